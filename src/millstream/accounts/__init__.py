@@ -1,0 +1,1 @@
+"""Who is it, and what may it touch?"""

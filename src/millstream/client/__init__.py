@@ -1,0 +1,1 @@
+"""The blocking client that the command line and Spark use."""

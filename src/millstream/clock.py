@@ -1,0 +1,54 @@
+"""The one source of time, so that a test can drive every deadline by hand."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the broker may ask about time."""
+
+    def time_ns(self) -> int:
+        """Return wall-clock nanoseconds since the Unix epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, for deadlines and durations."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def time_ns(self) -> int:
+        """Return wall-clock nanoseconds since the Unix epoch."""
+        return time.time_ns()
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards."""
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
+        self._wall_ns = now_ns
+        self._monotonic_ns = 0
+
+    def time_ns(self) -> int:
+        """Return the wall clock as last set."""
+        return self._wall_ns
+
+    def monotonic(self) -> float:
+        """Return the seconds advanced so far."""
+        return self._monotonic_ns / 1e9
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass on both clocks."""
+        step = round(seconds * 1e9)
+        self._wall_ns += step
+        self._monotonic_ns += step
+
+    def set_wall(self, now_ns: int) -> None:
+        """Jump the wall clock alone, as an administrator or NTP would."""
+        self._wall_ns = now_ns

@@ -1,0 +1,1 @@
+"""Positions in a stream and what is owed to whom."""

@@ -1,0 +1,144 @@
+"""The error tree: a class per thing that a caller treats differently.
+
+Each class knows its code at both doors, and only the doors turn it into bytes:
+``status`` and ``err_code`` are JetStream's pair, ``http_status`` and ``code`` are the
+HTTP API's. ``detail`` becomes ``error.detail`` over HTTP.
+"""
+
+from typing import Any, ClassVar
+
+
+class MillstreamError(Exception):
+    """Something a client did or met that has a name at every door."""
+
+    status: ClassVar[int] = 500
+    err_code: ClassVar[int] = 10051
+    http_status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+
+
+class BadRequest(MillstreamError):
+    """The request itself is malformed: sending it again cannot help."""
+
+    status = 400
+    err_code = 10003
+    http_status = 400
+    code = "invalid_request"
+
+
+class StreamNotFound(MillstreamError):
+    """No stream (topic) of that name exists in the account."""
+
+    status = 404
+    err_code = 10059
+    http_status = 404
+    code = "topic_not_found"
+
+    def __init__(self, name: str, did_you_mean: str | None = None) -> None:
+        detail: dict[str, Any] = {"topic": name}
+        if did_you_mean is not None:
+            detail["did_you_mean"] = did_you_mean
+        super().__init__("stream not found", detail)
+        self.name = name
+
+
+class StreamExists(MillstreamError):
+    """The name is taken by a stream with another configuration."""
+
+    status = 400
+    err_code = 10058
+    http_status = 409
+    code = "topic_exists_incompatible"
+
+    def __init__(self, name: str) -> None:
+        super().__init__("stream name already in use with a different configuration", {"topic": name})
+        self.name = name
+
+
+class SubjectsOverlap(MillstreamError):
+    """Another stream already captures one of these subjects."""
+
+    status = 400
+    err_code = 10065
+    http_status = 409
+    code = "subjects_overlap"
+
+    def __init__(self) -> None:
+        super().__init__("subjects overlap with an existing stream")
+
+
+class InvalidStreamConfig(MillstreamError):
+    """A stream configuration that could never work."""
+
+    status = 500
+    err_code = 10052
+    http_status = 400
+    code = "invalid_request"
+
+
+class ConsumerNotFound(MillstreamError):
+    """No consumer of that name exists on the stream."""
+
+    status = 404
+    err_code = 10014
+    http_status = 404
+    code = "consumer_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("consumer not found")
+
+
+class RecordNotFound(MillstreamError):
+    """The sequence or subject asked for holds no record."""
+
+    status = 404
+    err_code = 10037
+    http_status = 404
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("no message found")
+
+
+class RecordTooLarge(MillstreamError):
+    """A record above the stream's or the server's limit."""
+
+    status = 400
+    err_code = 10054
+    http_status = 400
+    code = "record_too_large"
+
+    def __init__(self) -> None:
+        super().__init__("message size exceeds maximum allowed")
+
+
+class StorageFull(MillstreamError):
+    """The disk has no room: nothing was written, and writes resume when space returns."""
+
+    status = 503
+    err_code = 10077
+    http_status = 507
+    code = "insufficient_storage"
+
+
+class ShardReadOnly(MillstreamError):
+    """A write or sync failed on this shard, so it acknowledges nothing until a restart."""
+
+    status = 503
+    err_code = 10077
+    http_status = 503
+    code = "shard_read_only"
+
+
+class StorageUnusable(MillstreamError):
+    """The data directory cannot be opened safely; the message says why and what to do."""
+
+    status = 503
+    err_code = 10077
+    http_status = 503
+    code = "storage_unusable"

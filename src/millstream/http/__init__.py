@@ -1,0 +1,1 @@
+"""HTTP as values and bytes, and the asyncio protocol that moves them."""

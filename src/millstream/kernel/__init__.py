@@ -1,0 +1,1 @@
+"""Compiled loops over bytes and integers; no domain words."""

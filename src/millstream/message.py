@@ -1,0 +1,44 @@
+"""The values that everyone passes: a record at rest and a record about to be one."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from millstream.kernel._batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record that has no sequence yet; ``headers`` is a raw ``NATS/1.0`` block or empty."""
+
+    subject: bytes
+    payload: bytes
+    headers: bytes = b""
+    tag: bytes = b""
+    node: bytes = b""
+    meta: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as stored. Empty ``tag``, ``node`` and ``meta`` mean absent."""
+
+    seq: int
+    ts_ns: int
+    subject: bytes
+    payload: bytes
+    headers: bytes = b""
+    tag: bytes = b""
+    node: bytes = b""
+    meta: bytes = b""
+
+
+class Sink(Protocol):
+    """Anything that receives messages: a stream, an API endpoint, a route.
+
+    The kernel calls ``deliver`` once per read chunk with everything that matched,
+    in publish order; a sink never blocks in it and never sees a message twice.
+    """
+
+    def deliver(self, batch: Batch) -> None:
+        """Take ownership of the batch."""
+        ...

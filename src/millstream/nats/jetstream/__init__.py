@@ -1,0 +1,1 @@
+"""The JetStream API: subjects in, JSON out."""

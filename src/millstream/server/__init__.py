@@ -1,0 +1,1 @@
+"""Config in, connected parts out; start, reload, drain, stop."""

@@ -1,0 +1,1 @@
+"""PySpark over the streams; imports the client and the kernel, never the server."""

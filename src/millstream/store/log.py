@@ -1,0 +1,98 @@
+"""What a log promises to the streams above it; file_log.py and memory_log.py keep it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import Frames
+
+
+class Durability(StrEnum):
+    """What an acknowledgement of an append means."""
+
+    EPHEMERAL = "ephemeral"  # in memory only
+    MEMORY = "memory"  # handed to the WAL, not waited for
+    DISK = "disk"  # written to the operating system; synced by a timer
+    FSYNC = "fsync"  # on stable storage
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Sequences ``first..last`` that were lost, and why: nothing is lost without one."""
+
+    first: int
+    last: int
+    reason: str  # "cap" | "ttl" | "corruption" | "source_trim" | "void"
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One consistent look at a log; ``last_seq`` is the newest committed sequence."""
+
+    first_seq: int  # earliest live sequence, last_seq + 1 when empty
+    last_seq: int
+    synced_seq: int  # everything up to here is on stable storage
+    count: int
+    bytes: int
+    first_ts_ns: int
+    last_ts_ns: int
+    evict_floor: int  # highest sequence lost involuntarily, 0 = none
+    gaps: tuple[Gap, ...]
+
+
+Committed = Callable[[MillstreamError | None], None]
+"""Called on the loop, once: None when the class's promise holds, else why it never will."""
+
+
+class Log(Protocol):
+    """Records by sequence. Appends are staged at once and visible once committed."""
+
+    @property
+    def log_id(self) -> int:
+        """Return the incarnation id: unique per created log, never reused."""
+        ...
+
+    @property
+    def durability(self) -> Durability:
+        """Return what an ack of this log means."""
+        ...
+
+    def append(self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed) -> int:
+        """Stage entries ``start..start+count`` as one whole-or-absent batch.
+
+        Returns the first sequence; the records follow contiguously. ``ts_ns`` is raised to the
+        previous record's where the wall clock ran backwards. Raises ``ShardReadOnly`` or
+        ``StorageFull`` when the log already knows that it cannot commit.
+        """
+        ...
+
+    def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
+        """Return committed live records from ``start_seq`` on, ascending, at least one if any.
+
+        May return fewer than asked when a buffer ends; an empty result means that there is
+        nothing at or above ``start_seq``. Never copies a payload, never returns a damaged one.
+        """
+        ...
+
+    def trim(self, first_kept: int, reason: str) -> None:
+        """Remove everything below ``first_kept``; reasons other than "delete" raise evict_floor."""
+        ...
+
+    def delete(self, seqs: list[int], done: Committed) -> int:
+        """Remove these records for good; returns how many were live."""
+        ...
+
+    def state(self) -> LogState:
+        """Return a consistent look at the log."""
+        ...
+
+    def last_by_subject(self, subject: bytes) -> int:
+        """Return the newest live sequence of a subject, 0 when there is none; no scan."""
+        ...
+
+    def seek_time(self, ts_ns: int) -> int:
+        """Return the first sequence whose time is at or after ``ts_ns``, last_seq + 1 if none."""
+        ...

@@ -1,0 +1,1 @@
+"""A log plus policy: limits, dedupe, retention, subjects."""

@@ -1,0 +1,1 @@
+"""The HTTP door: handlers as plain functions, tested without sockets."""

@@ -1,0 +1,1 @@
+"""The NATS client protocol as values and bytes, used by server and client. No I/O."""
