@@ -1,0 +1,216 @@
+"""Decentralised identity: operator, account and user JWTs, checked link by link.
+
+A user's JWT is signed by its account (or one of the account's signing keys), the account's by
+the operator (or one of its signing keys). ``Trust`` holds what the server believes in; ``admit``
+walks the chain and says who the user is, or raises ``Refused`` with a reason for the log alone.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from datetime import datetime, time
+from ipaddress import ip_address, ip_network
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from millstream.accounts import nkeys
+from millstream.accounts.nkeys import Role
+
+_LONGEST = 64 * 1024
+
+
+class Refused(Exception):
+    """The chain does not hold; the text is for the log, the client only hears a violation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A verified JWT: who signed it, for whom, and what it says under ``nats``."""
+
+    issuer: str
+    subject: str
+    name: str
+    issued_at: int
+    expires: int
+    not_before: int
+    nats: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A user whose chain holds, and what its JWTs grant."""
+
+    user: str
+    account: str
+    claims: Claims
+    account_claims: Claims
+    permissions: dict[str, Any]
+    expires: int  # Unix seconds, 0 = never
+
+
+def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Claims:
+    """Return the claims of a JWT whose own signature holds; raises ``Refused``."""
+    parts = text.strip().split(".")
+    if len(text) > _LONGEST or len(parts) != 3:
+        raise Refused("not a JWT")
+    header, body = _json(parts[0]), _json(parts[1])
+    if header.get("alg") != "ed25519-nkey":
+        raise Refused(f"unsupported algorithm {header.get('alg')!r}")
+    claims = _claims(body)
+    signed = f"{parts[0]}.{parts[1]}".encode()
+    try:
+        signature = nkeys.decode_signature(parts[2])
+    except nkeys.BadKey as error:
+        raise Refused(str(error)) from error
+    if not any(nkeys.verify(claims.issuer, role, signature, signed) for role in issuer_role):
+        raise Refused("the signature does not fit the issuer")
+    if not nkeys.is_public(claims.subject, subject_role):
+        raise Refused(f"the subject is no {subject_role.name.lower()} key")
+    return claims
+
+
+def _json(part: str) -> dict[str, Any]:
+    try:
+        data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        made = msgspec.json.decode(data)
+    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
+        raise Refused("not a JWT") from None
+    if not isinstance(made, dict):
+        raise Refused("not a JWT")
+    return made
+
+
+class _Body(msgspec.Struct):
+    iss: str = ""
+    sub: str = ""
+    name: str = ""
+    iat: int = 0
+    exp: int = 0
+    nbf: int = 0
+    nats: dict[str, Any] = {}
+
+
+def _claims(body: dict[str, Any]) -> Claims:
+    try:
+        made = msgspec.convert(body, _Body)
+    except msgspec.ValidationError as error:
+        raise Refused(f"claims of the wrong type: {error}") from error
+    return Claims(made.iss, made.sub, made.name, made.iat, made.exp, made.nbf, made.nats)
+
+
+class Trust:
+    """The operators a server believes, and the account JWTs it was given."""
+
+    def __init__(self, operators: list[str]) -> None:
+        self._keys: set[str] = set()
+        self.system_account = ""
+        for text in operators:
+            claims = decode(text, (Role.OPERATOR,), Role.OPERATOR)
+            if not claims.nats.get("strict_signing_key_usage"):
+                self._keys.add(claims.subject)
+            self._keys.update(claims.nats.get("signing_keys") or ())
+            self.system_account = claims.nats.get("system_account") or self.system_account
+        self._accounts: dict[str, Claims] = {}
+
+    def add_account(self, text: str) -> Claims:
+        """Take an account JWT that the operator signed; the newest one of an account wins."""
+        claims = decode(text, (Role.OPERATOR,), Role.ACCOUNT)
+        if claims.issuer not in self._keys:
+            raise Refused("the account is not signed by a trusted operator")
+        known = self._accounts.get(claims.subject)
+        if known is None or known.issued_at <= claims.issued_at:
+            self._accounts[claims.subject] = claims
+        return claims
+
+    def account(self, public: str) -> Claims | None:
+        """Return the account's claims as last given."""
+        return self._accounts.get(public)
+
+    def admit(self, text: str, *, now: float, address: str, kind: str) -> Admitted:
+        """Check a user JWT against its account, the clock, the address and the connection kind.
+
+        Proof that the client holds the user's key (the signed nonce) is the caller's to check,
+        unless ``bearer_token`` is claimed.
+        """
+        user = decode(text, (Role.ACCOUNT,), Role.USER)
+        public = user.nats.get("issuer_account") or user.issuer
+        account = self._accounts.get(public)
+        if account is None:
+            raise Refused("unknown account")
+        for claims in (account, user):
+            _check_times(claims, now)
+        scope = _signing_scope(account, user.issuer)
+        _check_revoked(account, user)
+        granted = _granted(account, user, scope)
+        _check_place(granted, now=now, address=address, kind=kind)
+        ends = [claims.expires for claims in (account, user) if claims.expires]
+        return Admitted(user.subject, account.subject, user, account, granted, min(ends, default=0))
+
+
+def _check_times(claims: Claims, now: float) -> None:
+    if claims.expires and claims.expires <= now:
+        raise Refused("expired")
+    if claims.not_before and claims.not_before > now:
+        raise Refused("not valid yet")
+
+
+def _signing_scope(account: Claims, issuer: str) -> dict[str, Any] | None:
+    """Return the template of a scoped signing key, None for an unscoped one."""
+    if issuer == account.subject:
+        return None
+    for entry in account.nats.get("signing_keys") or ():
+        if entry == issuer:
+            return None
+        if isinstance(entry, dict) and entry.get("key") == issuer:
+            return entry.get("template") or {}
+    raise Refused("signed by a key that the account does not list")
+
+
+def _check_revoked(account: Claims, user: Claims) -> None:
+    revocations = account.nats.get("revocations") or {}
+    for key in (user.subject, "*"):
+        if key in revocations and user.issued_at <= revocations[key]:
+            raise Refused("revoked")
+
+
+def _granted(account: Claims, user: Claims, scope: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the user may do: a scoped key's template replaces the user's own words."""
+    if scope is not None:
+        return scope
+    defaults = account.nats.get("default_permissions") or {}
+    own = {key: user.nats[key] for key in ("pub", "sub", "resp") if user.nats.get(key)}
+    limits = {key: value for key, value in user.nats.items() if key not in ("pub", "sub", "resp")}
+    return {**limits, **(own or defaults)}
+
+
+def _check_place(granted: dict[str, Any], *, now: float, address: str, kind: str) -> None:
+    kinds = granted.get("allowed_connection_types") or ()
+    if kinds and kind not in kinds:
+        raise Refused(f"connections of kind {kind} are not allowed")
+    networks = granted.get("src") or ()
+    if networks and not any(_inside(address, network) for network in networks):
+        raise Refused("connections from this address are not allowed")
+    spans = granted.get("times") or ()
+    if spans and not _inside_hours(spans, granted.get("times_location") or "UTC", now):
+        raise Refused("connections at this hour are not allowed")
+
+
+def _inside(address: str, network: str) -> bool:
+    try:
+        return ip_address(address) in ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _inside_hours(spans: list[dict[str, str]], location: str, now: float) -> bool:
+    try:
+        clock = datetime.fromtimestamp(now, ZoneInfo(location)).time()
+        hours = [(time.fromisoformat(s["start"]), time.fromisoformat(s["end"])) for s in spans]
+    except (ZoneInfoNotFoundError, ValueError, KeyError):
+        return False
+    return any(
+        start <= clock <= end if start <= end else clock >= start or clock <= end
+        for start, end in hours
+    )
