@@ -1,0 +1,37 @@
+"""millstream as a subprocess, the way a user starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+from support.peers import Peer, free_port, running, scratch_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+def servable() -> bool:
+    """Whether this tree has a server to start."""
+    return importlib.util.find_spec("millstream.cli.main") is not None
+
+
+def serve_command(port: int, http_port: int, data_dir: Path) -> list[str]:
+    """The command line that serves on these ports over this directory."""
+    return [
+        *(sys.executable, "-m", "millstream", "serve", "--host", "127.0.0.1"),
+        *("--port", str(port), "--http-port", str(http_port), "--data-dir", str(data_dir)),
+    ]
+
+
+@contextlib.contextmanager
+def millstream(*, data_dir: Path | None = None, extra: Sequence[str] = ()) -> Iterator[Peer]:
+    """A millstream of its own; give ``data_dir`` to start again over the same records."""
+    with scratch_directory("millstream") as directory:
+        port = free_port()
+        command = serve_command(port, free_port(), data_dir or directory / "data")
+        with running("millstream", [*command, *extra], port, directory) as peer:
+            yield peer
