@@ -1,0 +1,49 @@
+"""Rules that every test obeys: nothing left behind, nothing stale, Spark only where it runs."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support import scale
+from support.java import spark_is_missing
+from support.kernel_build import stale_and_imported
+from support.leaks import holdings, left_behind, without_stray_tasks
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Watch the tasks of every plain async test."""
+    test = getattr(item, "obj", None)
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(test):
+        item.obj = without_stray_tasks(item.obj)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a stale kernel, and skip Spark's tests where it cannot run."""
+    stale = stale_and_imported()
+    if stale and os.environ.get("MILLSTREAM_STALE_KERNEL") != "ok":
+        raise pytest.UsageError(f"{', '.join(stale)} changed since it was compiled: `make build`")
+    spark = [item for item in items if item.get_closest_marker("spark")]
+    if spark and (reason := spark_is_missing()) is not None:
+        for item in spark:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves files, threads or processes; the Java machine of Spark may stay."""
+    if request.node.get_closest_marker("spark"):
+        yield
+        return
+    before = holdings()
+    yield
+    if found := left_behind(before):
+        pytest.fail("left behind: " + "; ".join(found), pytrace=False)
+
+
+@pytest.fixture
+def proof_scale() -> Callable[[Any, Any], Any]:
+    """Choose between a short and a full size: ``proof_scale(100, 100_000)``."""
+    return scale.count
