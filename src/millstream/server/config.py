@@ -1,0 +1,131 @@
+"""What ``millstream serve`` was asked to do: defaults < environment < flags, checked once."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeAlias
+
+ENVIRONMENT_PREFIX = "MILLSTREAM_"
+MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
+TRUE = {"1", "true", "yes", "on"}
+FALSE = {"", "0", "false", "no", "off"}
+
+Given: TypeAlias = str | int | bool | Path | None
+
+
+class ConfigError(Exception):
+    """The server cannot start like this; the text is one line that says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """How to serve. Port 0 means: take a free one and say which.
+
+    ``ports_file_dir`` and ``pid_file`` are where launchers look for the ports and the process.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 4222
+    http_host: str = "127.0.0.1"
+    http_port: int = 8222
+    data_dir: Path = Path("millstream-data")
+    server_name: str | None = None
+    max_payload: int = 1024 * 1024
+    ports_file_dir: Path | None = None
+    pid_file: Path | None = None
+    allow_insecure_no_auth: bool = False
+
+    @property
+    def loopback_only(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host) and is_loopback(self.http_host)
+
+
+def merge(flags: Mapping[str, Given], environ: Mapping[str, str]) -> ServeConfig:
+    """Return the configuration; a flag that is None was not given."""
+    values: dict[str, object] = {}
+    for field in fields(ServeConfig):
+        variable = ENVIRONMENT_PREFIX + field.name.upper()
+        given, source = flags.get(field.name), "--" + field.name.replace("_", "-")
+        if given is None and variable in environ:
+            given, source = environ[variable], variable
+        if given is not None:
+            values[field.name] = _READERS[field.name](given, source)
+    config = ServeConfig(**values)  # type: ignore[arg-type]
+    refuse_if_open(config)
+    return config
+
+
+def refuse_if_open(config: ServeConfig, *, credentials: bool = False) -> None:
+    """Raise when other machines could reach the server and nobody would be asked who they are."""
+    if config.loopback_only or credentials or config.allow_insecure_no_auth:
+        return
+    host = config.http_host if is_loopback(config.host) else config.host
+    raise ConfigError(
+        f"refusing to listen on {host} without credentials: anyone could read and write. "
+        "Listen on 127.0.0.1, or pass --allow-insecure-no-auth on a network you trust"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine alone; a name other than localhost is taken as open."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _text(given: Given, source: str) -> str:
+    text = str(given)
+    if not text or any(c.isspace() for c in text):
+        raise ConfigError(f"{source} must be one word, not {text!r}")
+    return text
+
+
+def _path(given: Given, source: str) -> Path:
+    if not str(given):
+        raise ConfigError(f"{source} must name a path")
+    return Path(str(given))
+
+
+def _integer(given: Given, source: str) -> int:
+    try:
+        return int(str(given))
+    except ValueError:
+        raise ConfigError(f"{source} must be a whole number, not {given!r}") from None
+
+
+def _port(given: Given, source: str) -> int:
+    port = _integer(given, source)
+    if not -1 <= port <= 65535:
+        raise ConfigError(f"{source} must be a port up to 65535, or 0 for a free one, not {port}")
+    return max(port, 0)
+
+
+def _payload(given: Given, source: str) -> int:
+    size = _integer(given, source)
+    if not 1 <= size <= MAX_PAYLOAD_LIMIT:
+        raise ConfigError(f"{source} must be 1 to {MAX_PAYLOAD_LIMIT} bytes, not {size}")
+    return size
+
+
+def _switch(given: Given, source: str) -> bool:
+    text = str(given).lower()
+    if text not in TRUE | FALSE:
+        raise ConfigError(f"{source} must be true or false, not {given!r}")
+    return text in TRUE
+
+
+_READERS = {
+    "host": _text,
+    "port": _port,
+    "http_host": _text,
+    "http_port": _port,
+    "data_dir": _path,
+    "server_name": _text,
+    "max_payload": _payload,
+    "ports_file_dir": _path,
+    "pid_file": _path,
+    "allow_insecure_no_auth": _switch,
+}

@@ -1,0 +1,35 @@
+"""What a started server can truthfully say about itself; the command line turns it into words."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredStream:
+    """What recovery found of one stream."""
+
+    name: str
+    records: int
+    lost: int = 0
+    torn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """Only what runs: a door that is not open is None, a thing not offered is not listed.
+
+    ``http_offers`` names what the HTTP port serves, such as ``API`` and ``/healthz``.
+    ``durability`` says when an acknowledgement is sent, such as ``fsync before ack``;
+    None when JetStream is off.
+    """
+
+    data_dir: str
+    data_is_new: bool
+    nats_url: str | None = None
+    http_url: str | None = None
+    http_offers: tuple[str, ...] = ("API",)
+    durability: str | None = "fsync before ack"
+    credentials: bool = False
+    loopback_only: bool = True
+    ready_seconds: float = 0.0
+    recovered: tuple[RecoveredStream, ...] = ()
+    recovery_seconds: float = 0.0

@@ -1,0 +1,71 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from millstream.server.config import ConfigError, Given, ServeConfig, merge
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert merge({}, {}) == ServeConfig()
+    assert (ServeConfig().port, ServeConfig().http_port) == (4222, 8222)
+    assert ServeConfig().data_dir == Path("millstream-data")
+
+
+def test_a_flag_beats_the_environment_which_beats_the_default() -> None:
+    environ = {"MILLSTREAM_PORT": "5000", "MILLSTREAM_HTTP_PORT": "5001"}
+    config = merge({"port": 6000, "http_port": None}, environ)
+    assert (config.port, config.http_port, config.host) == (6000, 5001, "127.0.0.1")
+
+
+def test_every_option_can_come_from_the_environment() -> None:
+    given = {
+        "host": "::1",
+        "port": "1",
+        "http_host": "localhost",
+        "http_port": "2",
+        "data_dir": "/data",
+        "server_name": "one",
+        "max_payload": "10",
+        "ports_file_dir": "/ports",
+        "pid_file": "/pid",
+        "allow_insecure_no_auth": "true",
+    }
+    assert given.keys() == {field.name for field in fields(ServeConfig)}
+    assert merge({}, {f"MILLSTREAM_{k.upper()}": v for k, v in given.items()}) == ServeConfig(
+        "::1", 1, "localhost", 2, Path("/data"), "one", 10, Path("/ports"), Path("/pid"), True
+    )
+
+
+@pytest.mark.parametrize("port", [0, -1])
+def test_zero_and_minus_one_both_mean_a_free_port(port: int) -> None:
+    assert merge({"port": port}, {}).port == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"port": 65536}, "--port must be a port"),
+        ({"http_port": "x"}, "--http-port must be a whole number"),
+        ({"max_payload": 0}, "--max-payload must be 1 to"),
+        ({"server_name": "two words"}, "--server-name must be one word"),
+        ({"data_dir": ""}, "--data-dir must name a path"),
+        ({"allow_insecure_no_auth": "maybe"}, "--allow-insecure-no-auth must be true or false"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named(flags: dict[str, Given], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        merge(flags, {})
+
+
+def test_a_mistake_in_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match="MILLSTREAM_PORT must be a whole number, not 'x'"):
+        merge({}, {"MILLSTREAM_PORT": "x"})
+
+
+@pytest.mark.parametrize("field", ["host", "http_host"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
+def test_an_open_listener_without_credentials_is_refused(field: str, host: str) -> None:
+    with pytest.raises(ConfigError, match=f"refusing to listen on {host} without credentials"):
+        merge({field: host}, {})
+    assert merge({field: host, "allow_insecure_no_auth": True}, {}).loopback_only is False
