@@ -1,1 +1,1 @@
-"""HTTP as values and bytes, and the asyncio protocol that moves them."""
+"""HTTP/1.1 requests and responses as values, and the asyncio protocol that moves them."""

@@ -1,0 +1,68 @@
+"""BrowserGuard: keeps web pages of other sites away from a server on this machine.
+
+A page can make the browser send requests to 127.0.0.1, and with DNS rebinding even read the
+answers. Such requests show themselves by their Host or Origin; other clients are not affected.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Collection
+from ipaddress import ip_address
+
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response, error_body
+
+HOST_NAME = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d*)?|([^:]*)(?::\d*)?")
+
+
+class BrowserGuard:
+    """An application in front of another.
+
+    ``hosts`` are the names under which the server may be addressed, beside loopback ones;
+    None accepts any name, as for a server that is meant to be reached from elsewhere.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Request], Awaitable[Answer]],
+        hosts: Collection[str] | None = (),
+        origins: Collection[str] = (),
+    ) -> None:
+        self._app = app
+        self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
+        self._origins = frozenset(origin.lower() for origin in origins)
+
+    async def __call__(self, request: Request) -> Answer:
+        """Refuse what a foreign page sent, pass on the rest."""
+        reason = self._reason_to_refuse(request)
+        if reason is not None:
+            return Response(403, error_body("forbidden", reason))
+        return await self._app(request)
+
+    def _reason_to_refuse(self, request: Request) -> str | None:
+        host = (request.header(b"host") or b"").decode("latin-1").lower()
+        if host and self._hosts is not None and not self._known(host):
+            return "this Host is not served here; add it to the allowed hosts to open it"
+        origin = request.header(b"origin")
+        if origin is not None and not self._same_site(origin.decode("latin-1").lower(), host):
+            return "requests from pages of other origins are refused"
+        return None
+
+    def _known(self, host: str) -> bool:
+        match = HOST_NAME.fullmatch(host)
+        if match is None:
+            return False
+        name = match.group(1) or match.group(2) or ""
+        return name in (self._hosts or ()) or is_loopback(name)
+
+    def _same_site(self, origin: str, host: str) -> bool:
+        return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether a host name or literal address stays on this machine."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

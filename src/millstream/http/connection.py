@@ -1,0 +1,316 @@
+"""HttpConnection: the asyncio protocol of one HTTP/1.1 client; requests are answered in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol, cast
+
+from millstream.http.parser import Refusal, RequestParser
+from millstream.http.response import (
+    Answer,
+    Response,
+    StreamedResponse,
+    encode_head,
+    error_body,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from millstream.http.limits import Limits
+    from millstream.http.request import Request
+
+log = logging.getLogger(__name__)
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+ONE_WRITE = 64 * 1024  # head and body up to this size leave in one send
+
+
+class Door(Protocol):
+    """What a connection asks of the door that accepted it."""
+
+    limits: Limits
+    stopping: asyncio.Event
+
+    def now(self) -> float:
+        """Return the clock's monotonic seconds."""
+        ...
+
+    def date(self) -> bytes:
+        """Return the Date header's value."""
+        ...
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Count a connection in; False when there is no room for it."""
+        ...
+
+    def forget(self, connection: HttpConnection) -> None:
+        """Count a connection out."""
+        ...
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests, runs the application for one at a time, writes answers.
+
+    ``deadline`` is the moment at which the door's sweep calls ``expire``; None while the client
+    owes nothing. A client that leaves cancels the handler of its request.
+    """
+
+    def __init__(self, door: Door, app: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._door = door
+        self._app = app
+        self._limits = door.limits
+        self._parser = RequestParser(door.limits)
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._streaming = False
+        self._closing = False  # nothing that arrives now is read
+        self._paused = False
+        self._half_closed = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._body_since = 0.0
+        self._was_in_head = False
+        self.deadline: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a request is being answered."""
+        return self._task is not None
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether an answer waits for the client to read."""
+        return not self._writable.is_set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the clock of the first head."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.deadline = self._door.now() + self._limits.head_seconds
+        if not self._door.admit(self):
+            self._refuse(Refusal(503, "too_many_connections", "no room for more connections"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel what nobody will read."""
+        self._closing = True
+        self._transport = None
+        self.deadline = None
+        self._writable.set()
+        if self._task is not None:
+            self._task.cancel()
+        self._door.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; start on a request unless one is being answered."""
+        if self._closing:
+            return
+        self._parser.feed(data)
+        if self._task is None:
+            self._advance()
+        elif self._parser.buffered > self._limits.read_ahead_bytes:
+            self._pause()
+
+    def eof_received(self) -> bool:
+        """Answer what was asked before the client closed its half, then close."""
+        self._half_closed = True
+        if self._streaming and self._task is not None:
+            self._task.cancel()
+        return self._task is not None and not self._streaming
+
+    def pause_writing(self) -> None:
+        """Let answers wait until the client reads again."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let answers go on."""
+        self._writable.set()
+
+    def expire(self) -> None:
+        """Act on the deadline: tell a late sender, drop everyone else."""
+        self.deadline = None
+        if self._closing or self._task is not None or self._transport is None:
+            self.abort()
+        elif self._parser.in_body or self._parser.in_head:
+            late = "body" if self._parser.in_body else "header block"
+            self._refuse(Refusal(408, "request_timeout", f"the {late} did not arrive in time"))
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Close once the request under way, if any, has its answer."""
+        if self._task is None and self._transport is not None:
+            self._transport.close()
+
+    def _advance(self) -> None:
+        """Start on the next whole request, or wait for the rest of it."""
+        was_in_body = self._parser.in_body
+        event = self._parser.next()
+        if event is None:
+            self._await_rest(was_in_body)
+        elif isinstance(event, Refusal):
+            self._refuse(event)
+        else:
+            self.deadline = None
+            self._was_in_head = False
+            self._task = asyncio.get_running_loop().create_task(self._serve(event))
+
+    def _await_rest(self, was_in_body: bool) -> None:
+        now, parser = self._door.now(), self._parser
+        if parser.in_body:
+            if not was_in_body:
+                self._body_since = now
+                self._was_in_head = False
+                if parser.expects_continue and self._transport is not None:
+                    self._transport.write(CONTINUE)
+            allowed = parser.body_received / self._limits.body_bytes_per_second
+            self.deadline = self._body_since + self._limits.body_grace_seconds + allowed
+        elif parser.in_head and not self._was_in_head:
+            # Each further byte of a slow head leaves the deadline where it is.
+            self._was_in_head = True
+            self.deadline = min(self.deadline or now, now) + self._limits.head_seconds
+        self._resume()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        body = error_body(refusal.code, refusal.message)
+        self._send(Response(refusal.status, body), keep_alive=False)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close so that the client can still read its answer: a reset would destroy it."""
+        self._closing = True
+        if self._transport is None:
+            return
+        self._resume()
+        if self._half_closed:
+            self._transport.close()
+            return
+        self.deadline = self._door.now() + self._limits.linger_seconds
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    async def _serve(self, first: Request) -> None:
+        """Answer ``first`` and whatever whole requests are waiting behind it."""
+        request: Request | None = first
+        try:
+            while request is not None:
+                keep = await self._answer(request)
+                if not keep:
+                    self._linger()
+                    return
+                request = self._next_waiting()
+        except asyncio.CancelledError:
+            self.abort()
+        finally:
+            self._task = None
+        if not self._closing and self._transport is not None:
+            if self._half_closed:
+                self._transport.close()
+            else:
+                self._await_next()
+
+    def _next_waiting(self) -> Request | None:
+        was_in_body = self._parser.in_body
+        event = self._parser.next()
+        if isinstance(event, Refusal):
+            self._refuse(event)
+            return None
+        if event is None and self._parser.in_body and not was_in_body:
+            self._await_rest(was_in_body)
+        return event
+
+    def _await_next(self) -> None:
+        if not self._parser.in_body:
+            limits = self._limits
+            late = limits.head_seconds if self._parser.in_head else limits.idle_seconds
+            self._was_in_head = self._parser.in_head
+            self.deadline = self._door.now() + late
+        self._resume()
+
+    async def _answer(self, request: Request) -> bool:
+        """Write one answer; returns whether the connection goes on."""
+        keep = request.keep_alive and not self._door.stopping.is_set()
+        answer = await self._app(request)
+        keep = keep and not self._door.stopping.is_set()
+        if isinstance(answer, StreamedResponse):
+            return await self._stream(request, answer, keep)
+        keep = keep and not answer.close
+        self._send(answer, keep, head_only=request.method == "HEAD")
+        await self._drain()
+        return keep
+
+    def _send(self, answer: Response, keep_alive: bool, head_only: bool = False) -> None:
+        if self._transport is None:
+            return
+        length = None if answer.status in (204, 304) else len(answer.body)
+        head = encode_head(
+            answer.status,
+            answer.content_type if answer.body else b"",
+            answer.headers,
+            length,
+            self._door.date(),
+            keep_alive,
+        )
+        if head_only or length is None:
+            self._transport.write(head)
+        elif len(answer.body) <= ONE_WRITE:
+            self._transport.write(head + answer.body)
+        else:
+            self._transport.writelines((head, answer.body))
+
+    async def _stream(self, request: Request, answer: StreamedResponse, keep: bool) -> bool:
+        chunked = request.version == "1.1"
+        keep = keep and chunked
+        try:
+            self._streaming = True
+            self._write(
+                encode_head(
+                    answer.status,
+                    answer.content_type,
+                    answer.headers,
+                    None,
+                    self._door.date(),
+                    keep,
+                    chunked,
+                )
+            )
+            if request.method == "HEAD":
+                return keep
+            async for chunk in answer.chunks:
+                if chunk:
+                    self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+                    await self._drain()
+            if chunked:
+                self._write(b"0\r\n\r\n")
+            return keep
+        finally:
+            self._streaming = False
+            closer = getattr(answer.chunks, "aclose", None)
+            if closer is not None:
+                await closer()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    async def _drain(self) -> None:
+        """Wait for room; the sweep drops a client that leaves its answer unread."""
+        if not self._writable.is_set():
+            self.deadline = self._door.now() + self._limits.stall_seconds
+            await self._writable.wait()
+            self.deadline = None
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()

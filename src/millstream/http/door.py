@@ -1,0 +1,120 @@
+"""HttpDoor: the listening socket, its connections and their deadlines."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+
+from millstream.clock import Clock
+from millstream.http.connection import HttpConnection
+from millstream.http.limits import Limits
+from millstream.http.request import Request
+from millstream.http.response import Answer
+
+log = logging.getLogger(__name__)
+
+App = Callable[[Request], Awaitable[Answer]]
+
+
+class HttpDoor:
+    """Serves one application on one address.
+
+    ``stopping`` is set when the door begins to close: long answers watch it and end by themselves.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        app: App,
+        clock: Clock,
+        limits: Limits | None = None,
+        stopping: asyncio.Event | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.stopping = stopping or asyncio.Event()
+        self._loop = loop
+        self._app = app
+        self._clock = clock
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[HttpConnection] = set()
+        self._emptied = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._date = (0, b"")
+
+    @property
+    def connections(self) -> int:
+        """Return how many clients are connected."""
+        return len(self._connections)
+
+    def stalled(self) -> int:
+        """Return how many clients leave their answers unread."""
+        return sum(connection.stalled for connection in self._connections)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port: the one asked for, or the one given for port 0."""
+        listener = await self._loop.create_server(
+            self._accept, host, port, backlog=1024, start_serving=True
+        )
+        self._servers.append(listener)
+        if self._timer is None:
+            self._tick()
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Accept nobody, let requests under way finish for a while, then drop who is left."""
+        for listener in self._servers:
+            listener.close()
+        self.stopping.set()
+        for connection in list(self._connections):
+            connection.finish()
+        if self._connections:
+            self._emptied.clear()
+            try:
+                async with asyncio.timeout(self.limits.drain_seconds):
+                    await self._emptied.wait()
+            except TimeoutError:
+                log.warning("http drain gave up waiting connections=%d", len(self._connections))
+        for connection in list(self._connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        for listener in self._servers:
+            await listener.wait_closed()
+        self._servers.clear()
+
+    def sweep(self) -> None:
+        """Cut every connection whose deadline has passed."""
+        now = self.now()
+        for connection in list(self._connections):
+            if connection.deadline is not None and connection.deadline <= now:
+                connection.expire()
+
+    def now(self) -> float:
+        """Return the clock's monotonic seconds."""
+        return self._clock.monotonic()
+
+    def date(self) -> bytes:
+        """Return the Date header's value, made once a second."""
+        second = self._clock.time_ns() // 1_000_000_000
+        if self._date[0] != second:
+            self._date = (second, formatdate(second, usegmt=True).encode())
+        return self._date[1]
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Count a connection in; False when there is no room for it."""
+        self._connections.add(connection)
+        return len(self._connections) <= self.limits.connections and not self.stopping.is_set()
+
+    def forget(self, connection: HttpConnection) -> None:
+        """Count a connection out."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._emptied.set()
+
+    def _accept(self) -> HttpConnection:
+        return HttpConnection(self, self._app)
+
+    def _tick(self) -> None:
+        self.sweep()
+        self._timer = self._loop.call_later(self.limits.sweep_seconds, self._tick)

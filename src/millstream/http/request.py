@@ -1,0 +1,64 @@
+"""Request: one HTTP request as a value, whatever protocol version carried it."""
+
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is asking, once an authorizer has looked: an account and the names it may touch."""
+
+    account: str = "$G"
+    prefixes: tuple[str, ...] = ()  # empty = any name
+    key: str = ""  # an opaque id of the credential, never the credential
+    scopes: frozenset[str] = frozenset(("read", "write", "delete", "admin"))
+
+    def may_touch(self, name: str) -> bool:
+        """Return whether the allow-list covers a topic's name."""
+        return not self.prefixes or name.startswith(self.prefixes)
+
+
+ANYONE = Caller()
+
+
+@dataclass(slots=True)
+class Request:
+    """A whole request; ``path`` is still percent-encoded, ``params`` are decoded by the routes."""
+
+    method: str
+    path: str
+    query_string: str = ""
+    headers: Headers = field(default_factory=list)  # names in lower case
+    body: bytes = b""
+    keep_alive: bool = True
+    version: str = "1.1"
+    params: dict[str, str] = field(default_factory=dict)
+    caller: Caller = ANYONE
+    _query: dict[str, str] | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return the first value of a header, by its lower-case name."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return the query's parameters; the first of a repeated name counts."""
+        if self._query is None:
+            pairs = (
+                parse_qsl(self.query_string, keep_blank_values=True) if self.query_string else ()
+            )
+            self._query = {}
+            for key, value in pairs:
+                self._query.setdefault(key, value)
+        return self._query
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a boolean of the query: ``true``/``1``, ``false``/``0``, else the default."""
+        return {"true": True, "1": True, "false": False, "0": False}.get(
+            self.query.get(name, ""), default
+        )

@@ -1,0 +1,87 @@
+"""Response: what a handler answers, and the one shape of every error."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import msgspec
+
+from millstream.errors import MillstreamError
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedResponse:
+    """An answer that goes on until ``chunks`` ends or the client leaves; it is closed then."""
+
+    chunks: AsyncIterator[bytes]
+    status: int = 200
+    content_type: bytes = EVENT_STREAM
+    headers: tuple[tuple[bytes, bytes], ...] = (
+        (b"Cache-Control", b"no-store"),
+        (b"X-Accel-Buffering", b"no"),
+    )
+
+
+Answer = Response | StreamedResponse
+
+REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+def json_response(content: object, status: int = 200) -> Response:
+    """Return ``content`` as compact JSON."""
+    return Response(status, msgspec.json.encode(content))
+
+
+def error_body(code: str, message: str, detail: dict[str, object] | None = None) -> bytes:
+    """Return the envelope that every refusal has, router-level ones too."""
+    error: dict[str, object] = {"code": code, "message": message or code}
+    if detail is not None:
+        error["detail"] = detail
+    return msgspec.json.encode({"error": error})
+
+
+def error_response(error: MillstreamError, close: bool = False) -> Response:
+    """Return an error of the tree as its HTTP answer."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    if error.http_status in (429, 503):
+        headers = ((b"Retry-After", b"1"),)
+    body = error_body(error.code, error.message, error.detail)
+    return Response(error.http_status, body, headers=headers, close=close)
+
+
+def encode_head(
+    status: int,
+    content_type: bytes,
+    headers: tuple[tuple[bytes, bytes], ...],
+    length: int | None,
+    date: bytes,
+    keep_alive: bool,
+    chunked: bool = False,
+) -> bytes:
+    """Return the head of an HTTP/1.1 response; ``length`` None means that the body is streamed."""
+    lines = [b"HTTP/1.1 %d %b\r\nDate: %b\r\n" % (status, REASONS.get(status, b"Unknown"), date)]
+    if content_type:
+        lines.append(b"Content-Type: %b\r\nX-Content-Type-Options: nosniff\r\n" % content_type)
+    lines.extend(b"%b: %b\r\n" % (name, value) for name, value in headers)
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    elif chunked:
+        lines.append(b"Transfer-Encoding: chunked\r\n")
+    if not keep_alive:
+        lines.append(b"Connection: close\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines)
