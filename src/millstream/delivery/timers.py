@@ -1,0 +1,94 @@
+"""Timers: one queue of deadlines for acks, expiries, heartbeats and everything else that waits.
+
+Deadlines are in the clock's monotonic seconds. With an event loop the queue wakes itself by one
+timer for its earliest deadline; without one (tests) ``run_due`` is called after moving the clock.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+
+from millstream.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Timer:
+    """A deadline that can be called off."""
+
+    __slots__ = ("callback", "deadline")
+
+    def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
+        self.deadline = deadline
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Call it off; harmless after it has run."""
+        self.callback = None
+
+
+class Timers:
+    """Runs callbacks once their time has come, earliest first."""
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.clock = clock
+        self._loop = loop
+        self._queue: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Run ``callback`` once ``seconds`` have passed."""
+        return self.at(self.clock.monotonic() + seconds, callback)
+
+    def at(self, deadline: float, callback: Callable[[], None]) -> Timer:
+        """Run ``callback`` once the monotonic clock reaches ``deadline``."""
+        timer = Timer(deadline, callback)
+        heapq.heappush(self._queue, (deadline, next(self._order), timer))
+        self._set_alarm()
+        return timer
+
+    def run_due(self) -> int:
+        """Run everything whose time has come; returns how many ran."""
+        ran = 0
+        while self._queue and self._queue[0][0] <= self.clock.monotonic():
+            timer = heapq.heappop(self._queue)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                self._run(callback)
+                ran += 1
+        self._set_alarm()
+        return ran
+
+    def close(self) -> None:
+        """Forget every deadline."""
+        self._queue.clear()
+        self._set_alarm()
+
+    def _run(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:  # one owner's fault must not stop everybody else's deadlines
+            log.exception("timer failed callback=%r", callback)
+
+    def _set_alarm(self) -> None:
+        if self._loop is None:
+            return
+        while self._queue and self._queue[0][2].callback is None:
+            heapq.heappop(self._queue)
+        deadline = self._queue[0][0] if self._queue else 0.0
+        if self._alarm is not None:
+            if deadline == self._alarm_at:
+                return
+            self._alarm.cancel()
+            self._alarm = None
+        if self._queue:
+            delay = max(0.0, deadline - self.clock.monotonic())
+            self._alarm, self._alarm_at = self._loop.call_later(delay, self._ring), deadline
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.run_due()

@@ -1,0 +1,249 @@
+"""Catalog: names to streams, persisted by control frames.
+
+A stream's log id is its incarnation: given out once and never again, so that a name which was
+deleted and created anew replays to the right log, whatever the order of the records around it.
+"""
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timers
+from millstream.errors import (
+    InvalidStreamConfig,
+    StreamExists,
+    StreamNotFound,
+    SubjectsOverlap,
+)
+from millstream.store.log import Committed, Durability, Log
+from millstream.streams import patterns
+from millstream.streams.config import StreamConfig
+from millstream.streams.stream import Stream, settle
+
+if TYPE_CHECKING:
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+log = logging.getLogger(__name__)
+
+STREAM_SET = 16
+STREAM_GONE = 17
+SECTION = "streams"
+
+
+class Store(Protocol):
+    """What the catalog needs of the store."""
+
+    def create_log(self, log_id: int, durability: Durability) -> Log:
+        """Create an empty log."""
+        ...
+
+    def log(self, log_id: int) -> Log | None:
+        """Return a log that exists."""
+        ...
+
+    def drop_log(self, log_id: int) -> None:
+        """Delete a log and its records."""
+        ...
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+    ) -> None:
+        """Write a control frame."""
+        ...
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One stream as control frames and the snapshot hold it."""
+
+    account: str
+    name: str
+    id: int
+    created_ns: int
+    config: dict[str, Any]
+
+
+class _Section(msgspec.Struct, frozen=True):
+    next_id: int
+    streams: list[_Entry]
+
+
+class Catalog:
+    """All streams of all accounts. Changes are on disk before they are answered."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        timers: Timers,
+        hub: "Hub | None" = None,
+        interests: "Mapping[str, Interest] | None" = None,
+        default_durability: Durability = Durability.FSYNC,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._timers = timers
+        self._hub = hub
+        self._interests = interests if interests is not None else {}
+        self._default_durability = default_durability
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._next_id = 1
+        self._changing = asyncio.Lock()  # a create must not overlap the check of another
+
+    # -- names -------------------------------------------------------------------------------
+
+    def get(self, name: str, account: str = "$G") -> Stream:
+        """Return a stream; raises StreamNotFound with the closest name there is."""
+        stream = self._streams.get((account, name))
+        if stream is None:
+            raise StreamNotFound(name, self._closest(name, account))
+        return stream
+
+    def streams(self, account: str = "$G") -> list[Stream]:
+        """Return the account's streams by name."""
+        found = (s for (owner, _), s in self._streams.items() if owner == account)
+        return sorted(found, key=lambda stream: stream.name.encode())
+
+    def _closest(self, name: str, account: str) -> str | None:
+        names = [known for owner, known in self._streams if owner == account]
+        return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.75)), None)
+
+    # -- changes -----------------------------------------------------------------------------
+
+    async def create(self, config: StreamConfig, account: str = "$G") -> tuple[Stream, bool]:
+        """Create a stream; an identical one that exists is returned with False."""
+        async with self._changing:
+            known = self._streams.get((account, config.name))
+            if known is not None:
+                if not known.config.same_as(config):
+                    raise StreamExists(config.name)
+                return known, False
+            if config.sealed:
+                raise InvalidStreamConfig("stream configuration for create can not be sealed")
+            self._check_overlap(config, account)
+            entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
+            await self._write(STREAM_SET, entry)
+            stream = self._open(entry, config)
+            stream.capture()
+            return stream, True
+
+    async def update(self, config: StreamConfig, account: str = "$G") -> Stream:
+        """Change a stream; lowered limits act before this returns."""
+        async with self._changing:
+            stream = self.get(config.name, account)
+            stream.config.check_update(config)
+            self._check_overlap(config, account)
+            self._check_durability(stream, config)
+            await self._write(
+                STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
+            )
+            stream.reconfigure(config)
+            return stream
+
+    async def delete(self, name: str, account: str = "$G") -> None:
+        """Delete a stream and its records."""
+        async with self._changing:
+            stream = self.get(name, account)
+            entry = self._entry(stream.config, account, stream.incarnation, stream.created_ns)
+            await self._write(STREAM_GONE, entry)
+            del self._streams[account, name]
+            stream.close()
+            self._store.drop_log(stream.incarnation)
+
+    def _check_overlap(self, config: StreamConfig, account: str) -> None:
+        for other in self.streams(account):
+            if other.name == config.name:
+                continue
+            if any(patterns.overlap(a, b) for a in config.subjects for b in other.config.subjects):
+                raise SubjectsOverlap()
+
+    def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
+        wanted = config.durability(self._default_durability)
+        if wanted is stream.log.durability:
+            return
+        change = getattr(self._store, "set_durability", None)
+        if change is None:
+            raise InvalidStreamConfig(
+                f"the durability of a stream cannot change yet: {config.name} is"
+                f" {stream.log.durability}"
+            )
+        change(stream.incarnation, wanted)
+
+    def _take_id(self) -> int:
+        taken, self._next_id = self._next_id, self._next_id + 1
+        return taken
+
+    def _entry(self, config: StreamConfig, account: str, log_id: int, created_ns: int) -> _Entry:
+        return _Entry(account, config.name, log_id, created_ns, config.to_request())
+
+    async def _write(self, kind: int, entry: _Entry) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._store.control(kind, entry.id, msgspec.json.encode(entry), partial(settle, done))
+        await done
+
+    def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
+        found = self._store.log(entry.id)
+        if found is None:
+            found = self._store.create_log(entry.id, config.durability(self._default_durability))
+        stream = Stream(
+            config,
+            found,
+            created_ns=entry.created_ns,
+            clock=self._clock,
+            timers=self._timers,
+            hub=self._hub,
+            interest=self._interests.get(entry.account),
+            account=entry.account,
+        )
+        self._streams[entry.account, entry.name] = stream
+        return stream
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def replay(self, section: bytes | None, controls: Iterable[tuple[int, int, bytes]]) -> None:
+        """Rebuild from the snapshot's section and the control frames after it, in order.
+
+        Applying a frame twice changes nothing: entries are keyed by the incarnation.
+        """
+        entries: dict[int, _Entry] = {}
+        if section:
+            saved = msgspec.json.decode(section, type=_Section)
+            self._next_id = saved.next_id
+            entries = {entry.id: entry for entry in saved.streams}
+        for kind, _, body in controls:
+            if kind not in (STREAM_SET, STREAM_GONE):
+                continue
+            entry = msgspec.json.decode(body, type=_Entry)
+            self._next_id = max(self._next_id, entry.id + 1)
+            if kind == STREAM_SET:
+                entries[entry.id] = entry
+            else:
+                entries.pop(entry.id, None)
+                if self._store.log(entry.id) is not None:
+                    self._store.drop_log(entry.id)
+        for entry in sorted(entries.values(), key=lambda entry: entry.id):
+            self._open(entry, msgspec.convert(entry.config, StreamConfig))
+
+    def capture(self) -> None:
+        """Register every stream's subjects, once replay is over."""
+        for stream in self._streams.values():
+            stream.capture()
+
+    def section(self) -> bytes:
+        """Return the snapshot's section."""
+        entries = [
+            self._entry(s.config, s.account, s.incarnation, s.created_ns)
+            for s in self._streams.values()
+        ]
+        return msgspec.json.encode(_Section(self._next_id, entries))
+
+    def close(self) -> None:
+        """Stop capturing everywhere."""
+        for stream in self._streams.values():
+            stream.close()

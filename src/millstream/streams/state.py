@@ -1,0 +1,21 @@
+"""StreamState: one consistent look at a stream."""
+
+from dataclasses import dataclass
+
+from millstream.store.log import Gap
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a stream holds; sequences and times are those of committed records."""
+
+    messages: int
+    bytes: int
+    first_seq: int  # earliest live sequence, last_seq + 1 when empty
+    last_seq: int
+    synced_seq: int
+    first_ts_ns: int
+    last_ts_ns: int
+    num_deleted: int  # holes between first and last
+    evict_floor: int  # highest sequence lost involuntarily, 0 = none
+    gaps: tuple[Gap, ...]

@@ -1,0 +1,712 @@
+"""Stream: a log plus policy. A sink that checks, appends, acknowledges and keeps its limits."""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
+from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
+from millstream.kernel._batch import Batch
+from millstream.message import NewRecord, Record
+from millstream.store.log import Log, LogState
+from millstream.streams import extras, patterns, preconditions, retention
+from millstream.streams.config import StreamConfig
+from millstream.streams.preconditions import DuplicateWindow, PublishRefused
+from millstream.streams.state import StreamState
+from millstream.streams.subject_index import SubjectIndex
+
+if TYPE_CHECKING:
+    from millstream.kernel._frames import Frames
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+log = logging.getLogger(__name__)
+
+BACKLOG_BYTES = 64 * 1024 * 1024  # staged and not yet committed, before publishers are stalled
+READ_BYTES = 1024 * 1024
+MAX_HEADERS = 65_535
+
+
+class StreamSealed(MillstreamError):
+    """A sealed stream takes no writes and loses no records."""
+
+    status = 400
+    err_code = 10109
+    http_status = 409
+    code = "stream_sealed"
+
+    def __init__(self) -> None:
+        super().__init__("invalid operation on sealed stream")
+
+
+class StreamFull(MillstreamError):
+    """The stream refuses new records rather than drop old ones."""
+
+    status = 503
+    err_code = 10077
+    http_status = 422
+    code = "topic_full"
+
+    def __init__(self, why: str, config: StreamConfig, state: LogState) -> None:
+        topic = config.to_topic()
+        detail = {
+            "topic": config.name,
+            "cap_records": topic["cap_records"],
+            "cap_bytes": topic["cap_bytes"],
+            "head_seq": state.last_seq,
+            "earliest_seq": state.first_seq,
+        }
+        super().__init__(why, detail)
+
+
+class OperationDenied(MillstreamError):
+    """The stream's configuration forbids deleting or purging."""
+
+    status = 500
+    http_status = 409
+    code = "operation_denied"
+
+    def __init__(self, err_code: int, why: str) -> None:
+        super().__init__(why)
+        self.err_code = err_code  # type: ignore[misc]
+
+
+class _Run:
+    """Entries that went to the log together, until their commit is known."""
+
+    __slots__ = (
+        "batch", "count", "duplicates", "error", "first_seq", "future", "last_of", "msg_id",
+        "rollup", "settled", "start", "ttl",
+    )  # fmt: skip
+
+    def __init__(self, batch: Batch, start: int, count: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.count = count
+        self.first_seq = 0
+        self.settled = False
+        self.error: MillstreamError | None = None
+        self.future: asyncio.Future[tuple[int, int]] | None = None
+        self.msg_id = b""
+        self.rollup = b""
+        self.ttl = 0.0
+        self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
+        self.last_of: dict[bytes, int] | None = None
+
+    def last_of_subjects(self) -> dict[bytes, int]:
+        """Return subject → newest sequence within this run."""
+        if self.last_of is None:
+            self.last_of = {
+                self.batch.message(self.start + at)[0]: self.first_seq + at
+                for at in range(self.count)
+            }
+        return self.last_of
+
+
+class Stream:
+    """One stream of one account; see ``deliver`` for writes from NATS, ``append`` for the rest."""
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        log: Log,
+        *,
+        created_ns: int,
+        clock: Clock,
+        timers: Timers,
+        hub: "Hub | None" = None,
+        interest: "Interest | None" = None,
+        account: str = "$G",
+    ) -> None:
+        self.config = config
+        self.account = account
+        self.log = log
+        self.created_ns = created_ns
+        self.index = SubjectIndex(log)
+        self.removals = 0  # counts removals, so that consumers know when to count anew
+        self._clock = clock
+        self._timers = timers
+        self._hub = hub
+        self._interest = interest
+        self._handles: list[int] = []
+        self._inflight: deque[_Run] = deque()
+        self._backlog = 0
+        self._paused = False
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._window = DuplicateWindow(config.duplicate_window)
+        self._last_msg_id = b""
+        self._last_staged = log.state().last_seq
+        self._expiry: Timer | None = None
+        self._ttls: list[tuple[int, int]] = []  # heap of (expires at ns, seq)
+        self._ttl_timer: Timer | None = None
+        self._closed = False
+        self._ack_prefix = b'{"stream":%s,"seq":' % msgspec.json.encode(config.name)
+        self._rebuild()
+
+    @property
+    def name(self) -> str:
+        """Return the stream's name; HTTP calls it the topic's."""
+        return self.config.name
+
+    @property
+    def incarnation(self) -> int:
+        """Return the id that delete and recreate changes."""
+        return self.log.log_id
+
+    # -- registration ------------------------------------------------------------------------
+
+    def capture(self) -> None:
+        """Register the stream's subjects; called again after they changed."""
+        if self._interest is None:
+            return
+        old, self._handles = self._handles, []
+        for handle in old:
+            self._interest.remove_sink(handle)
+        for subject in self.config.subjects:
+            self._handles.append(self._interest.add_sink(subject.encode(), self))
+
+    def reconfigure(self, config: StreamConfig) -> None:
+        """Take on a checked configuration; lowered limits act at once."""
+        recapture = config.subjects != self.config.subjects
+        self.config = config
+        self._window.window_ns = config.duplicate_window
+        if recapture:
+            self.capture()
+        self._keep_limits(None)
+
+    def close(self) -> None:
+        """Stop capturing and forget every deadline; staged writes still answer."""
+        self._closed = True
+        for handle in self._handles:
+            if self._interest is not None:
+                self._interest.remove_sink(handle)
+        self._handles = []
+        for timer in (self._expiry, self._ttl_timer):
+            if timer is not None:
+                timer.cancel()
+        self._wake()
+
+    # -- writes ------------------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> None:
+        """Store captured publishes in order; a reply is answered once its record is committed."""
+        if self._is_plain(batch):
+            self._append(_Run(batch, 0, len(batch)))
+        else:
+            self._deliver_each(batch)
+
+    async def append(self, records: Sequence[NewRecord]) -> tuple[int, int]:
+        """Store all records or none; returns the first and last sequence once committed."""
+        batch = Batch()
+        for record in records:
+            batch.add(
+                record.subject or self.name.encode(), b"", record.headers, record.payload,
+                record.tag, record.node, record.meta,
+            )  # fmt: skip
+        self._admit_whole(batch)
+        run = _Run(batch, 0, len(batch))
+        run.future = asyncio.get_running_loop().create_future()
+        self._append(run)
+        return await run.future
+
+    def _is_plain(self, batch: Batch) -> bool:
+        """Whether no message of the batch needs a look of its own."""
+        config = self.config
+        if config.sealed or config.discard == "new" or config.allow_msg_ttl:
+            return False
+        if 0 < config.max_msg_size < batch.size:
+            return False
+        if not batch.any_headers:
+            return True
+        # One search over the buffer: a payload that looks like a header only costs time.
+        buffer = batch.buffer
+        return not (b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer)
+
+    def _deliver_each(self, batch: Batch) -> None:
+        start = 0
+        for at in range(len(batch)):
+            subject, reply, headers, payload, _ = batch.message(at)
+            special = bool(headers) and extras.is_special(headers)
+            if not special and self._fits(subject, headers, payload, at - start):
+                continue
+            if at > start:
+                self._append(_Run(batch, start, at - start))
+            start = at + 1
+            self._deliver_special(subject, reply, headers, payload)
+        if len(batch) > start:
+            self._append(_Run(batch, start, len(batch) - start))
+
+    def _fits(self, subject: bytes, headers: bytes, payload: bytes, staged: int) -> bool:
+        """Whether a message without demands can join the run before it."""
+        if self.config.sealed or self.config.discard == "new":
+            return False
+        del subject, staged
+        return not 0 < self.config.max_msg_size < len(headers) + len(payload)
+
+    def _deliver_special(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Store one message that carries demands, or that a limit may turn away."""
+        headers = extras.without_status(headers)
+        values = extras.first_values(headers) if headers else {}
+        try:
+            self._check(subject, headers, payload, values)
+        except preconditions.Duplicate as seen:
+            self._ack_duplicate(reply, seen.seq)
+            return
+        except MillstreamError as error:
+            self._ack_error(reply, error)
+            return
+        stored, tag, node, meta = extras.take_extras(headers)
+        batch = Batch()
+        try:
+            batch.add(subject, reply, stored, payload, tag, node, meta)
+        except ValueError as error:
+            self._ack_error(reply, PublishRefused(400, 10003, str(error)))
+            return
+        run = _Run(batch, 0, 1)
+        run.msg_id = values.get(preconditions.MSG_ID, b"")
+        run.rollup = values.get(preconditions.ROLLUP, b"").lower()
+        if preconditions.TTL in values:
+            run.ttl = preconditions.ttl_seconds(values[preconditions.TTL])
+        self._append(run)
+
+    def _check(
+        self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
+    ) -> None:
+        if self.config.sealed:
+            raise StreamSealed()
+        now = self._clock.time_ns()
+        preconditions.check(self.config, subject, values, self, self._window, now)
+        if 0 < self.config.max_msg_size < len(headers) + len(payload):
+            raise RecordTooLarge()
+        if len(headers) > MAX_HEADERS:
+            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+        self._check_room(subject, 1, _size(subject, headers, payload))
+
+    def _check_room(self, subject: bytes, messages: int, size: int) -> None:
+        """Apply discard new, staged writes counted in."""
+        if self.config.discard != "new":
+            return
+        per_subject = self.config.max_msgs_per_subject
+        if per_subject > 0 and self._count_of(subject) >= per_subject:
+            if self.config.discard_new_per_subject:
+                why = "maximum messages per subject exceeded"
+                raise StreamFull(why, self.config, self.log.state())
+            return  # the oldest of this subject makes room
+        state = self.log.state()
+        staged = sum(run.count for run in self._inflight)
+        why_not = retention.refusal(
+            self.config, state.count + staged, state.bytes + self._backlog, messages, size
+        )
+        if why_not is not None:
+            raise StreamFull(why_not, self.config, state)
+
+    def _admit_whole(self, batch: Batch) -> None:
+        if self.config.sealed:
+            raise StreamSealed()
+        config = self.config
+        size = 0
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            if 0 < config.max_msg_size < len(headers) + len(payload):
+                raise RecordTooLarge()
+            size += _size(subject, headers, payload)
+        if config.discard != "new":
+            return
+        if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
+            raise RecordTooLarge()  # could never fit, however empty the stream
+        self._check_room(b"", len(batch), size)
+
+    def _append(self, run: _Run) -> None:
+        self._inflight.append(run)
+        try:
+            first = self.log.append(
+                run.batch, run.start, run.count, self._clock.time_ns(), partial(self._settle, run)
+            )
+        except MillstreamError as error:
+            self._inflight.remove(run)
+            self._answer(run, error)
+            return
+        run.first_seq = first
+        self._last_staged = first + run.count - 1
+        self._last_msg_id = run.msg_id
+        if run.msg_id:
+            self._window.add(run.msg_id, first, self._clock.time_ns())
+        self._backlog += run.batch.size
+        if run.settled:  # the log committed at once, before we knew the sequence
+            self._finish(run)
+        elif self._backlog > BACKLOG_BYTES and not self._paused:
+            self._pause(True)
+
+    def _settle(self, run: _Run, error: MillstreamError | None) -> None:
+        run.settled = True
+        run.error = error
+        if run.first_seq:
+            self._finish(run)
+
+    def _finish(self, run: _Run) -> None:
+        self._inflight.remove(run)
+        self._backlog -= run.batch.size
+        if run.error is not None:
+            self._window.forget(run.msg_id, run.first_seq)
+        self._answer(run, run.error)
+        if run.error is None:
+            self._keep_limits(run)
+            self._wake()
+        if self._paused and self._backlog < BACKLOG_BYTES // 2:
+            self._pause(False)
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        if self._interest is not None:
+            for handle in self._handles:
+                self._interest.pause_sink(handle, paused)
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def _answer(self, run: _Run, error: MillstreamError | None) -> None:
+        if run.future is not None:
+            if not run.future.done():
+                if error is None:
+                    run.future.set_result((run.first_seq, run.first_seq + run.count - 1))
+                else:
+                    run.future.set_exception(error)
+        elif error is not None:
+            for at in range(run.start, run.start + run.count):
+                self._ack_error(run.batch.message(at)[1], error)
+        elif self._hub is not None and self._interest is not None and not self.config.no_ack:
+            self._hub.publish_acks(
+                self._interest, run.batch, run.start, run.count, run.first_seq,
+                self._ack_prefix, b"}",
+            )  # fmt: skip
+        for reply, body in run.duplicates:
+            self._ack(reply, body)
+        if self._hub is not None:
+            self._hub.flush()
+
+    def _ack_duplicate(self, reply: bytes, seq: int) -> None:
+        body = b'%s%d,"duplicate": true}' % (self._ack_prefix, seq)
+        for run in self._inflight:
+            if run.first_seq <= seq < run.first_seq + run.count:
+                run.duplicates.append((reply, body))  # never ack what is not committed
+                return
+        self._ack(reply, body)
+
+    def _ack_error(self, reply: bytes, error: MillstreamError) -> None:
+        if not reply:
+            return
+        body = {
+            "error": {
+                "code": error.status,
+                "err_code": error.err_code,
+                "description": error.message,
+            },
+            "stream": self.name,
+            "seq": 0,
+        }
+        self._ack(reply, msgspec.json.encode(body))
+
+    def _ack(self, reply: bytes, body: bytes) -> None:
+        if (
+            reply
+            and self._hub is not None
+            and self._interest is not None
+            and not self.config.no_ack
+        ):
+            self._hub.publish(self._interest, reply, b"", b"", body)
+
+    # -- what preconditions ask --------------------------------------------------------------
+
+    def last_seq(self) -> int:
+        """Return the newest sequence given out, staged writes included."""
+        return self._last_staged
+
+    def last_msg_id(self) -> bytes:
+        """Return the message id of the newest write, empty when it had none."""
+        return self._last_msg_id
+
+    def last_of_subject(self, pattern: bytes) -> int:
+        """Return the newest sequence of a subject or pattern, staged writes included."""
+        match = patterns.matcher([pattern.decode("utf-8", "surrogateescape")])
+        for run in reversed(self._inflight):
+            staged = run.last_of_subjects()
+            if match is None:
+                return max(staged.values())
+            found = max((seq for subject, seq in staged.items() if match(subject)), default=0)
+            if found:
+                return found
+        if patterns.is_literal(pattern.decode("utf-8", "surrogateescape")):
+            return self.log.last_by_subject(pattern)
+        return self.index.last_seq(match)
+
+    def _count_of(self, subject: bytes) -> int:
+        staged = sum(
+            1
+            for run in self._inflight
+            for at in range(run.start, run.start + run.count)
+            if run.batch.message(at)[0] == subject
+        )
+        return staged + len(self.index.seqs(subject))
+
+    # -- reads -------------------------------------------------------------------------------
+
+    def read(self, start_seq: int, max_records: int, max_bytes: int) -> "Frames":
+        """Return committed records from ``start_seq`` on, ascending, at least one if any."""
+        return self.log.read(start_seq, max_records, max_bytes)
+
+    def get(self, seq: int) -> Record:
+        """Return one record; raises RecordNotFound."""
+        frames = self.log.read(seq, 1, READ_BYTES) if seq > 0 else None
+        if frames is None or not len(frames) or frames.first_seq != seq:
+            raise RecordNotFound()
+        return as_record(frames, 0)
+
+    def state(self) -> StreamState:
+        """Return one consistent look at the stream."""
+        state = self.log.state()
+        held = state.last_seq - state.first_seq + 1
+        return StreamState(
+            messages=state.count,
+            bytes=state.bytes,
+            first_seq=state.first_seq,
+            last_seq=state.last_seq,
+            synced_seq=state.synced_seq,
+            first_ts_ns=state.first_ts_ns,
+            last_ts_ns=state.last_ts_ns,
+            num_deleted=max(held - state.count, 0),
+            evict_floor=state.evict_floor,
+            gaps=state.gaps,
+        )
+
+    def count_from(self, seq: int, match: Callable[[bytes], bool] | None) -> int:
+        """Return exactly how many live records from ``seq`` on match."""
+        state = self.log.state()
+        if match is None and state.count == state.last_seq - state.first_seq + 1:
+            return max(0, state.last_seq - max(seq, state.first_seq) + 1)
+        return self.index.count_from(seq, match)
+
+    def watch(self, grown: Callable[[], None]) -> Callable[[], None]:
+        """Call ``grown`` after each commit and removal; returns the undo."""
+        key = object()
+        self._watchers[key] = grown
+        return lambda: self._watchers.pop(key, None) and None
+
+    async def grown(self, after: int) -> None:
+        """Return once the stream holds a sequence above ``after``, or was closed."""
+        if self.log.state().last_seq > after or self._closed:
+            return
+        arrived = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            if not arrived.done() and (self.log.state().last_seq > after or self._closed):
+                arrived.set_result(None)
+
+        undo = self.watch(look)
+        try:
+            await arrived
+        finally:
+            undo()
+
+    def _wake(self) -> None:
+        for grown in list(self._watchers.values()):
+            grown()
+
+    # -- removal -----------------------------------------------------------------------------
+
+    async def delete(self, seqs: Sequence[int]) -> int:
+        """Remove these records for good; returns how many were there, once that is durable."""
+        if self.config.sealed:
+            raise StreamSealed()
+        if self.config.deny_delete:
+            raise OperationDenied(10057, "message delete not permitted")
+        return await self._remove(list(seqs))
+
+    async def purge(self, subject: str = "", below: int = 0, keep: int = 0) -> int:
+        """Remove what matches ``subject``: all, those below a sequence, or all but the newest."""
+        if self.config.sealed:
+            raise StreamSealed()
+        if self.config.deny_purge:
+            raise OperationDenied(10110, "stream purge not permitted")
+        match = patterns.matcher([subject]) if subject else None
+        last = self.log.state().last_seq
+        stop = min(below - 1, last) if below else last
+        if match is None and not keep:
+            return self._trim_to(stop + 1, "delete")
+        doomed = [s for s in self.index.next_seqs(1, 2**62, match) if s <= stop]
+        if keep:
+            doomed = doomed[:-keep]
+        return await self._remove(doomed)
+
+    async def _remove(self, seqs: list[int]) -> int:
+        if not seqs:
+            return 0
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        removed = self._forget(seqs, partial(settle, done))
+        await done
+        return removed
+
+    def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
+        removed = self.log.delete(seqs, done)
+        for seq in seqs:
+            self.index.remove(seq)
+        self._removed()
+        return removed
+
+    def _trim_to(self, first_kept: int, reason: str) -> int:
+        before = self.log.state().count
+        self.log.trim(first_kept, reason)
+        self._removed()
+        return before - self.log.state().count
+
+    def _removed(self) -> None:
+        self.removals += 1
+        self._wake()
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def _keep_limits(self, run: _Run | None) -> None:
+        """Drop what is above the limits; ``run`` is what was committed, None means look at all."""
+        if run is not None and run.rollup:
+            self._roll_up(run)
+        if run is not None and run.ttl:
+            self._expire_later(run.first_seq, self._clock.time_ns(), run.ttl)
+        config = self.config
+        if config.max_msgs_per_subject > 0:
+            touched = set(run.last_of_subjects()) if run is not None else None
+            doomed = self.index.crowded(touched, config.max_msgs_per_subject)
+            if doomed:
+                self._forget(doomed, _log_failure)
+        if config.max_msgs > 0 or config.max_bytes > 0:
+            over = retention.excess(config, self.state())
+            if over:
+                self._trim_to(self._first_kept(over), "cap")
+        self._arm_expiry()
+
+    def _roll_up(self, run: _Run) -> None:
+        if run.rollup == b"all":
+            self._trim_to(run.first_seq, "delete")
+            return
+        subject = run.batch.message(run.start)[0]
+        older = [seq for seq in self.index.seqs(subject) if seq < run.first_seq]
+        if older:
+            self._forget(older, _log_failure)
+
+    def _first_kept(self, over: retention.Excess) -> int:
+        """Walk from the old end until enough has been passed; the newest record always stays."""
+        state = self.log.state()
+        if over.bytes == 0 and state.count == state.last_seq - state.first_seq + 1:
+            return state.first_seq + over.messages
+        at, messages, size = state.first_seq, over.messages, over.bytes
+        while (messages > 0 or size > 0) and at <= state.last_seq:
+            frames = self.log.read(at, 256, READ_BYTES)
+            if not len(frames):
+                break
+            for seq, _, subject, payload, headers, *_ in frames:
+                if messages <= 0 and size <= 0:
+                    return at
+                at = seq + 1
+                messages -= 1
+                size -= _size(subject, headers, payload)
+        return at
+
+    def _arm_expiry(self) -> None:
+        if self.config.max_age <= 0 or self._closed:
+            return
+        due = retention.next_expiry(self.config, self.state())
+        if due == 0 or (self._expiry is not None and self._expiry.callback is not None):
+            return
+        self._expiry = self._timers.after(
+            max(0.0, (due - self._clock.time_ns()) / 1e9), self._expire
+        )
+
+    def _expire(self) -> None:
+        until = retention.expired_until(self.config, self._clock.time_ns())
+        self._expiry = None
+        if until > 0:
+            first_kept = self.log.seek_time(until + 1)
+            if first_kept > self.log.state().first_seq:
+                self._trim_to(first_kept, "ttl")
+        self._arm_expiry()
+
+    def _expire_later(self, seq: int, ts_ns: int, seconds: float) -> None:
+        heapq.heappush(self._ttls, (ts_ns + int(seconds * 1e9), seq))
+        self._arm_ttl()
+
+    def _arm_ttl(self) -> None:
+        if self._ttl_timer is not None:
+            self._ttl_timer.cancel()
+        if self._ttls and not self._closed:
+            wait = (self._ttls[0][0] - self._clock.time_ns()) / 1e9
+            self._ttl_timer = self._timers.after(max(0.0, wait), self._expire_ttls)
+
+    def _expire_ttls(self) -> None:
+        now, doomed = self._clock.time_ns(), []
+        while self._ttls and self._ttls[0][0] <= now:
+            doomed.append(heapq.heappop(self._ttls)[1])
+        if doomed:
+            self._forget(doomed, _log_failure)
+        self._arm_ttl()
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def _rebuild(self) -> None:
+        """Recover message ids, per-message lifetimes and limits from the records themselves."""
+        state = self.log.state()
+        if state.count:
+            oldest = self._clock.time_ns() - self.config.duplicate_window
+            start = state.first_seq if self.config.allow_msg_ttl else self.log.seek_time(oldest)
+            self._rebuild_from(start, state.last_seq)
+        self._keep_limits(None)
+
+    def _rebuild_from(self, at: int, last: int) -> None:
+        while at <= last:
+            frames = self.log.read(at, 4096, READ_BYTES)
+            if not len(frames):
+                return
+            for seq, ts_ns, _, _, headers, *_ in frames:
+                self._last_msg_id = b""
+                if b"\nNats-" in headers:
+                    self._recall(seq, ts_ns, extras.first_values(headers))
+            at = frames.last_seq + 1
+
+    def _recall(self, seq: int, ts_ns: int, values: dict[bytes, bytes]) -> None:
+        if preconditions.MSG_ID in values:
+            self._last_msg_id = values[preconditions.MSG_ID]
+            self._window.add(self._last_msg_id, seq, ts_ns)
+        if preconditions.TTL in values and self.config.allow_msg_ttl:
+            seconds = preconditions.ttl_seconds(values[preconditions.TTL])
+            if seconds:
+                self._expire_later(seq, ts_ns, seconds)
+
+
+def settle(done: "asyncio.Future[None]", error: MillstreamError | None) -> None:
+    """Resolve a future by the outcome of a commit."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def as_record(frames: "Frames", at: int) -> Record:
+    """Return one frame as a value."""
+    return Record(*frames.record(at))
+
+
+def _size(subject: bytes, headers: bytes, payload: bytes) -> int:
+    """Return what a record counts in ``bytes`` and ``max_bytes``, as the reference counts it."""
+    return 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.error("removal failed, it will be tried again error=%s", error)

@@ -1,0 +1,252 @@
+"""Fakes of what stands around a stream: a log, a store and a hub that only remember."""
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.clock import ManualClock
+from millstream.delivery.timers import Timers
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import Frames, encode_batch
+from millstream.store.log import Durability, LogState
+from millstream.streams.catalog import Catalog
+
+
+class FakeLog:
+    """Records in a dict; commits at once, or when ``commit`` is called after ``hold``."""
+
+    def __init__(self, log_id: int = 1, durability: Durability = Durability.FSYNC) -> None:
+        self.log_id = log_id
+        self.durability = durability
+        self.frames: dict[int, tuple[bytes, int, int, bytes]] = {}  # frame, ts, size, subject
+        self.next = 1
+        self.last = 0
+        self.first = 1
+        self.held: list[tuple[dict[int, tuple[bytes, int, int, bytes]], Any]] | None = None
+        self.appends: list[int] = []
+        self.evict_floor = 0
+
+    def hold(self) -> None:
+        self.held = []
+
+    def commit(self, error: MillstreamError | None = None) -> None:
+        held, self.held = self.held or [], None
+        for new, done in held:
+            if error is None:
+                self._take(new)
+            done(error)
+
+    def append(
+        self, batch: Batch, start: int, count: int, ts_ns: int, done: Callable[..., None]
+    ) -> int:
+        first, new = self.next, {}
+        self.appends.append(count)
+        for at in range(count):
+            frame = encode_batch(
+                batch, start + at, 1, self.log_id, first + at, ts_ns, None, 0, True
+            )
+            subject, _, headers, payload, _ = batch.message(start + at)
+            size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+            new[first + at] = (frame, ts_ns, size, subject)
+        self.next += count
+        if self.held is not None:
+            self.held.append((new, done))
+        else:
+            self._take(new)
+            done(None)
+        return first
+
+    def _take(self, new: dict[int, tuple[bytes, int, int, bytes]]) -> None:
+        self.frames |= new
+        self.last = max(new)
+
+    def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
+        buffer, offsets = b"", []
+        for seq in sorted(self.frames):
+            if seq < start_seq:
+                continue
+            frame = self.frames[seq][0]
+            if offsets and (len(offsets) >= max_records or len(buffer) + len(frame) > max_bytes):
+                break
+            offsets.append(len(buffer))
+            buffer += frame
+        return Frames(buffer, offsets)
+
+    def trim(self, first_kept: int, reason: str) -> None:
+        gone = [seq for seq in self.frames if seq < first_kept]
+        for seq in gone:
+            del self.frames[seq]
+        if reason != "delete" and gone:
+            self.evict_floor = max(gone)
+
+    def delete(self, seqs: list[int], done: Callable[..., None]) -> int:
+        live = [seq for seq in seqs if self.frames.pop(seq, None) is not None]
+        done(None)
+        return len(live)
+
+    def state(self) -> LogState:
+        live = sorted(self.frames)
+        first = live[0] if live else self.last + 1
+        return LogState(
+            first_seq=first,
+            last_seq=self.last,
+            synced_seq=self.last,
+            count=len(live),
+            bytes=sum(entry[2] for entry in self.frames.values()),
+            first_ts_ns=self.frames[first][1] if live else 0,
+            last_ts_ns=self.frames[live[-1]][1] if live else 0,
+            evict_floor=self.evict_floor,
+            gaps=(),
+        )
+
+    def last_by_subject(self, subject: bytes) -> int:
+        return max((seq for seq, entry in self.frames.items() if entry[3] == subject), default=0)
+
+    def seek_time(self, ts_ns: int) -> int:
+        late = (seq for seq, entry in self.frames.items() if entry[1] >= ts_ns)
+        return min(late, default=self.last + 1)
+
+
+class FakeStore:
+    """Keeps logs and the control frames it was given, so that a test can replay them."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, FakeLog] = {}
+        self.controls: list[tuple[int, int, bytes]] = []
+        self.synced: list[bool] = []
+
+    def create_log(self, log_id: int, durability: Durability) -> FakeLog:
+        assert log_id not in self.logs
+        self.logs[log_id] = FakeLog(log_id, durability)
+        return self.logs[log_id]
+
+    def log(self, log_id: int) -> FakeLog | None:
+        return self.logs.get(log_id)
+
+    def drop_log(self, log_id: int) -> None:
+        del self.logs[log_id]
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Callable[..., None], sync: bool = True
+    ) -> None:
+        self.controls.append((kind, log_id, body))
+        self.synced.append(sync)
+        done(None)
+
+
+class FakeInterest:
+    def __init__(self) -> None:
+        self.sinks: dict[int, tuple[bytes, object]] = {}
+        self.paused: set[int] = set()
+        self.next = 1
+
+    def add_sink(self, pattern: bytes, sink: object, queue: bytes = b"") -> int:
+        self.sinks[self.next] = (pattern, sink)
+        self.next += 1
+        return self.next - 1
+
+    def remove_sink(self, handle: int) -> bool:
+        return self.sinks.pop(handle, None) is not None
+
+    def pause_sink(self, handle: int, paused: bool) -> None:
+        (self.paused.add if paused else self.paused.discard)(handle)
+
+    def has_interest(self, subject: bytes) -> bool:
+        return True
+
+    def patterns(self) -> list[bytes]:
+        return [pattern for pattern, _ in self.sinks.values()]
+
+
+class FakeHub:
+    """Remembers every message as (subject, reply, headers, payload)."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self.flushes = 0
+
+    def publish(
+        self,
+        interest: object,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        shown: bytes = b"",
+        origin: int = 0,
+    ) -> int:
+        self.sent.append((subject, reply, headers, payload))
+        return 1
+
+    def publish_acks(
+        self,
+        interest: object,
+        batch: Batch,
+        start: int,
+        count: int,
+        first_seq: int,
+        prefix: bytes,
+        suffix: bytes,
+    ) -> int:
+        for at in range(count):
+            reply = batch.message(start + at)[1]
+            if reply:
+                self.sent.append((reply, b"", b"", b"%s%d%s" % (prefix, first_seq + at, suffix)))
+        return count
+
+    def publish_frames(
+        self,
+        interest: object,
+        route: bytes,
+        frames: Frames,
+        start: int,
+        count: int,
+        replies: list[bytes],
+    ) -> int:
+        for at in range(count):
+            _, _, _, payload, headers, *_ = frames.record(start + at)
+            self.sent.append((route, replies[at], headers, payload))
+        return count
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    def take(self) -> list[tuple[bytes, bytes, bytes, bytes]]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class World:
+    """A catalog over fakes, with a clock that the test moves."""
+
+    def __init__(self, store: FakeStore | None = None) -> None:
+        self.clock = ManualClock()
+        self.timers = Timers(self.clock)
+        self.store = store if store is not None else FakeStore()
+        self.hub = FakeHub()
+        self.interest = FakeInterest()
+        self.catalog = Catalog(
+            self.store,
+            self.clock,
+            self.timers,
+            self.hub,  # type: ignore[arg-type]
+            {"$G": self.interest},  # type: ignore[dict-item]
+        )
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.timers.run_due()
+
+
+def batch_of(*messages: tuple[bytes, bytes, bytes, bytes]) -> Batch:
+    """Return a batch of (subject, reply, headers, payload)."""
+    batch = Batch()
+    for message in messages:
+        batch.add(*message)
+    return batch
+
+
+def headers_of(**values: str) -> bytes:
+    """Return a header block; underscores stand for dashes."""
+    lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in values.items())
+    return b"NATS/1.0\r\n" + lines.encode() + b"\r\n"
