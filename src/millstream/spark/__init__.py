@@ -1,1 +1,22 @@
-"""PySpark over the streams; imports the client and the kernel, never the server."""
+"""PySpark over the streams; imports the client and the kernel, never the server.
+
+from millstream.spark import register
+register(spark)
+spark.read.format("millstream").option("stream", "ORDERS").load()
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.spark.session import register
+
+__all__ = ["register"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import Spark only for those who ask for it: decoding alone needs pyarrow."""
+    if name == "register":
+        from millstream.spark.session import register
+
+        return register
+    raise AttributeError(name)

@@ -1,0 +1,70 @@
+"""The columns of a stream seen as a table: their names, order, Arrow and Spark types.
+
+Spark compares the Arrow schema of a Python source with its own field by field (names, order,
+nullability, even the name inside a list), so both descriptions live on one line here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from millstream.spark.problems import OptionError
+
+HEADERS_TYPE = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
+
+_TYPES: dict[str, tuple[pa.DataType, str]] = {
+    "stream": (pa.string(), "string"),
+    "seq": (pa.int64(), "bigint"),
+    "ts": (pa.timestamp("us", "UTC"), "timestamp"),
+    "ts_ns": (pa.int64(), "bigint"),
+    "subject": (pa.string(), "string"),
+    "payload": (pa.binary(), "binary"),
+    "headers": (HEADERS_TYPE, "map<string,array<string>>"),
+    "tag": (pa.string(), "string"),
+    "node": (pa.string(), "string"),
+    "meta": (pa.string(), "string"),
+    "gap_from": (pa.int64(), "bigint"),
+    "gap_to": (pa.int64(), "bigint"),
+    "gap_reason": (pa.string(), "string"),
+}
+
+GAP_COLUMNS = ("gap_from", "gap_to", "gap_reason")
+RECORD_COLUMNS = tuple(name for name in _TYPES if name not in GAP_COLUMNS)
+
+
+def chosen(columns: Sequence[str] | None, headers: bool, gaps: bool) -> tuple[str, ...]:
+    """Return the columns of a read: those asked for, else all; gap columns come last."""
+    names = tuple(columns) if columns else RECORD_COLUMNS
+    if not columns and not headers:
+        names = tuple(name for name in names if name != "headers")
+    if columns and headers and "headers" not in names:
+        names += ("headers",)
+    if gaps:
+        names += tuple(name for name in GAP_COLUMNS if name not in names)
+    return names
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise ``OptionError`` for a column that no stream has, or that is named twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name not in _TYPES:
+            raise OptionError(f"unknown column {name!r}; a stream has {', '.join(RECORD_COLUMNS)}")
+        if name in seen:
+            raise OptionError(f"column {name!r} is named twice")
+        seen.add(name)
+
+
+def arrow_schema(names: Sequence[str]) -> pa.Schema:
+    """Return the Arrow schema that Spark expects for these columns."""
+    return pa.schema([(name, _TYPES[name][0]) for name in names])
+
+
+def spark_schema(names: Sequence[str]) -> str:
+    """Return the same schema in Spark's DDL."""
+    return ", ".join(f"{name} {_TYPES[name][1]}" for name in names)
+
+
+def spark_type(name: str) -> str:
+    """Return the Spark type of one column, as Spark's ``simpleString`` spells it."""
+    return _TYPES[name][1]

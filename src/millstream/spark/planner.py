@@ -1,0 +1,112 @@
+"""Which task reads what: a read plan and a range in, parts out. Pure, and the same each time.
+
+Every sequence of the range falls into exactly one part; where a part is read from may change
+between two attempts (a tail seals, a file goes), its rows may not.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from millstream.client.streams import PlannedSegment, ReadPlan
+from millstream.spark.options import Access
+
+# A sequence that was never acknowledged to anybody is not lost.
+HARMLESS = frozenset({"void", "delete"})
+TAIL_RECORDS = 250_000  # what one task reads through the server unless the user says otherwise
+
+Lost: TypeAlias = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Records ``from_seq..to_seq`` of a sealed segment."""
+
+    path: str
+    idx_path: str
+    from_seq: int
+    to_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRange:
+    """Records ``from_seq..to_seq`` that the server reads for us."""
+
+    from_seq: int
+    to_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostRanges:
+    """Ranges that nobody can read any more, each with its reason."""
+
+    gaps: tuple[Lost, ...]
+
+
+Part: TypeAlias = FileRange | ServerRange | LostRanges
+
+
+def parts(
+    plan: ReadPlan, from_seq: int, to_seq: int, access: Access, max_records: int
+) -> list[Part]:
+    """Cut ``from_seq..to_seq`` at segment boundaries, and further at ``max_records`` if not 0."""
+    ranges: list[Part] = []
+    position = max(from_seq, plan.first_seq)
+    last = min(to_seq, plan.last_seq)
+    if access is not Access.BROKER:
+        for segment in sorted(plan.segments, key=lambda s: s.base_seq):
+            # What lies between two segments is for the server to answer: it knows why.
+            before = min(segment.base_seq - 1, last)
+            ranges += _server(position, before, max_records)
+            ranges += _file(segment, max(position, segment.base_seq), last, max_records)
+            position = max(position, segment.last_seq + 1)
+    ranges += _server(position, last, max_records)
+    return ranges
+
+
+def lost(plan: ReadPlan, from_seq: int, to_seq: int) -> tuple[Lost, ...]:
+    """Return the lost ranges inside ``from_seq..to_seq``, clipped to it, in order."""
+    return tuple(
+        (max(first, from_seq), min(last, to_seq), reason)
+        for first, last, reason in sorted(plan.gaps)
+        if reason not in HARMLESS and first <= to_seq and last >= from_seq
+    )
+
+
+def newly_lost(now: Sequence[Lost], known: Sequence[Lost]) -> tuple[Lost, ...]:
+    """Return what is lost now and was not known to be when the read was planned."""
+    fresh: list[Lost] = []
+    for first, last, reason in now:
+        position = first
+        for known_first, known_last, _ in sorted(known):
+            if known_last < position or known_first > last:
+                continue
+            if known_first > position:
+                fresh.append((position, known_first - 1, reason))
+            position = known_last + 1
+        if position <= last:
+            fresh.append((position, last, reason))
+    return tuple(fresh)
+
+
+def describe(gaps: Sequence[Lost]) -> str:
+    """Return lost ranges in words, the first few of many."""
+    shown = [f"{first}..{last} ({reason})" for first, last, reason in gaps[:5]]
+    more = f" and {len(gaps) - 5} more" if len(gaps) > 5 else ""
+    return ", ".join(shown) + more
+
+
+def _file(segment: PlannedSegment, first: int, last: int, max_records: int) -> Iterator[Part]:
+    for low, high in _cut(first, min(last, segment.last_seq), max_records):
+        yield FileRange(segment.path, segment.idx_path, low, high)
+
+
+def _server(first: int, last: int, max_records: int) -> Iterator[Part]:
+    for low, high in _cut(first, last, max_records or TAIL_RECORDS):
+        yield ServerRange(low, high)
+
+
+def _cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    step = size or max(last - first + 1, 1)
+    for low in range(first, last + 1, step):
+        yield low, min(low + step - 1, last)

@@ -1,0 +1,166 @@
+"""What a task does: one part of a stream to Arrow batches, from files or from the server."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.client.streams import StreamReader, open_streams
+from millstream.spark import rows, segment_file
+from millstream.spark.options import Access
+from millstream.spark.planner import (
+    FileRange,
+    Lost,
+    LostRanges,
+    Part,
+    ServerRange,
+    describe,
+    lost,
+    newly_lost,
+)
+from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
+from millstream.spark.rows import Records
+from millstream.spark.subject_filter import matching, pattern_of
+from millstream.spark.verify import intact
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all parts of one read have in common; small, as Spark pickles it to every task."""
+
+    url: str
+    timeout: float
+    stream: str
+    incarnation: int
+    columns: tuple[str, ...]
+    subject: str | None
+    start_ns: int | None
+    end_ns: int | None
+    access: Access
+    fail_on_data_loss: bool
+    known_lost: tuple[Lost, ...] = ()
+
+
+# Spark keeps its Python workers, so a worker's connections outlive a task.
+_connections: dict[tuple[str, float], StreamReader] = {}
+
+
+def connection(url: str, timeout: float) -> StreamReader:
+    """Return this process's reader for a server."""
+    reader = _connections.get((url, timeout))
+    if reader is None:
+        reader = _connections[(url, timeout)] = open_streams(url, timeout)
+    return reader
+
+
+def read(part: Part, task: Task) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of one part, in sequence order."""
+    match part:
+        case FileRange():
+            return _from_file(part, task)
+        case ServerRange():
+            return _from_server(part, task)
+        case LostRanges():
+            return _gaps(part.gaps, task)
+        case _:
+            assert_never(part)
+
+
+def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
+    try:
+        records = segment_file.open_segment(part.path, part.idx_path, task.incarnation)
+    except FilesUnreachable:
+        if task.access is Access.FILES:
+            raise
+        yield from _from_server(ServerRange(part.from_seq, part.to_seq), task)
+        return
+    seqs = records.seqs()
+    low, high = np.searchsorted(seqs, [part.from_seq, part.to_seq + 1])
+    for batch in rows.batches(records.select(slice(int(low), int(high)))):
+        yield from _decoded(batch, task)
+
+
+def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
+    """Read range after range; a segment that seals or moves meanwhile makes no difference here."""
+    server = connection(task.url, task.timeout)
+    position, seen = part.from_seq, 0
+    while position <= part.to_seq:
+        frames = server.read(task.stream, position, part.to_seq)
+        if not frames:
+            break
+        if segment_file.stream_of(frames) != task.incarnation:
+            raise replaced(task.stream)
+        records = segment_file.records_of(frames)
+        for batch in rows.batches(records):
+            yield from _decoded(batch, task)
+        seen += len(records)
+        position = int(records.seqs()[-1]) + 1
+    if seen < part.to_seq - part.from_seq + 1:
+        yield from _gaps(_lost_meanwhile(part, task, server), task)
+
+
+def _lost_meanwhile(part: ServerRange, task: Task, server: StreamReader) -> tuple[Lost, ...]:
+    """Return why sequences of the range were absent, as far as the read's plan did not know."""
+    plan = server.plan(task.stream)
+    if plan.incarnation != task.incarnation:
+        raise replaced(task.stream)
+    return newly_lost(lost(plan, part.from_seq, part.to_seq), task.known_lost)
+
+
+def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
+    """Filter, verify and decode one run of records; damage is told after the rows around it."""
+    wanted = _wanted(records, task)
+    good = intact(wanted, task.incarnation)
+    damaged = wanted.select(~good)
+    kept = wanted.select(good) if len(damaged) else wanted
+    if len(kept):
+        yield rows.decode(kept, task.stream, task.columns)
+    if len(damaged):
+        yield from _gaps(_runs(damaged), task)
+
+
+def _wanted(records: Records, task: Task) -> Records:
+    times = records.entries["ts_ns"]
+    keep = rows.live(records)
+    if task.start_ns is not None:
+        keep &= times >= np.uint64(max(task.start_ns, 0))
+    if task.end_ns is not None:
+        keep &= times < np.uint64(max(task.end_ns, 0))
+    if task.subject is not None:
+        keep &= matching(records, pattern_of(task.subject))
+    return records if keep.all() else records.select(keep)
+
+
+def _runs(damaged: Records) -> tuple[Lost, ...]:
+    """Return damaged sequences as ranges."""
+    seqs = damaged.seqs()
+    breaks = np.flatnonzero(np.diff(seqs) != 1)
+    firsts = seqs[np.concatenate(([0], breaks + 1))]
+    lasts = seqs[np.concatenate((breaks, [len(seqs) - 1]))]
+    return tuple((int(a), int(b), "corruption") for a, b in zip(firsts, lasts, strict=True))
+
+
+def _gaps(gaps: tuple[Lost, ...], task: Task) -> Iterator[pa.RecordBatch]:
+    if not gaps:
+        return
+    if task.fail_on_data_loss:
+        raise loss(task.stream, gaps)
+    yield rows.gap_rows(gaps, task.stream, task.columns)
+
+
+def loss(stream: str, gaps: tuple[Lost, ...]) -> DataLoss:
+    """Return the failure that names what is gone and how to read on."""
+    return DataLoss(
+        f"stream {stream!r} has lost records {describe(gaps)}; set failOnDataLoss=false to read "
+        "the others and get one row for each lost range (columns gap_from, gap_to, gap_reason)"
+    )
+
+
+def replaced(stream: str) -> StreamReplaced:
+    """Return the failure of a read whose stream is not the one it was planned for."""
+    return StreamReplaced(
+        f"stream {stream!r} was deleted and created again: its sequences mean other records now; "
+        "start the read afresh (a streaming query needs a new checkpoint)"
+    )

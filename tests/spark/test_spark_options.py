@@ -1,0 +1,88 @@
+"""Options: what is accepted, and what a typing mistake is answered with."""
+
+import pytest
+
+from millstream.spark.columns import GAP_COLUMNS, RECORD_COLUMNS
+from millstream.spark.options import Access, ReadOptions, parse, time_ns
+from millstream.spark.problems import OptionError
+from millstream.spark.subject_filter import pattern_of
+
+HOUR_NS = 3_600_000_000_000
+
+
+def test_only_the_stream_must_be_named() -> None:
+    options = parse({"stream": "ORDERS"})
+    assert options == ReadOptions("ORDERS")
+    assert options.url == "nats://127.0.0.1:4222"
+    assert options.table_columns() == tuple(c for c in RECORD_COLUMNS if c != "headers")
+
+
+def test_every_option_is_understood_whatever_its_case() -> None:
+    options = parse(
+        {
+            "STREAM": "S",
+            "url": "http://h:1",
+            "subject": "a.>",
+            "columns": "seq, payload",
+            "includeheaders": "TRUE",
+            "startSeq": "5",
+            "ENDSEQ": "9",
+            "startTime": "-2h",
+            "endTime": "now",
+            "access": "Files",
+            "maxRecordsPerPartition": "100",
+            "maxRecordsPerTrigger": "7",
+            "failOnDataLoss": "false",
+            "timeout": "2.5",
+        }
+    )
+    assert options == ReadOptions(
+        "S", "http://h:1", "a.>", ("seq", "payload"), True, 5, 9, "-2h", "now", Access.FILES,
+        100, 7, False, 2.5,
+    )  # fmt: skip
+    assert options.table_columns() == ("seq", "payload", "headers", *GAP_COLUMNS)
+
+
+def test_load_with_a_name_names_the_stream() -> None:
+    assert parse({"path": "ORDERS"}).stream == "ORDERS"
+
+
+def test_headers_are_a_column_when_asked_for() -> None:
+    assert parse({"stream": "S", "includeHeaders": "true"}).table_columns() == RECORD_COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, r'\.option\("stream"'),
+        ({"stream": " "}, "option stream is empty"),
+        ({"stream": "S", "startsqe": "1"}, "did you mean 'startSeq'"),
+        ({"stream": "S", "zzz": "1"}, "known: stream, url"),
+        ({"stream": "S", "startSeq": "-1"}, "startSeq must be a whole number"),
+        ({"stream": "S", "includeHeaders": "yes"}, "includeHeaders must be true or false"),
+        ({"stream": "S", "access": "disk"}, "auto, files or broker"),
+        ({"stream": "S", "columns": "seq,body"}, "unknown column 'body'"),
+        ({"stream": "S", "columns": "seq,seq"}, "named twice"),
+        ({"stream": "S", "startTime": "yesterday"}, "is no time"),
+        ({"stream": "S", "timeout": "0"}, "timeout must be seconds"),
+    ],
+)
+def test_a_wrong_option_is_answered_with_what_is_right(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        parse(options)
+
+
+def test_times_are_absolute_or_relative_to_now() -> None:
+    now = 10 * HOUR_NS
+    assert time_ns("now", now) == now
+    assert time_ns("-2h", now) == 8 * HOUR_NS
+    assert time_ns("-250ms", now) == now - 250_000_000
+    assert time_ns("1970-01-01T01:00:00Z", now) == HOUR_NS
+    assert time_ns("1970-01-01T01:00:00", now) == HOUR_NS
+    assert time_ns("1970-01-01T02:00:00.000001+01:00", now) == HOUR_NS + 1000
+
+
+@pytest.mark.parametrize("subject", ["", "a..b", ">.a", "a b"])
+def test_an_impossible_subject_pattern_is_refused(subject: str) -> None:
+    with pytest.raises(OptionError, match="no subject pattern"):
+        pattern_of(subject)

@@ -1,0 +1,100 @@
+"""Plans to parts: every sequence once, cut at segments, gaps named."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.client.streams import PlannedSegment, ReadPlan, Tail
+from millstream.spark.options import Access
+from millstream.spark.planner import FileRange, ServerRange, describe, lost, newly_lost, parts
+
+
+def plan(
+    *segments: tuple[int, int],
+    last: int,
+    first: int = 1,
+    gaps: list[tuple[int, int, str]] | None = None,
+) -> ReadPlan:
+    sealed = [PlannedSegment(f"{a}.data", f"{a}.idx", a, b) for a, b in segments]
+    after = max([b for _, b in segments], default=first - 1) + 1
+    return ReadPlan("S", 7, first, last, Tail(after, last), sealed, gaps or [])
+
+
+def test_segments_are_read_from_files_and_the_tail_through_the_server() -> None:
+    found = parts(plan((1, 100), (101, 200), last=230), 1, 230, Access.AUTO, 0)
+    assert found == [
+        FileRange("1.data", "1.idx", 1, 100),
+        FileRange("101.data", "101.idx", 101, 200),
+        ServerRange(201, 230),
+    ]
+
+
+def test_a_range_is_clipped_at_both_ends() -> None:
+    found = parts(plan((1, 100), (101, 200), last=230), 50, 120, Access.FILES, 0)
+    assert found == [
+        FileRange("1.data", "1.idx", 50, 100),
+        FileRange("101.data", "101.idx", 101, 120),
+    ]
+
+
+def test_what_was_trimmed_is_not_asked_for() -> None:
+    found = parts(plan((1, 100), last=100, first=40), 1, 100, Access.AUTO, 0)
+    assert found == [FileRange("1.data", "1.idx", 40, 100)]
+
+
+def test_broker_access_never_names_a_file() -> None:
+    found = parts(plan((1, 100), last=130), 1, 130, Access.BROKER, 0)
+    assert found == [ServerRange(1, 130)]
+
+
+def test_large_parts_are_cut_at_the_records_allowed() -> None:
+    found = parts(plan((1, 5), last=8), 1, 8, Access.AUTO, 3)
+    assert found == [
+        FileRange("1.data", "1.idx", 1, 3),
+        FileRange("1.data", "1.idx", 4, 5),
+        ServerRange(6, 8),
+    ]
+
+
+@pytest.mark.parametrize(("low", "high"), [(9, 8), (201, 300), (5, 4)])
+def test_a_range_with_nothing_in_it_has_no_parts(low: int, high: int) -> None:
+    assert parts(plan((1, 100), last=200), low, high, Access.AUTO, 0) == []
+
+
+SEGMENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=5)
+
+
+@given(SEGMENTS, st.integers(0, 9), st.integers(1, 20), st.integers(0, 40), st.integers(0, 4))
+def test_every_sequence_of_the_range_is_in_exactly_one_part(
+    shape: list[tuple[int, int]], tail: int, first: int, span: int, size: int
+) -> None:
+    segments: list[tuple[int, int]] = []
+    position = 1
+    for hole, length in shape:
+        segments.append((position + hole, position + hole + length - 1))
+        position += hole + length
+    last = position - 1 + tail
+    found = parts(plan(*segments, last=last), first, first + span, Access.AUTO, size)
+    covered = [s for p in found for s in range(p.from_seq, p.to_seq + 1)]
+    assert covered == list(range(first, min(first + span, last) + 1))
+    if size:
+        assert all(p.to_seq - p.from_seq < size for p in found)
+
+
+def test_losses_are_clipped_to_the_range_and_harmless_ones_left_out() -> None:
+    gaps = [(90, 95, "corruption"), (1, 50, "cap"), (60, 61, "void")]
+    assert lost(plan(last=100, gaps=gaps), 40, 92) == ((40, 50, "cap"), (90, 92, "corruption"))
+    assert lost(plan(last=100, gaps=gaps), 51, 89) == ()
+
+
+def test_only_what_was_not_known_before_is_newly_lost() -> None:
+    assert newly_lost([(1, 50, "cap")], [(1, 20, "cap")]) == ((21, 50, "cap"),)
+    assert newly_lost([(1, 50, "cap")], []) == ((1, 50, "cap"),)
+    assert newly_lost([(5, 9, "cap")], [(1, 20, "cap")]) == ()
+    assert newly_lost([(1, 9, "ttl")], [(4, 5, "corruption")]) == ((1, 3, "ttl"), (6, 9, "ttl"))
+
+
+def test_many_losses_are_told_in_few_words() -> None:
+    gaps = [(i, i, "corruption") for i in range(7)]
+    assert describe(gaps).endswith("4..4 (corruption) and 2 more")
+    assert describe([(3, 9, "cap")]) == "3..9 (cap)"
