@@ -1,0 +1,85 @@
+"""The index in plain Python: lists and dictionaries that the compiled one must agree with."""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+SLOT = struct.Struct("<IIQIIHHHBB")
+
+
+@dataclass(slots=True)
+class Entry:
+    """One record's place, its subject by name."""
+
+    offset: int
+    seq: int
+    ts_ns: int
+    subject: bytes
+    lengths: tuple[int, int, int, int, int]  # payload, headers, meta, tag, node
+    deleted: bool = False
+
+    @property
+    def frame_len(self) -> int:
+        """Return the frame's length, by arithmetic."""
+        return 61 + len(self.subject) + sum(self.lengths)
+
+
+@dataclass(slots=True)
+class Index:
+    """Entries of one segment in sequence order."""
+
+    base_seq: int
+    entries: list[Entry] = field(default_factory=list)
+
+    def position(self, seq: int) -> int:
+        """Return the first position whose sequence is ``seq`` or more."""
+        return bisect_left(self.entries, seq, key=lambda entry: entry.seq)
+
+    def seek_time(self, ts_ns: int) -> int:
+        """Return the first position whose time is ``ts_ns`` or later."""
+        return bisect_left(self.entries, ts_ns, key=lambda entry: entry.ts_ns)
+
+    def live(self, subject: bytes) -> list[int]:
+        """Return the live sequences of a subject."""
+        return [e.seq for e in self.entries if e.subject == subject and not e.deleted]
+
+    def wanted(self, i: int, subjects: Collection[bytes] | None = None) -> bool:
+        """Return whether entry ``i`` is live and of one of these subjects."""
+        entry = self.entries[i]
+        return not entry.deleted and (subjects is None or entry.subject in subjects)
+
+    def next_live(self, i: int, subjects: Collection[bytes] | None = None) -> int:
+        """Return the first wanted position at or after ``i``, -1 if none."""
+        return next((n for n in range(i, len(self.entries)) if self.wanted(n, subjects)), -1)
+
+    def offsets_from(
+        self, i: int, max_records: int, max_bytes: int, subjects: Collection[bytes] | None = None
+    ) -> tuple[list[int], int]:
+        """Return the offsets of wanted entries from ``i`` on within the limits, and where to go on."""
+        offsets: list[int] = []
+        size = 0
+        while i < len(self.entries) and len(offsets) < max_records:
+            if self.wanted(i, subjects):
+                size += self.entries[i].frame_len
+                if offsets and size > max_bytes:
+                    break
+                offsets.append(self.entries[i].offset)
+            i += 1
+        return offsets, i
+
+    def pack(self) -> tuple[bytes, list[bytes]]:
+        """Return (entries with ids dense from 0, those ids' subjects in order)."""
+        ids: dict[bytes, int] = {}
+        packed = b"".join(
+            SLOT.pack(
+                entry.offset,
+                entry.seq - self.base_seq,
+                entry.ts_ns,
+                ids.setdefault(entry.subject, len(ids)),
+                *entry.lengths,
+                entry.deleted,
+            )
+            for entry in self.entries
+        )
+        return packed, list(ids)
