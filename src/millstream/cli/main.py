@@ -1,0 +1,60 @@
+"""The ``millstream`` command: its parts, and how a failure is told."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from millstream.cli.lazy import LazyGroup
+
+DEBUG = "MILLSTREAM_DEBUG"
+
+cli = LazyGroup(
+    purpose="A durable message broker: one log for NATS clients, HTTP and Spark.",
+    places={
+        "serve": ("millstream.cli.serve:serve", "Run the server."),
+        "pub": ("millstream.cli.pub:pub", "Publish a message, or one per line of input."),
+        "sub": ("millstream.cli.sub:sub", "Print messages as they arrive."),
+        "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
+        "reply": ("millstream.cli.reply:reply", "Answer requests."),
+        "version": ("millstream.cli.version:version", "Print the version."),
+    },
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; a failure is one line, never a traceback."""
+    try:
+        result = cli.main(list(arguments), prog_name="millstream", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        click.echo(f"millstream: {_explain(error)}", err=True)
+        return 1
+
+
+def _explain(error: Exception) -> str:
+    if _is_meant_for_people(error):
+        return str(error)
+    return f"{type(error).__name__}: {error} (set {DEBUG}=1 to see where)"
+
+
+def _is_meant_for_people(error: Exception) -> bool:
+    # Imported here: a command that succeeds never pays for the classes of its failures.
+    from millstream.client.errors import ClientError
+    from millstream.errors import MillstreamError
+    from millstream.server.config import ConfigError
+
+    return isinstance(error, ClientError | MillstreamError | ConfigError)

@@ -1,0 +1,63 @@
+"""Options that several commands share."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from millstream.client import Client, connect
+
+Command = Callable[..., Any]
+
+
+def server_option(command: Command) -> Command:
+    """Add ``-s/--url``: which server to talk to."""
+    return click.option(
+        "-s",
+        "--url",
+        envvar="NATS_URL",
+        help="Server, as nats://[user:password@]host:port.  [default: $NATS_URL or this machine]",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``: one JSON object per line."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(
+        command
+    )
+
+
+def raw_option(command: Command) -> Command:
+    """Add ``--raw``: payloads only."""
+    return click.option("--raw", is_flag=True, help="Print payloads only.")(command)
+
+
+def header_option(command: Command) -> Command:
+    """Add ``-H/--header``: a header of the message, repeatable."""
+    return click.option(
+        "-H", "--header", "header_lines", multiple=True, help="A header, as 'Name: value'."
+    )(command)
+
+
+def open_client(url: str | None) -> Client:
+    """Connect as the command line."""
+    return connect(url, name="millstream cli")
+
+
+def parse_headers(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return the headers that ``Name: value`` lines describe."""
+    headers: dict[str, list[str]] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError(f"a header is written 'Name: value', not {line!r}")
+        headers.setdefault(name.strip(), []).append(value.strip())
+    return headers
+
+
+def read_payload(given: str | None) -> bytes:
+    """Return the payload as bytes; ``-`` or nothing means standard input."""
+    if given is None or given == "-":
+        return sys.stdin.buffer.read()
+    return given.encode(errors="surrogateescape")

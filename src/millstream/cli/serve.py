@@ -1,0 +1,45 @@
+"""``millstream serve``: run the server."""
+
+import os
+from pathlib import Path
+
+import click
+
+from millstream.cli.banner import banner
+from millstream.server.config import ServeConfig, merge
+from millstream.server.facts import ServerFacts
+
+DEFAULTS = ServeConfig()
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("--host", help=f"Where NATS clients connect.  [default: {DEFAULTS.host}]")
+@click.option("-p", "--port", type=int, help=f"0: a free one.  [default: {DEFAULTS.port}]")
+@click.option("--http-host", help=f"Where HTTP clients connect.  [default: {DEFAULTS.http_host}]")
+@click.option("--http-port", type=int, help=f"0: a free one.  [default: {DEFAULTS.http_port}]")
+@click.option("--data-dir", type=FILE, help=f"The records.  [default: ./{DEFAULTS.data_dir}]")
+@click.option("--server-name", help="What the server calls itself.  [default: its id]")
+@click.option("--max-payload", type=int, help=f"In bytes.  [default: {DEFAULTS.max_payload}]")
+@click.option("--ports-file-dir", type=FILE, help="Write the ports taken to a file in here.")
+@click.option("--pid-file", type=FILE, help="Write the process id here.")
+@click.option(
+    "--allow-insecure-no-auth",
+    is_flag=True,
+    default=None,
+    help="Listen beyond this machine although nobody is asked for credentials.",
+)
+def serve(**flags: str | int | bool | Path | None) -> int:
+    """Run the server until it is interrupted.
+
+    Each option can also be set by the environment: --http-port is MILLSTREAM_HTTP_PORT.
+    """
+    config = merge(flags, os.environ)
+    # Imported here so that a mistake in the options is answered at once.
+    from millstream.server.server import run
+
+    return run(config, _announce)
+
+
+def _announce(facts: ServerFacts) -> None:
+    click.echo(banner(facts, os.environ.get("MILLSTREAM_COMMAND", "millstream")))
