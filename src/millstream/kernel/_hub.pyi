@@ -1,8 +1,24 @@
+from collections.abc import Callable
 from typing import Protocol
 
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames
 from millstream.kernel._interest import Interest
+
+# Why input is refused (Handler.on_error); the connection is closed behind each of them.
+UNKNOWN_OPERATION: int
+MALFORMED: int
+PAYLOAD_TOO_LARGE: int
+LINE_TOO_LONG: int
+HEADERS_NOT_SUPPORTED: int
+
+# Why a connection ended (Handler.on_closed); a door may use codes of its own from 100.
+CLIENT_CLOSED: int
+WRITE_FAILED: int
+SLOW_CONSUMER: int
+PROTOCOL_ERROR: int
+SERVER_SHUTDOWN: int
+INTERNAL_ERROR: int
 
 class Handler(Protocol):
     """What the NATS door implements: control operations, never messages."""
@@ -10,26 +26,56 @@ class Handler(Protocol):
     def on_connect(self, cid: int, options: bytes) -> None: ...
     def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, cid: int, sid: bytes, max_msgs: int) -> None: ...
-    def on_ping(self, cid: int) -> None: ...
+    def on_ping(self, cid: int) -> None:
+        """Called for the first PING of a connection only, after its PONG was queued."""
     def on_pong(self, cid: int) -> None: ...
     def on_error(self, cid: int, code: int) -> None: ...
     def on_closed(self, cid: int, reason: int) -> None: ...
+    def on_output(self, cid: int) -> None:
+        """Called when a fed connection has bytes to ``take``, or may be read from again."""
+    def may_publish(self, cid: int, subject: bytes) -> bool:
+        """Asked for a ``guarded`` connection when its subject changes; answers -ERR itself."""
 
 class Hub:
     """Every NATS connection's bytes: parse, match, copy, flush."""
 
-    def __init__(self, handler: Handler) -> None: ...
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        max_payload: int = ...,
+        max_pending: int = ...,
+        decorate: Callable[[bytes, bytes, bytes, bytes], bytes] | None = None,
+    ) -> None: ...
     @property
     def fd(self) -> int: ...
     def attach(self, fd: int, interest: Interest) -> int: ...
     def attach_fed(self, interest: Interest) -> int: ...
+    def configure(
+        self,
+        cid: int,
+        *,
+        verbose: bool,
+        pedantic: bool,
+        echo: bool,
+        headers: bool,
+        no_responders: bool,
+        guarded: bool = False,
+    ) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
     def take(self, cid: int) -> bytes: ...
     def poll(self) -> None: ...
+    def tick(self) -> None: ...
     def write(self, cid: int, data: bytes) -> None: ...
     def close_connection(self, cid: int, reason: int) -> None: ...
+    def connections(self) -> list[int]: ...
+    def take_activity(self, cid: int) -> bool: ...
+    def is_stalled(self, cid: int) -> bool: ...
+    def connection_stats(self, cid: int) -> dict[str, int]: ...
+    def stats(self) -> dict[str, int]: ...
     def subscribe(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> bool: ...
     def unsubscribe(self, cid: int, sid: bytes, max_msgs: int) -> bool: ...
+    def unsubscribe_all(self, cid: int) -> None: ...
     def publish(
         self,
         interest: Interest,
@@ -41,10 +87,24 @@ class Hub:
         origin: int = 0,
     ) -> int: ...
     def publish_acks(
-        self, interest: Interest, batch: Batch, start: int, count: int, first_seq: int, prefix: bytes, suffix: bytes
+        self,
+        interest: Interest,
+        batch: Batch,
+        start: int,
+        count: int,
+        first_seq: int,
+        prefix: bytes,
+        suffix: bytes,
     ) -> int: ...
     def publish_frames(
-        self, interest: Interest, route: bytes, frames: Frames, start: int, count: int, replies: list[bytes]
+        self,
+        interest: Interest,
+        route: bytes,
+        frames: Frames,
+        start: int,
+        count: int,
+        replies: list[bytes],
     ) -> int: ...
+    def room(self, interest: Interest, subject: bytes) -> int: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...

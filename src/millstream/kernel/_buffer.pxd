@@ -1,0 +1,52 @@
+"""A byte queue: grows at the tail, drains at the head; inline."""
+
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memmove
+
+from millstream.kernel._memory cimport must_grow
+
+
+cdef struct Buffer:
+    char *data
+    Py_ssize_t head
+    Py_ssize_t tail
+    Py_ssize_t room
+
+
+cdef inline Py_ssize_t pending(const Buffer *b) noexcept nogil:
+    return b.tail - b.head
+
+
+# Return where ``size`` more bytes may be written; the caller then moves ``tail``.
+cdef inline char *reserve(Buffer *b, Py_ssize_t size) noexcept nogil:
+    if b.tail + size > b.room:
+        make_room(b, size)
+    return b.data + b.tail
+
+
+cdef inline void make_room(Buffer *b, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t used = b.tail - b.head
+    if b.head:
+        memmove(b.data, b.data + b.head, used)
+        b.head = 0
+        b.tail = used
+    if used + size > b.room:
+        b.room = 2 * b.room if 2 * b.room > used + size else used + size + 512
+        b.data = <char *>must_grow(b.data, b.room)
+
+
+cdef inline void append(Buffer *b, const char *at, Py_ssize_t size) noexcept nogil:
+    memcpy(reserve(b, size), at, size)
+    b.tail += size
+
+
+cdef inline void drain(Buffer *b, Py_ssize_t size) noexcept nogil:
+    b.head += size
+    if b.head == b.tail:
+        b.head = b.tail = 0
+
+
+cdef inline void discard(Buffer *b) noexcept nogil:
+    free(b.data)
+    b.data = NULL
+    b.head = b.tail = b.room = 0

@@ -1,0 +1,101 @@
+from libc.stdint cimport uint32_t, uint64_t
+
+from millstream.kernel._batch cimport Batch
+
+
+# One subscription: a client's (``client`` set) or a sink's (``slot`` set).
+cdef struct Sub:
+    void *client          # the hub's Conn
+    void *slot            # a borrowed SinkSlot, kept alive by the Interest
+    Node *node
+    uint64_t id
+    uint64_t delivered
+    uint64_t limit        # 0 = none
+    uint32_t index        # place in the node's list
+    uint32_t sid_len      # with the spaces around it
+    uint32_t queue_len
+    char *sid             # b" 17 ", ready to follow the subject of a MSG
+    char *queue
+
+
+cdef struct Members:
+    char *name
+    uint32_t name_len
+    Sub **subs
+    uint32_t count
+    uint32_t room
+
+
+cdef struct Node:
+    Node *chain           # the next in this bucket of the parent's table
+    Node *parent          # NULL for the root
+    Node *star
+    Node *rest
+    Node **table
+    uint32_t table_size
+    uint32_t children     # in the table, without star and rest
+    uint64_t hash
+    char *token
+    uint32_t token_len
+    Members plain
+    Members *groups
+    uint32_t group_count
+
+
+# What one literal subject matches, valid while ``generation`` is the interest's.
+cdef struct Match:
+    Match *chain
+    uint64_t generation
+    uint64_t hash
+    char *subject
+    uint32_t subject_len
+    uint32_t place        # in the dense list that eviction picks from
+    Sub **plain
+    uint32_t plain_count
+    uint32_t plain_room
+    Members *groups       # the names are borrowed from the trie
+    uint32_t group_count
+    uint32_t group_room
+
+
+cdef class SinkSlot:
+    cdef object sink
+    cdef Batch batch
+    cdef bint dirty
+    cdef bint paused
+    cdef bint removed
+    cdef Sub *sub
+
+
+cdef class Interest:
+    cdef Node *root
+    cdef uint64_t seed
+    cdef uint64_t dice
+    cdef uint64_t next_id
+    cdef uint64_t generation
+    cdef readonly uint64_t epoch      # moves whenever a Match pointer may have gone bad
+    cdef Match **buckets
+    cdef Match **entries
+    cdef uint32_t bucket_mask
+    cdef uint32_t entry_count
+    cdef uint32_t cache_limit
+    cdef uint32_t sweep_to
+    cdef Match scratch
+    cdef uint64_t subscriptions
+    cdef uint64_t inserts
+    cdef uint64_t removes
+    cdef uint64_t matches
+    cdef uint64_t cache_hits
+    cdef dict slots
+    cdef list resume_hooks
+
+    cdef Sub *insert(
+        self, const char *pattern, Py_ssize_t size, const char *queue, Py_ssize_t queue_len,
+        const char *sid, Py_ssize_t sid_len,
+    ) noexcept
+    cdef void remove(self, Sub *sub) noexcept
+    cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept
+    cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept
+    cdef void fill(self, Match *to, const char *subject, Py_ssize_t size) noexcept
+    cdef void sweep(self) noexcept
+    cdef uint64_t random(self) noexcept

@@ -1,0 +1,548 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""Interest: one subject space as a trie of tokens, with a cache of match results."""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from millstream.kernel._batch cimport Batch
+from millstream.kernel._memory cimport hash_bytes, must_alloc, must_grow
+
+cdef uint32_t FEWEST_BUCKETS = 4
+
+
+# ---- lists of subscriptions ------------------------------------------------------------------
+
+cdef inline void members_add(Members *to, Sub *sub) noexcept nogil:
+    if to.count == to.room:
+        to.room = 2 * to.room + 2
+        to.subs = <Sub **>must_grow(to.subs, to.room * sizeof(Sub *))
+    to.subs[to.count] = sub
+    to.count += 1
+
+
+cdef inline Members *group_named(
+    Members *groups, uint32_t count, const char *name, uint32_t size
+) noexcept nogil:
+    cdef uint32_t i
+    for i in range(count):
+        if groups[i].name_len == size and memcmp(groups[i].name, name, size) == 0:
+            return &groups[i]
+    return NULL
+
+
+cdef Members *node_group(Node *node, const char *name, uint32_t size) noexcept nogil:
+    """Return the node's group of that name, made if need be."""
+    cdef Members *group = group_named(node.groups, node.group_count, name, size)
+    if group != NULL:
+        return group
+    node.groups = <Members *>must_grow(node.groups, (node.group_count + 1) * sizeof(Members))
+    group = &node.groups[node.group_count]
+    node.group_count += 1
+    memset(group, 0, sizeof(Members))
+    group.name = <char *>must_alloc(size)
+    memcpy(group.name, name, size)
+    group.name_len = size
+    return group
+
+
+cdef void members_drop(Members *where, Sub *sub) noexcept nogil:
+    where.count -= 1
+    where.subs[sub.index] = where.subs[where.count]
+    where.subs[sub.index].index = sub.index
+    if where.count == 0:
+        free(where.subs)
+        where.subs = NULL
+        where.room = 0
+
+
+cdef void node_drop(Node *node, Sub *sub) noexcept nogil:
+    """Take ``sub`` off its node's lists, and its group with it when it was the last."""
+    cdef Members *group
+    if sub.queue_len == 0:
+        members_drop(&node.plain, sub)
+        return
+    group = group_named(node.groups, node.group_count, sub.queue, sub.queue_len)
+    members_drop(group, sub)
+    if group.count == 0:
+        free(group.name)
+        node.group_count -= 1
+        group[0] = node.groups[node.group_count]
+        if node.group_count == 0:
+            free(node.groups)
+            node.groups = NULL
+
+
+# ---- nodes -----------------------------------------------------------------------------------
+
+cdef Node *node_new(Node *parent) noexcept nogil:
+    cdef Node *node = <Node *>must_alloc(sizeof(Node))
+    memset(node, 0, sizeof(Node))
+    node.parent = parent
+    return node
+
+
+cdef inline Node *child_named(
+    Node *node, const char *token, uint32_t size, uint64_t hashed
+) noexcept nogil:
+    cdef Node *child
+    if node.table_size == 0:
+        return NULL
+    child = node.table[hashed & (node.table_size - 1)]
+    while child != NULL:
+        if child.hash == hashed and child.token_len == size \
+                and memcmp(child.token, token, size) == 0:
+            return child
+        child = child.chain
+    return NULL
+
+
+cdef void table_resize(Node *node, uint32_t size) noexcept nogil:
+    cdef Node **table = <Node **>must_alloc(size * sizeof(Node *))
+    cdef Node *child
+    cdef Node *follower
+    cdef uint32_t i
+    memset(table, 0, size * sizeof(Node *))
+    for i in range(node.table_size):
+        child = node.table[i]
+        while child != NULL:
+            follower = child.chain
+            child.chain = table[child.hash & (size - 1)]
+            table[child.hash & (size - 1)] = child
+            child = follower
+    free(node.table)
+    node.table = table
+    node.table_size = size
+
+
+cdef Node *child_made(Node *node, const char *token, uint32_t size, uint64_t hashed) noexcept nogil:
+    cdef Node *child = child_named(node, token, size, hashed)
+    if child != NULL:
+        return child
+    if node.children >= node.table_size:
+        table_resize(node, 2 * node.table_size if node.table_size else FEWEST_BUCKETS)
+    child = node_new(node)
+    child.token = <char *>must_alloc(size)
+    memcpy(child.token, token, size)
+    child.token_len = size
+    child.hash = hashed
+    child.chain = node.table[hashed & (node.table_size - 1)]
+    node.table[hashed & (node.table_size - 1)] = child
+    node.children += 1
+    return child
+
+
+cdef void table_unlink(Node *parent, Node *child) noexcept nogil:
+    cdef Node **link = &parent.table[child.hash & (parent.table_size - 1)]
+    while link[0] != child:
+        link = &link[0].chain
+    link[0] = child.chain
+    parent.children -= 1
+    if parent.children == 0:
+        free(parent.table)
+        parent.table = NULL
+        parent.table_size = 0
+
+
+cdef inline bint node_is_empty(Node *node) noexcept nogil:
+    return node.plain.count == 0 and node.group_count == 0 and node.children == 0 \
+        and node.star == NULL and node.rest == NULL
+
+
+cdef void prune(Node *node) noexcept nogil:
+    """Free ``node`` and its ancestors as long as nothing hangs on them."""
+    cdef Node *parent
+    while node.parent != NULL and node_is_empty(node):
+        parent = node.parent
+        if parent.star == node:
+            parent.star = NULL
+        elif parent.rest == node:
+            parent.rest = NULL
+        else:
+            table_unlink(parent, node)
+        free(node.token)
+        free(node)
+        node = parent
+
+
+cdef void members_free(Members *members) noexcept nogil:
+    cdef uint32_t i
+    for i in range(members.count):
+        free(members.subs[i])
+    free(members.subs)
+
+
+cdef void tree_free(Node *node) noexcept nogil:
+    cdef Node *child
+    cdef Node *follower
+    cdef uint32_t i
+    if node == NULL:
+        return
+    tree_free(node.star)
+    tree_free(node.rest)
+    for i in range(node.table_size):
+        child = node.table[i]
+        while child != NULL:
+            follower = child.chain
+            tree_free(child)
+            child = follower
+    members_free(&node.plain)
+    for i in range(node.group_count):
+        free(node.groups[i].name)
+        members_free(&node.groups[i])
+    free(node.groups)
+    free(node.table)
+    free(node.token)
+    free(node)
+
+
+# ---- matching --------------------------------------------------------------------------------
+
+cdef void match_plain(Match *to, Members *members) noexcept nogil:
+    cdef uint32_t needed = to.plain_count + members.count
+    if needed > to.plain_room:
+        to.plain_room = needed + needed // 2
+        to.plain = <Sub **>must_grow(to.plain, to.plain_room * sizeof(Sub *))
+    memcpy(&to.plain[to.plain_count], members.subs, members.count * sizeof(Sub *))
+    to.plain_count = needed
+
+
+cdef void match_group(Match *to, Members *members) noexcept nogil:
+    """Add the members to the result's group of that name: one group across patterns."""
+    cdef Members *group = group_named(to.groups, to.group_count, members.name, members.name_len)
+    cdef uint32_t i
+    if group == NULL:
+        if to.group_count == to.group_room:
+            to.groups = <Members *>must_grow(
+                to.groups, (2 * to.group_room + 1) * sizeof(Members))
+            memset(&to.groups[to.group_room], 0, (to.group_room + 1) * sizeof(Members))
+            to.group_room = 2 * to.group_room + 1
+        group = &to.groups[to.group_count]
+        to.group_count += 1
+        group.count = 0
+        group.name = members.name
+        group.name_len = members.name_len
+    for i in range(members.count):
+        members_add(group, members.subs[i])
+
+
+cdef inline void match_node(Match *to, Node *node) noexcept nogil:
+    cdef uint32_t i
+    if node.plain.count:
+        match_plain(to, &node.plain)
+    for i in range(node.group_count):
+        match_group(to, &node.groups[i])
+
+
+cdef void match_from(
+    Node *node, const char *at, const char *end, uint64_t seed, Match *to
+) noexcept nogil:
+    """Add everything below ``node`` that the tokens in ``at``..``end`` reach."""
+    cdef const char *dot = <const char *>memchr(at, b".", end - at)
+    cdef const char *stop = dot if dot != NULL else end
+    cdef Node *child = NULL
+    if node.rest != NULL:
+        match_node(to, node.rest)
+    if node.children:
+        child = child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
+    if dot == NULL:
+        if child != NULL:
+            match_node(to, child)
+        if node.star != NULL:
+            match_node(to, node.star)
+        return
+    if child != NULL:
+        match_from(child, dot + 1, end, seed, to)
+    if node.star != NULL:
+        match_from(node.star, dot + 1, end, seed, to)
+
+
+cdef bint has_empty_token(const char *subject, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef char previous = b"."
+    for i in range(size):
+        if subject[i] == b"." and previous == b".":
+            return True
+        previous = subject[i]
+    return previous == b"."
+
+
+cdef void match_free(Match *match) noexcept nogil:
+    cdef uint32_t i
+    for i in range(match.group_room):
+        free(match.groups[i].subs)
+    free(match.groups)
+    free(match.plain)
+    free(match.subject)
+
+
+cdef class SinkSlot:
+    """One registered sink, and the batch that is growing for it."""
+
+
+cdef class Interest:
+    """Patterns to subscriptions. Not thread-safe: it belongs to the loop's thread."""
+
+    def __cinit__(self, uint32_t cache=1024, uint32_t sweep=256):
+        cdef uint32_t size = 16
+        if cache == 0 or sweep >= cache:
+            raise ValueError("the cache must hold more entries than a sweep leaves")
+        while size < 2 * cache:
+            size *= 2
+        self.root = node_new(NULL)
+        self.seed = int.from_bytes(os.urandom(8), "little")
+        self.dice = int.from_bytes(os.urandom(8), "little") | 1
+        self.next_id = 1
+        self.generation = 1
+        self.buckets = <Match **>must_alloc(size * sizeof(Match *))
+        memset(self.buckets, 0, size * sizeof(Match *))
+        self.bucket_mask = size - 1
+        self.entries = <Match **>must_alloc((cache + 1) * sizeof(Match *))
+        self.cache_limit = cache
+        self.sweep_to = sweep
+        self.slots = {}
+        self.resume_hooks = []
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.entry_count):
+            match_free(self.entries[i])
+            free(self.entries[i])
+        match_free(&self.scratch)
+        free(self.entries)
+        free(self.buckets)
+        tree_free(self.root)
+
+    cdef uint64_t random(self) noexcept:
+        self.dice ^= self.dice << 13
+        self.dice ^= self.dice >> 7
+        self.dice ^= self.dice << 17
+        return self.dice
+
+    cdef Sub *insert(
+        self, const char *pattern, Py_ssize_t size, const char *queue, Py_ssize_t queue_len,
+        const char *sid, Py_ssize_t sid_len,
+    ) noexcept:
+        """Register a subscription; NULL when the pattern is no legal subject."""
+        cdef const char *at = pattern
+        cdef const char *end = pattern + size
+        cdef const char *dot
+        cdef Node *node = self.root
+        cdef Members *members
+        cdef Py_ssize_t width
+        cdef Sub *sub
+        if not pattern_is_legal(pattern, size):
+            return NULL
+        while at != NULL:
+            dot = <const char *>memchr(at, b".", end - at)
+            width = (dot if dot != NULL else end) - at
+            if width == 1 and at[0] == b"*":
+                if node.star == NULL:
+                    node.star = node_new(node)
+                node = node.star
+            elif width == 1 and at[0] == b">":
+                if node.rest == NULL:
+                    node.rest = node_new(node)
+                node = node.rest
+            else:
+                node = child_made(node, at, <uint32_t>width, hash_bytes(at, width, self.seed))
+            at = dot + 1 if dot != NULL else NULL
+        sub = <Sub *>must_alloc(sizeof(Sub) + sid_len + 2 + queue_len)
+        memset(sub, 0, sizeof(Sub))
+        sub.sid = <char *>sub + sizeof(Sub)
+        sub.sid[0] = b" "
+        memcpy(sub.sid + 1, sid, sid_len)
+        sub.sid[sid_len + 1] = b" "
+        sub.sid_len = <uint32_t>(sid_len + 2)
+        sub.queue = sub.sid + sub.sid_len
+        memcpy(sub.queue, queue, queue_len)
+        sub.queue_len = <uint32_t>queue_len
+        sub.node = node
+        sub.id = self.next_id
+        self.next_id += 1
+        members = node_group(node, queue, <uint32_t>queue_len) if queue_len else &node.plain
+        sub.index = members.count
+        members_add(members, sub)
+        self.subscriptions += 1
+        self.inserts += 1
+        self.generation += 1
+        self.epoch += 1
+        return sub
+
+    cdef void remove(self, Sub *sub) noexcept:
+        """Forget and free ``sub``; cached results that name it are stale from here on."""
+        node_drop(sub.node, sub)
+        prune(sub.node)
+        free(sub)
+        self.subscriptions -= 1
+        self.removes += 1
+        self.generation += 1
+        self.epoch += 1
+
+    cdef void fill(self, Match *to, const char *subject, Py_ssize_t size) noexcept:
+        to.plain_count = 0
+        to.group_count = 0
+        to.generation = self.generation
+        if not has_empty_token(subject, size):
+            match_from(self.root, subject, subject + size, self.seed, to)
+
+    cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept:
+        """Match without touching the cache; valid until the next match_once."""
+        self.matches += 1
+        self.fill(&self.scratch, subject, size)
+        return &self.scratch
+
+    cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept:
+        """Match by way of the cache; valid while ``epoch`` stays."""
+        cdef uint64_t hashed = hash_bytes(subject, size, self.seed)
+        cdef Match *match = self.buckets[hashed & self.bucket_mask]
+        self.matches += 1
+        while match != NULL:
+            if match.hash == hashed and match.subject_len == size \
+                    and memcmp(match.subject, subject, size) == 0:
+                if match.generation == self.generation:
+                    self.cache_hits += 1
+                else:
+                    self.fill(match, subject, size)
+                return match
+            match = match.chain
+        if self.entry_count == self.cache_limit:
+            self.sweep()
+        match = <Match *>must_alloc(sizeof(Match))
+        memset(match, 0, sizeof(Match))
+        match.subject = <char *>must_alloc(size)
+        memcpy(match.subject, subject, size)
+        match.subject_len = <uint32_t>size
+        match.hash = hashed
+        match.chain = self.buckets[hashed & self.bucket_mask]
+        self.buckets[hashed & self.bucket_mask] = match
+        self.entries[self.entry_count] = match
+        self.entry_count += 1
+        self.fill(match, subject, size)
+        return match
+
+    cdef void sweep(self) noexcept:
+        """Evict at random down to the sweep size: no bookkeeping per hit, and no worst case."""
+        cdef Match *victim
+        cdef Match **link
+        cdef uint64_t i
+        while self.entry_count > self.sweep_to:
+            i = self.random() % self.entry_count
+            victim = self.entries[i]
+            self.entry_count -= 1
+            self.entries[i] = self.entries[self.entry_count]
+            link = &self.buckets[victim.hash & self.bucket_mask]
+            while link[0] != victim:
+                link = &link[0].chain
+            link[0] = victim.chain
+            match_free(victim)
+            free(victim)
+        self.epoch += 1
+
+    def add_sink(self, bytes pattern not None, object sink not None, bytes queue not None=b""):
+        """Register ``sink`` for ``pattern``; ValueError when that is no legal subject."""
+        cdef Sub *sub
+        cdef SinkSlot slot
+        sub = self.insert(
+            PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern),
+            PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue), b"", 0)
+        if sub == NULL:
+            raise ValueError(f"not a subject: {pattern!r}")
+        slot = SinkSlot.__new__(SinkSlot)
+        slot.sink = sink
+        slot.sub = sub
+        sub.slot = <void *>slot
+        self.slots[sub.id] = slot
+        return sub.id
+
+    def remove_sink(self, uint64_t handle):
+        """Forget a sink; what was captured for it and not yet delivered is dropped."""
+        cdef SinkSlot slot = self.slots.pop(handle, None)
+        if slot is None:
+            return False
+        slot.removed = True
+        self.remove(slot.sub)
+        slot.sub = NULL
+        slot.batch = None
+        self._resumed(slot)
+        return True
+
+    def pause_sink(self, uint64_t handle, bint paused):
+        """Stop (or go on) reading from connections that publish into this sink."""
+        cdef SinkSlot slot = self.slots.get(handle)
+        if slot is None:
+            raise KeyError(handle)
+        slot.paused = paused
+        if not paused:
+            self._resumed(slot)
+
+    def _resumed(self, SinkSlot slot):
+        for hook in self.resume_hooks:
+            hook(slot)
+
+    def has_interest(self, bytes subject not None):
+        """Tell whether a publish to ``subject`` would reach anybody."""
+        cdef Match *match = self.match_once(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        return match.plain_count > 0 or match.group_count > 0
+
+    def count_interest(self, bytes subject not None):
+        """Return (plain subscriptions, queue group members) that ``subject`` matches."""
+        cdef Match *match = self.match_once(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef uint64_t queued = 0
+        cdef uint32_t i
+        for i in range(match.group_count):
+            queued += match.groups[i].count
+        return match.plain_count, queued
+
+    def match(self, bytes subject not None):
+        """Return (plain handles, {queue: handles}) by way of the cache, as a publish would."""
+        cdef Match *match = self.lookup(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef dict groups = {}
+        cdef uint32_t i, k
+        for i in range(match.group_count):
+            groups[match.groups[i].name[:match.groups[i].name_len]] = [
+                match.groups[i].subs[k].id for k in range(match.groups[i].count)]
+        return [match.plain[i].id for i in range(match.plain_count)], groups
+
+    def nodes(self):
+        """Count the trie's nodes, root included: what pruning must bring back to one."""
+        return tree_count(self.root)
+
+    def stats(self):
+        """Return counters since the start, and the present sizes."""
+        return {
+            "num_subscriptions": self.subscriptions,
+            "num_cache": self.entry_count,
+            "num_inserts": self.inserts,
+            "num_removes": self.removes,
+            "num_matches": self.matches,
+            "cache_hits": self.cache_hits,
+        }
+
+
+cdef bint pattern_is_legal(const char *pattern, Py_ssize_t size) noexcept nogil:
+    """No empty token, and nothing behind a whole-token ``>``."""
+    if has_empty_token(pattern, size):
+        return False
+    cdef Py_ssize_t i
+    for i in range(size - 1):
+        if pattern[i] == b">" and pattern[i + 1] == b"." and (i == 0 or pattern[i - 1] == b"."):
+            return False
+    return True
+
+
+cdef Py_ssize_t tree_count(Node *node) noexcept nogil:
+    cdef Py_ssize_t total = 1
+    cdef Node *child
+    cdef uint32_t i
+    if node == NULL:
+        return 0
+    for i in range(node.table_size):
+        child = node.table[i]
+        while child != NULL:
+            total += tree_count(child)
+            child = child.chain
+    return total + tree_count(node.star) + tree_count(node.rest)

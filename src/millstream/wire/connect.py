@@ -1,0 +1,44 @@
+"""CONNECT: what a client asks for."""
+
+from typing import Any
+
+import msgspec
+
+
+class MalformedConnect(ValueError):
+    """The options are not a JSON object of the expected types."""
+
+
+class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of CONNECT; what is absent keeps the default that holds before CONNECT."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    tls_required: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    auth_token: str = ""
+    nkey: str = ""
+    sig: str = ""
+    jwt: str = ""
+    account: str = ""
+    new_account: bool = False
+
+
+def parse_connect(options: bytes) -> ConnectOptions:
+    """Read CONNECT's argument; unknown keys are ignored and null means absent."""
+    try:
+        given: Any = msgspec.json.decode(options)
+        if not isinstance(given, dict):
+            raise MalformedConnect("CONNECT takes a JSON object")
+        present = {key: value for key, value in given.items() if value is not None}
+        return msgspec.convert(present, ConnectOptions)
+    except msgspec.MsgspecError as error:
+        raise MalformedConnect(str(error)) from error
