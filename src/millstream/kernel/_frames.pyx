@@ -87,6 +87,34 @@ cdef int _judge(const char *data, Py_ssize_t at, Py_ssize_t stop, Head *head) no
     return WHOLE
 
 
+cdef uint32_t _mend(const char *at, Head *head) noexcept nogil:
+    """Return the frame's length if one flipped bit explains why its header does not hold, else 0.
+
+    A search would start inside the frame, where a payload may carry frames of its own.
+    """
+    cdef char[C_HEADER] tried
+    cdef int bit
+    memcpy(tried, at, C_HEADER)
+    for bit in range(8 * C_HEADER):
+        tried[bit >> 3] ^= <char>(1 << (bit & 7))
+        if _header_holds(tried, head):
+            return head.frame_len
+        tried[bit >> 3] ^= <char>(1 << (bit & 7))
+    return 0
+
+
+cdef Py_ssize_t _past_damage(
+    const char *data, Py_ssize_t at, Py_ssize_t stop, int state, Head *head
+) noexcept nogil:
+    """Return where to go on after what ``_judge`` found bad at ``at``."""
+    if state == BAD_HEADER:
+        if stop - at < C_HEADER or not _mend(data + at, head):
+            return _next_good(data, at + 1, stop, head)
+    if <Py_ssize_t>head.frame_len > stop - at:
+        return stop
+    return at + head.frame_len
+
+
 cdef Py_ssize_t _next_good(const char *data, Py_ssize_t at, Py_ssize_t stop, Head *head) noexcept nogil:
     """Find the next whole frame at or after ``at``, ``stop`` if none.
 
@@ -341,7 +369,7 @@ def encode_batch(
     frame. With ``whole`` all frames but the last carry MORE, so that recovery takes the batch whole
     or not at all; without it every record stands for itself. Refuses before it changes anything.
     """
-    cdef Py_ssize_t i, size = 0
+    cdef Py_ssize_t i, before, size = 0
     cdef const Entry *entry
     cdef bytes frames
     cdef Head head
@@ -367,7 +395,13 @@ def encode_batch(
     head.seq = first_seq
     head.ts_ns = ts_ns
     frames = PyBytes_FromStringAndSize(NULL, size)
-    _encode(batch, start, count, &head, PyBytes_AS_STRING(frames), index, offset, whole)
+    before = 0 if index is None else index.length
+    try:
+        _encode(batch, start, count, &head, PyBytes_AS_STRING(frames), index, offset, whole)
+    except MemoryError:
+        if index is not None:
+            index._cut(before)
+        raise
     return frames
 
 
@@ -431,7 +465,8 @@ def scan(buffer, Py_ssize_t start=0, Py_ssize_t stop=-1):
     """Return (frames, damaged ranges) of ``start..stop``, in order.
 
     A frame is (kind, flags, stream_id, seq, ts_ns, offset, frame_len, deleted). Where the header
-    holds, its length leads past a damaged body; where it does not, the next good frame is searched.
+    holds, or would with one bit flipped, its length leads past the damage; where it does not, the
+    next good frame is searched.
     """
     cdef _View view = _View(buffer)
     cdef list frames = [], damaged = []
@@ -450,12 +485,7 @@ def scan(buffer, Py_ssize_t start=0, Py_ssize_t stop=-1):
             ))
             at += head.frame_len
             continue
-        if state == BAD_BODY:
-            good = at + head.frame_len
-        elif state == CUT:
-            good = stop
-        else:
-            good = _next_good(view.data, at + 1, stop, &head)
+        good = _past_damage(view.data, at, stop, state, &head)
         if damaged and damaged[len(damaged) - 1][1] == at:
             damaged[len(damaged) - 1] = (damaged[len(damaged) - 1][0], good)
         else:

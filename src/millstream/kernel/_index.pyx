@@ -17,6 +17,7 @@ import os
 
 cdef uint32_t NONE = 0xFFFFFFFF
 cdef uint64_t MOST_DELTA = 0xFFFFFFFF
+cdef Py_ssize_t SMALLEST = 61  # a frame with nothing in it
 
 
 cdef inline uint64_t _rotate(uint64_t value, int bits) noexcept nogil:
@@ -582,16 +583,16 @@ cdef class SegmentIndex:
         if stop < 0 or stop > self.length:
             stop = self.length
         i = max(i, 0)
-        if max_records > stop - i:
-            max_records = max(stop - i, 0)
-        packed = PyBytes_FromStringAndSize(NULL, 4 * max(max_records, 0))
+        max_bytes = max(max_bytes, 0)
+        max_records = max(min(max_records, stop - i, max_bytes // SMALLEST + 1), 0)
+        packed = PyBytes_FromStringAndSize(NULL, 4 * max_records)
         to = <uint32_t *>PyBytes_AS_STRING(packed)
         while i < stop and taken < max_records:
             if _wanted(self.slots + i, bits, bound):
                 if self.slots[i].offset < shift:
                     raise ValueError(f"entry {i} lies before the buffer")
                 length = _frame_len(self.subjects, self.slots + i)
-                if taken and size + length > <uint64_t>max(max_bytes, 0):
+                if taken and size + length > <uint64_t>max_bytes:
                     break
                 size += length
                 to[taken] = self.slots[i].offset - shift
@@ -671,8 +672,8 @@ cdef class SegmentIndex:
 
 
 cdef inline uint32_t _frame_len(SubjectTable subjects, const Slot *slot) noexcept nogil:
-    return (
-        61 + subjects.subjects[slot.subject].size + slot.payload_len + slot.headers_len
+    return <uint32_t>(
+        SMALLEST + subjects.subjects[slot.subject].size + slot.payload_len + slot.headers_len
         + slot.meta_len + slot.tag_len + slot.node_len
     )
 

@@ -133,6 +133,7 @@ def scan(data: bytes) -> tuple[list[Found], list[tuple[int, int]]]:
             )
             at += size
             continue
+        head = head or mended(data, at)
         good = min(at + head.frame_len, len(data)) if head else next_good(data, at + 1)
         if damaged and damaged[-1][1] == at:
             damaged[-1] = (damaged[-1][0], good)
@@ -140,6 +141,17 @@ def scan(data: bytes) -> tuple[list[Found], list[tuple[int, int]]]:
             damaged.append((at, good))
         at = good
     return frames, damaged
+
+
+def mended(data: bytes, at: int) -> Head | None:
+    """Return the header at ``at`` as it was before one bit flipped, if that explains it."""
+    for bit in range(8 * HEADER if len(data) - at >= HEADER else 0):
+        tried = bytearray(data[at : at + HEADER])
+        tried[bit >> 3] ^= 1 << (bit & 7)
+        head = head_at(bytes(tried), 0)
+        if head:
+            return head
+    return None
 
 
 def next_good(data: bytes, at: int) -> int:

@@ -56,7 +56,7 @@ class Index:
     def offsets_from(
         self, i: int, max_records: int, max_bytes: int, subjects: Collection[bytes] | None = None
     ) -> tuple[list[int], int]:
-        """Return the offsets of wanted entries from ``i`` on within the limits, and where to go on."""
+        """Return (offsets of wanted entries from ``i`` on within the limits, where to go on)."""
         offsets: list[int] = []
         size = 0
         while i < len(self.entries) and len(offsets) < max_records:
