@@ -1,0 +1,118 @@
+"""``$MILLSTREAM.API.PLAN.<stream>`` and ``$MILLSTREAM.API.READ.<stream>``: the Spark door.
+
+A plan is JSON; a range is raw frames, which begin with a magic that no JSON begins with, so an
+error answer (``{"error": …}``) is told from data by its first byte.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from millstream.errors import BadRequest, MillstreamError
+from millstream.streams.read_plan import (
+    PlanRequest,
+    RangeRequest,
+    SealedSegment,
+    plan_for,
+    read_range,
+)
+
+if TYPE_CHECKING:
+    from millstream.kernel._batch import Batch
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+    from millstream.streams.catalog import Catalog
+    from millstream.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+PLAN_PREFIX = b"$MILLSTREAM.API.PLAN."
+READ_PREFIX = b"$MILLSTREAM.API.READ."
+# Frames may be this much larger than the record's payload; clients take what a server sends them.
+MAX_PAYLOAD = 1 << 20
+
+_Shape = TypeVar("_Shape")
+Answer = Callable[["Stream", bytes], bytes]
+
+
+class ReadEndpoint:
+    """Answers requests about one account's streams; a sink like any other."""
+
+    def __init__(
+        self,
+        hub: "Hub",
+        interest: "Interest",
+        catalog: "Catalog",
+        prefix: bytes,
+        answer: Answer,
+        account: str = "$G",
+    ) -> None:
+        self._hub = hub
+        self._interest = interest
+        self._catalog = catalog
+        self._prefix = prefix
+        self._answer = answer
+        self._account = account
+
+    def deliver(self, batch: "Batch") -> None:
+        """Answer each request of the batch."""
+        for at in range(len(batch)):
+            subject, reply, _, payload, _ = batch.message(at)
+            if reply:
+                body = self._reply(subject, payload)
+                self._hub.publish(self._interest, reply, b"", b"", body)
+
+    def _reply(self, subject: bytes, payload: bytes) -> bytes:
+        name = subject.removeprefix(self._prefix).decode(errors="replace")
+        try:
+            return self._answer(self._catalog.get(name, self._account), payload)
+        except MillstreamError as error:
+            return _failure(error)
+
+
+def register(
+    hub: "Hub",
+    interest: "Interest",
+    catalog: "Catalog",
+    segments_of: Callable[["Stream"], Sequence[SealedSegment]],
+    account: str = "$G",
+    max_payload: int = MAX_PAYLOAD,
+) -> list[int]:
+    """Register both endpoints of an account; returns the handles of their sinks.
+
+    ``segments_of`` is ``lambda stream: store.plan(stream.log.log_id)``.
+    """
+
+    def plan(stream: "Stream", payload: bytes) -> bytes:
+        asked = _request(payload, PlanRequest)
+        return msgspec.json.encode(plan_for(stream, segments_of(stream), asked.from_seq))
+
+    def read(stream: "Stream", payload: bytes) -> bytes:
+        return read_range(stream, _request(payload, RangeRequest), max_payload)
+
+    plans = ReadEndpoint(hub, interest, catalog, PLAN_PREFIX, plan, account)
+    ranges = ReadEndpoint(hub, interest, catalog, READ_PREFIX, read, account)
+    return [
+        interest.add_sink(PLAN_PREFIX + b">", plans),
+        interest.add_sink(READ_PREFIX + b">", ranges),
+    ]
+
+
+def _request(payload: bytes, shape: type[_Shape]) -> _Shape:
+    try:
+        return msgspec.json.decode(payload or b"{}", type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the request is not understood: {error}") from error
+
+
+def _failure(error: MillstreamError) -> bytes:
+    told: dict[str, Any] = {
+        "code": error.status,
+        "err_code": error.err_code,
+        "description": error.message,
+    }
+    if error.detail is not None:
+        told["detail"] = error.detail
+    return msgspec.json.encode({"error": told})

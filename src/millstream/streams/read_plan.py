@@ -1,0 +1,141 @@
+"""Where a stream's records are, for readers that take the files themselves.
+
+    {"stream", "incarnation", "first_seq", "last_seq", "gaps": [[from, to, reason]],
+     "segments": [{"path", "idx_path", "base_seq", "last_seq", "bytes"}],
+     "tail": {"from_seq", "to_seq"}, "next_from_seq"?: number}
+
+Sealed segments never change but for delete flags, so a reader with the files needs no server. The
+tail is what is not sealed yet: the server reads it out as ranges of frames. A page lists at most
+``MAX_SEGMENTS``; with more, ``next_from_seq`` says where the next page starts.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from millstream.errors import BadRequest
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+MAX_SEGMENTS = 2_000  # about 300 bytes each: a page stays below the smallest usual max_payload
+READ_RECORDS = 65_536
+READ_BYTES = 1 << 20
+
+
+class SealedSegment(Protocol):
+    """What a plan tells about a sealed segment; the store's ``SegmentPlan`` is one."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of the records."""
+        ...
+
+    @property
+    def idx_path(self) -> str:
+        """Return the path of the index."""
+        ...
+
+    @property
+    def base_seq(self) -> int:
+        """Return the first sequence the segment can hold."""
+        ...
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence in it."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the records' file."""
+        ...
+
+
+class PlanRequest(msgspec.Struct, frozen=True):
+    """A request for a plan, or for the page of it that starts at ``from_seq``."""
+
+    from_seq: int = 0
+
+
+class RangeRequest(msgspec.Struct, frozen=True):
+    """A request for the records ``from_seq..to_seq`` as raw frames."""
+
+    from_seq: int
+    to_seq: int
+    max_bytes: int = READ_BYTES
+
+
+def plan_for(
+    stream: "Stream", segments: Sequence[SealedSegment], from_seq: int = 0
+) -> dict[str, Any]:
+    """Return the plan of a stream, given the sealed segments of its log."""
+    state = stream.log.state()
+    sealed = [s for s in segments if state.first_seq <= s.last_seq <= state.last_seq]
+    tail_from = max([s.last_seq + 1 for s in sealed], default=state.first_seq)
+    page = [s for s in sealed if s.last_seq >= from_seq]
+    plan: dict[str, Any] = {
+        "stream": stream.name,
+        "incarnation": stream.incarnation,
+        "first_seq": state.first_seq,
+        "last_seq": state.last_seq,
+        "gaps": [[gap.first, gap.last, gap.reason] for gap in state.gaps],
+        "segments": [_segment(s) for s in page[:MAX_SEGMENTS]],
+        "tail": {"from_seq": max(tail_from, state.first_seq), "to_seq": state.last_seq},
+    }
+    if len(page) > MAX_SEGMENTS:
+        plan["next_from_seq"] = page[MAX_SEGMENTS].base_seq
+    return plan
+
+
+def read_range(stream: "Stream", asked: RangeRequest, most: int = READ_BYTES) -> bytes:
+    """Return raw frames of the range, oldest first, within ``max_bytes`` and ``most``.
+
+    At least one frame comes back if the range holds any, however large; an empty answer means that
+    nothing is left in it.
+    """
+    if asked.from_seq < 1 or asked.max_bytes < 1:
+        raise BadRequest("from_seq and max_bytes start at 1")
+    room = min(asked.max_bytes, most)
+    position, taken = asked.from_seq, bytearray()
+    while position <= asked.to_seq and (room > 0 or not taken):
+        frames = stream.read(position, READ_RECORDS, max(room, 1))
+        count = _within(frames, asked.to_seq)
+        if count == 0:
+            break
+        raw = frames.raw(0, count)
+        if taken and len(raw) > room:
+            break
+        taken += raw
+        room -= len(raw)
+        position = frames.seq(count - 1) + 1
+    return bytes(taken)
+
+
+class _Numbered(Protocol):
+    def __len__(self) -> int: ...
+
+    def seq(self, i: int, /) -> int: ...
+
+
+def _within(frames: _Numbered, to_seq: int) -> int:
+    """Return how many leading frames are at or below ``to_seq``."""
+    low, high = 0, len(frames)
+    while low < high:
+        middle = (low + high) // 2
+        if frames.seq(middle) <= to_seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _segment(segment: SealedSegment) -> dict[str, Any]:
+    return {
+        "path": str(segment.path),
+        "idx_path": str(segment.idx_path),
+        "base_seq": segment.base_seq,
+        "last_seq": segment.last_seq,
+        "bytes": segment.bytes,
+    }

@@ -1,0 +1,210 @@
+"""What a task reads: files first, the server where they fail, and every loss told."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from spark_frames import Row, frames
+
+from millstream.client.streams import ReadPlan, Tail
+from millstream.kernel._frames import index_frames
+from millstream.kernel._index import SegmentIndex, SubjectTable
+from millstream.spark import reader
+from millstream.spark.columns import GAP_COLUMNS
+from millstream.spark.options import Access
+from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
+from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
+from millstream.spark.reader import Task
+from millstream.store.segment import data_header, encode_idx
+
+STREAM_ID = 7
+T0 = 1_700_000_000_000_000_000
+COLUMNS = ("seq", "payload", *GAP_COLUMNS)
+TASK = Task(
+    url="nats://nowhere",
+    timeout=1.0,
+    stream="ORDERS",
+    incarnation=STREAM_ID,
+    columns=COLUMNS,
+    subject=None,
+    start_ns=None,
+    end_ns=None,
+    access=Access.AUTO,
+    fail_on_data_loss=False,
+)
+ROWS = [Row(s, T0 + s * 1000, b"orders.%d" % (s % 3), b"p%d" % s) for s in range(10, 30)]
+
+
+class FakeServer:
+    """A server's two calls over rows in memory, two frames an answer."""
+
+    def __init__(self, rows: list[Row], stream_id: int = STREAM_ID) -> None:
+        self.rows = rows
+        self.stream_id = stream_id
+        self.gaps: list[tuple[int, int, str]] = []
+        self.asked: list[tuple[int, int]] = []
+
+    def plan(self, stream: str) -> ReadPlan:
+        last = self.rows[-1].seq if self.rows else 0
+        return ReadPlan(stream, self.stream_id, 1, last, Tail(1, last), [], self.gaps)
+
+    def read(self, stream: str, from_seq: int, to_seq: int, max_bytes: int = 1 << 20) -> bytes:
+        self.asked.append((from_seq, to_seq))
+        found = [row for row in self.rows if from_seq <= row.seq <= to_seq]
+        return frames(found[:2], self.stream_id)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    fake = FakeServer(ROWS)
+    monkeypatch.setattr(reader, "_connections", {(TASK.url, TASK.timeout): fake})
+    return fake
+
+
+def write_segment(directory: Path, rows: list[Row]) -> FileRange:
+    """Write a sealed segment as the store does; the frames are those of the second opinion."""
+    base = rows[0].seq
+    data = data_header(STREAM_ID, base) + frames(rows, STREAM_ID)
+    index = SegmentIndex(base, SubjectTable())
+    index_frames(data, 64, len(data), STREAM_ID, index)
+    path, idx = directory / f"seg-{base}.data", directory / f"seg-{base}.idx"
+    path.write_bytes(data)
+    idx.write_bytes(encode_idx(index, STREAM_ID, len(data)))
+    return FileRange(str(path), str(idx), base, rows[-1].seq)
+
+
+def rows_of(part: Part, task: Task = TASK) -> list[dict[str, object]]:
+    return [row for batch in reader.read(part, task) for row in batch.to_pylist()]
+
+
+def seqs_of(part: Part, task: Task = TASK) -> list[object]:
+    return [row["seq"] for row in rows_of(part, task)]
+
+
+def flip(path: str, position: int) -> None:
+    content = bytearray(Path(path).read_bytes())
+    content[position] ^= 1
+    Path(path).write_bytes(bytes(content))
+
+
+def test_a_sealed_segment_is_read_from_its_files(tmp_path: Path, server: FakeServer) -> None:
+    rows = rows_of(write_segment(tmp_path, ROWS))
+    assert [(row["seq"], row["payload"]) for row in rows] == [(r.seq, r.payload) for r in ROWS]
+    assert server.asked == []
+
+
+def test_a_part_of_a_segment_holds_only_its_range(tmp_path: Path, server: FakeServer) -> None:
+    whole = write_segment(tmp_path, ROWS)
+    assert seqs_of(replace(whole, from_seq=12, to_seq=14)) == [12, 13, 14]
+    assert seqs_of(replace(whole, from_seq=31, to_seq=40)) == []
+
+
+def test_a_record_deleted_after_sealing_is_absent(tmp_path: Path, server: FakeServer) -> None:
+    part = write_segment(tmp_path, ROWS[:3])
+    content = bytearray(Path(part.path).read_bytes())
+    content[-1] = 0xD5
+    Path(part.path).write_bytes(bytes(content))
+    assert seqs_of(part) == [10, 11]
+
+
+def test_times_are_half_open(tmp_path: Path, server: FakeServer) -> None:
+    part = write_segment(tmp_path, ROWS)
+    task = replace(TASK, start_ns=T0 + 12_000, end_ns=T0 + 15_000)
+    assert seqs_of(part, task) == [12, 13, 14]
+    assert seqs_of(ServerRange(10, 29), task) == [12, 13, 14]
+
+
+def test_a_subject_filter_holds_for_files_and_for_the_server(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    part = write_segment(tmp_path, ROWS)
+    task = replace(TASK, subject="orders.1")
+    expected = [row.seq for row in ROWS if row.seq % 3 == 1]
+    assert seqs_of(part, task) == expected
+    assert seqs_of(ServerRange(10, 29), task) == expected
+
+
+def test_a_damaged_record_is_a_gap_between_its_neighbours(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    part = write_segment(tmp_path, ROWS[:4])
+    flip(part.path, Path(part.path).read_bytes().index(b"p12"))
+    rows = rows_of(part)
+    assert [row["seq"] for row in rows if row["gap_from"] is None] == [10, 11, 13]
+    assert [
+        (row["gap_from"], row["gap_to"], row["gap_reason"]) for row in rows if row["gap_from"]
+    ] == [(12, 12, "corruption")]
+
+
+def test_a_damaged_record_fails_a_read_that_allows_no_loss(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    part = write_segment(tmp_path, ROWS[:4])
+    flip(part.path, Path(part.path).read_bytes().index(b"p12"))
+    with pytest.raises(DataLoss, match=r"'ORDERS' has lost records 12\.\.12 \(corruption\)"):
+        rows_of(part, replace(TASK, fail_on_data_loss=True))
+
+
+@pytest.mark.parametrize("harm", ["no data", "no idx", "idx damaged", "data header damaged"])
+def test_files_that_cannot_be_used_are_read_through_the_server(
+    tmp_path: Path, server: FakeServer, harm: str
+) -> None:
+    part = write_segment(tmp_path, ROWS)
+    match harm:
+        case "no data":
+            Path(part.path).unlink()
+        case "no idx":
+            Path(part.idx_path).unlink()
+        case "idx damaged":
+            flip(part.idx_path, 100)
+        case "data header damaged":
+            flip(part.path, 20)
+    assert seqs_of(part) == [row.seq for row in ROWS]
+    assert server.asked[0] == (10, 29)
+    with pytest.raises(FilesUnreachable):
+        rows_of(part, replace(TASK, access=Access.FILES))
+
+
+def test_another_streams_files_at_the_same_path_are_not_believed(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    part = write_segment(tmp_path, ROWS)
+    with pytest.raises(FilesUnreachable, match="another stream"):
+        rows_of(part, replace(TASK, access=Access.FILES, incarnation=8))
+
+
+def test_the_tail_is_read_in_as_many_ranges_as_it_takes(server: FakeServer) -> None:
+    assert seqs_of(ServerRange(11, 15)) == [11, 12, 13, 14, 15]
+    assert server.asked == [(11, 15), (13, 15), (15, 15)]
+
+
+def test_what_was_trimmed_while_reading_is_told(server: FakeServer) -> None:
+    server.rows = ROWS[5:]
+    server.gaps = [(1, 14, "cap")]
+    rows = rows_of(ServerRange(10, 16))
+    assert [row["seq"] for row in rows] == [15, 16, None]
+    assert (rows[-1]["gap_from"], rows[-1]["gap_to"]) == (10, 14)
+    with pytest.raises(DataLoss, match=r"10\.\.14 \(cap\)"):
+        rows_of(ServerRange(10, 16), replace(TASK, fail_on_data_loss=True))
+
+
+def test_what_the_plan_knew_to_be_lost_is_told_once(server: FakeServer) -> None:
+    server.rows = ROWS[5:]
+    server.gaps = [(1, 14, "cap")]
+    task = replace(TASK, known_lost=((1, 14, "cap"),))
+    assert seqs_of(ServerRange(10, 16), task) == [15, 16]
+    assert [(row["gap_from"], row["gap_to"]) for row in rows_of(LostRanges(((1, 14, "cap"),)))] == [
+        (1, 14)
+    ]
+
+
+def test_a_stream_made_anew_under_the_same_name_is_refused(server: FakeServer) -> None:
+    server.stream_id = 9
+    with pytest.raises(StreamReplaced, match="deleted and created again"):
+        rows_of(ServerRange(10, 16))
+    server.rows = []
+    with pytest.raises(StreamReplaced):
+        rows_of(ServerRange(10, 16))
