@@ -70,7 +70,7 @@ static Conn *conns[MAX_CONNS];
 static int conn_count, first_subscriber, epoll_fd;
 static Template template;
 static long errors, delivered, last_seq;
-static uint32_t *latency_ns;
+static uint64_t *latency_ns;
 static long latency_count;
 static uint64_t started_at, progress_at;
 static void (*on_message)(Conn *, const Message *);
@@ -386,7 +386,7 @@ static void take_answer(Conn *c, const Message *m, int good) {
             fprintf(stderr, "load: bad answer: %.*s\n", m->payload_len, m->payload);
         return;
     }
-    latency_ns[latency_count++] = (uint32_t)(now_ns() - c->asked_at[slot]);
+    latency_ns[latency_count++] = now_ns() - c->asked_at[slot];
     c->asked_at[slot] = 0;
     c->received++;
     c->outstanding--;
@@ -565,14 +565,14 @@ static void run(void) {
 /* ---- the report ---- */
 
 static int by_value(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
 static double percentile_us(int p) {
     if (!latency_count)
         return 0;
-    return latency_ns[(latency_count - 1) * p / 100] / 1e3;
+    return (double)latency_ns[(latency_count - 1) * p / 100] / 1e3;
 }
 
 static int report(uint64_t elapsed_ns, uint64_t cpu_ns) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count, islice
 from random import Random
 from typing import TYPE_CHECKING
@@ -156,7 +157,7 @@ def _mutations() -> Iterator[bytes]:
         data = random.choice(VALID)
         for _ in range(random.choice([1, 1, 1, 2, 4])):
             data = _mutated(data, random)
-        if b"{s}" in data and data not in seen and not _hears_everyone(data):
+        if b"{s}" in data and data not in seen and not _hears_others(data):
             seen.add(data)
             yield data
 
@@ -178,6 +179,7 @@ def _mutated(data: bytes, random: Random) -> bytes:
             return data.replace(b"\r\n", b"\n", random.randint(1, 3))
 
 
-def _hears_everyone(data: bytes) -> bool:
-    """A wildcard in first place would hear the inputs that are tried at the same time."""
-    return any(b" " + wild in data.replace(b"\t", b" ") for wild in (b">", b"*", b".>", b".*"))
+def _hears_others(data: bytes) -> bool:
+    """A subject that is not the input's own would hear those that are tried at the same time."""
+    subjects = re.findall(rb"(?i)sub[ \t]+(\S+)", data)
+    return not all(subject.startswith(b"{s}") for subject in subjects)

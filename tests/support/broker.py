@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def servable() -> bool:
     """Whether this tree has a server to start."""
-    return importlib.util.find_spec("millstream.cli.main") is not None
+    return importlib.util.find_spec("millstream.server.server") is not None
 
 
 def serve_command(port: int, http_port: int, data_dir: Path) -> list[str]:

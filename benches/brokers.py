@@ -1,0 +1,100 @@
+"""The two servers of a comparison, set up alike."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from cases import SYNCED
+
+from support.broker import millstream
+from support.peers import Peer, nats_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAM = "BENCH"
+DURABILITY = {"synced": "fsync", "unsynced": "disk"}
+
+
+@contextlib.contextmanager
+def broker(name: str, setting: str) -> Iterator[Peer]:
+    """Run the server of this name for cases of this setting."""
+    if name == "millstream":
+        with millstream() as peer:
+            yield peer
+    else:
+        sync = "always" if setting == SYNCED else ""
+        with nats_server(jetstream=True, sync=sync) as peer:
+            yield peer
+
+
+def fresh_stream(peer: Peer, setting: str) -> None:
+    """Leave an empty file stream on ``bench.js``, durable as the setting says."""
+    config: dict[str, Any] = {
+        "name": STREAM,
+        "subjects": ["bench.js"],
+        "storage": "file",
+        "retention": "limits",
+        "num_replicas": 1,
+    }
+    if peer.name == "millstream":
+        config["metadata"] = {"millstream.durability": DURABILITY[setting]}
+    with contextlib.suppress(ApiError):
+        api(peer, f"STREAM.DELETE.{STREAM}", {})
+    api(peer, f"STREAM.CREATE.{STREAM}", config)
+
+
+def fresh_consumer(peer: Peer, *, acks: bool) -> None:
+    """Leave a pull consumer named ``bench`` that has delivered nothing yet."""
+    config = {
+        "durable_name": "bench",
+        "deliver_policy": "all",
+        "ack_policy": "explicit" if acks else "none",
+        "replay_policy": "instant",
+        "max_ack_pending": 10_000 if acks else -1,
+    }
+    with contextlib.suppress(ApiError):
+        api(peer, f"CONSUMER.DELETE.{STREAM}.bench", {})
+    request = {"stream_name": STREAM, "config": config}
+    api(peer, f"CONSUMER.DURABLE.CREATE.{STREAM}.bench", request)
+
+
+class ApiError(RuntimeError):
+    """The server refused an API request."""
+
+
+def api(peer: Peer, subject: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask ``$JS.API.<subject>`` over a socket of its own."""
+    body = json.dumps(request) if request else ""
+    with socket.create_connection((peer.host, peer.port), timeout=10) as sock:
+        lines = [
+            'CONNECT {"verbose":false,"headers":true,"no_responders":true}',
+            "SUB _INBOX.api 1",
+            f"PUB $JS.API.{subject} _INBOX.api {len(body)}",
+            f"{body}\r\n",
+        ]
+        sock.sendall("\r\n".join(lines).encode())
+        answer = _first_message(sock)
+    if b" 503" in answer[:20]:
+        raise ApiError(f"{peer.name} has no JetStream API")
+    reply: dict[str, Any] = json.loads(answer)
+    if "error" in reply:
+        raise ApiError(f"{peer.name} refused {subject}: {reply['error']}")
+    return reply
+
+
+def _first_message(sock: socket.socket) -> bytes:
+    with sock.makefile("rb") as lines:
+        for line in lines:
+            if line.startswith(b"-ERR"):
+                raise ApiError(line.decode())
+            if line.startswith((b"MSG ", b"HMSG ")):
+                return lines.read(int(line.split()[-1]))
+    raise ApiError("the server closed the connection")

@@ -1,0 +1,100 @@
+"""What is measured: one case is one run of the load generator against each server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CORE, UNSYNCED, SYNCED = "core", "unsynced", "synced"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the table.
+
+    ``setting`` says which pair of servers it runs against; ``reach`` is the throughput ratio and
+    ``cpu_reach`` the ratio of server CPU per message that the project wants, 0 where it has none.
+    """
+
+    name: str
+    setting: str
+    messages: int
+    options: dict[str, str | int]
+    reach: float = 0.0
+    cpu_reach: float = 0.0
+    stored: bool = False  # the stream is filled beforehand and consumed in the run
+
+    @property
+    def section(self) -> str:
+        """``core`` or ``js``, as chosen by --only."""
+        return "core" if self.setting == CORE else "js"
+
+
+def all_cases() -> list[Case]:
+    """Every row, in the order of the table."""
+    return [*_core(), *_jetstream(UNSYNCED, 3.0), *_jetstream(SYNCED, 10.0), *_consume()]
+
+
+def _core() -> list[Case]:
+    counts = {16: 2_000_000, 128: 1_500_000, 1024: 500_000, 16384: 60_000}
+    rows = [_core_case(f"pub {_size(s)}", n, mode="pub", size=s) for s, n in counts.items()]
+    rows += [_fan(1, 1, size, count // 2) for size, count in counts.items()]
+    for publishers, subscribers in ((1, 8), (4, 4)):
+        rows += [
+            _fan(publishers, subscribers, size, count // subscribers // 2)
+            for size, count in counts.items()
+        ]
+    rows.append(_core_case("10k subjects, 100 wildcard subs", 300_000, mode="wild", subscribers=4))
+    rows.append(
+        _core_case("10k subjects, 10k literal subs", 300_000, mode="literal", subscribers=4)
+    )
+    rows.append(_core_case("request/reply, 1 at a time", 10_000, mode="request"))
+    rows.append(
+        _core_case("request/reply, 64 at once", 100_000, mode="request", publishers=16, window=4)
+    )
+    return rows
+
+
+def _fan(publishers: int, subscribers: int, size: int, messages: int) -> Case:
+    name = f"{publishers}→{subscribers} {_size(size)}"
+    return _core_case(
+        name, messages, mode="fan", size=size, publishers=publishers, subscribers=subscribers
+    )
+
+
+def _core_case(name: str, messages: int, **options: str | int) -> Case:
+    size = int(options.setdefault("size", 128))
+    return Case(name, CORE, messages, options, 2.0 if size <= 128 else 1.3, 0.5)
+
+
+def _jetstream(setting: str, reach: float) -> list[Case]:
+    quick = setting == UNSYNCED
+    several, alone = (200_000, 10_000) if quick else (20_000, 1_000)
+    return [
+        _publish("async publish, 1 client, 128 B", setting, several, reach, window=1000),
+        _publish("async publish, 1 client, 1 KiB", setting, several, reach, window=1000, size=1024),
+        _publish(
+            "async publish, 8 clients, 128 B", setting, several, reach, window=128, publishers=8
+        ),
+        _publish("sync publish, 1 client, 128 B", setting, alone, 0.0, window=1),
+        _publish(
+            "sync publish, 16 clients, 128 B", setting, alone * 4, 0.0, window=1, publishers=16
+        ),
+    ]
+
+
+def _publish(name: str, setting: str, messages: int, reach: float, **options: str | int) -> Case:
+    options = {"mode": "jspub", "subject": "bench.js", "size": 128, **options}
+    return Case(f"{name}, {setting}", setting, messages, options, reach)
+
+
+def _consume() -> list[Case]:
+    rows = []
+    for ack, said in ((0, "no acks"), (1, "explicit acks")):
+        options: dict[str, str | int] = {"mode": "fetch", "size": 128, "batch": 500, "ack": ack}
+        name = f"fetch 500 at a time, 128 B, {said}"
+        rows.append(Case(name, UNSYNCED, 200_000, options, 2.0, stored=True))
+    return rows
+
+
+def _size(size: int) -> str:
+    return f"{size} B" if size < 1024 else f"{size // 1024} KiB"

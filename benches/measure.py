@@ -1,0 +1,80 @@
+"""One case against one server: set up, load, figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from brokers import STREAM, fresh_consumer, fresh_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from brokers import Peer
+    from cases import Case
+
+HERE = Path(__file__).parent
+LOAD = HERE / "build" / "load"
+LIMIT_SECONDS = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run, or the median of several, showed."""
+
+    rate: float
+    cpu_ns: float
+    p50_us: float
+    p99_us: float
+
+
+class BenchFailed(RuntimeError):
+    """A run lost, repeated or refused a message, so its speed means nothing."""
+
+
+def build_load() -> None:
+    """Compile the load generator when it is missing or older than its source."""
+    source = HERE / "load.c"
+    if LOAD.exists() and LOAD.stat().st_mtime >= source.stat().st_mtime:
+        return
+    LOAD.parent.mkdir(exist_ok=True)
+    subprocess.run(["gcc", "-O2", "-Wall", "-o", str(LOAD), str(source)], check=True)
+
+
+def measured(case: Case, peer: Peer, scale: float) -> Figures:
+    """Set the stage, run the case once, and return what it cost."""
+    messages = max(int(case.messages * scale), 100)
+    if case.section == "js":
+        fresh_stream(peer, case.setting)
+    if case.stored:
+        filling = {"mode": "jspub", "subject": "bench.js", "window": 1000}
+        _load(peer, messages, {**filling, "size": case.options["size"]})
+        fresh_consumer(peer, acks=bool(case.options["ack"]))
+    shown = _load(peer, messages, {"stream": STREAM, **case.options})
+    return Figures(shown["rate"], shown["cpu_ns"], shown["p50_us"], shown["p99_us"])
+
+
+def middle(runs: Sequence[Figures]) -> Figures:
+    """The median of each figure."""
+    return Figures(
+        median(run.rate for run in runs),
+        median(run.cpu_ns for run in runs),
+        median(run.p50_us for run in runs),
+        median(run.p99_us for run in runs),
+    )
+
+
+def _load(peer: Peer, messages: int, options: dict[str, str | int]) -> dict[str, float]:
+    given = {"host": peer.host, "port": peer.port, "pid": peer.pid, "messages": messages, **options}
+    command = [str(LOAD)]
+    for name, value in given.items():
+        command += [f"--{name}", str(value)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    if done.returncode:
+        raise BenchFailed(f"{peer.name}: {done.stdout.strip()} {done.stderr.strip()[:500]}")
+    shown: dict[str, float] = json.loads(done.stdout)
+    return shown
