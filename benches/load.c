@@ -30,11 +30,10 @@
 #include <unistd.h>
 
 enum { IN_CAP = 1 << 19, BURST_BYTES = 1 << 16, WINDOW_BYTES = 1 << 21, MAX_CONNS = 1024 };
-static const uint64_t GIVE_UP_NS = 20ull * 1000 * 1000 * 1000;
 
 typedef struct {
     const char *mode, *host, *subject, *stream, *consumer;
-    int port, publishers, subscribers, size, window, batch, subjects, ack, pid;
+    int port, publishers, subscribers, size, window, batch, subjects, ack, pid, patience;
     long messages;
 } Options;
 
@@ -65,7 +64,8 @@ typedef struct {
 
 static Options opt = {.mode = "fan", .host = "127.0.0.1", .subject = "bench.x", .stream = "BENCH",
                       .consumer = "bench", .publishers = 1, .subscribers = 1, .size = 128,
-                      .window = 1, .batch = 100, .subjects = 10000, .messages = 100000};
+                      .window = 1, .batch = 100, .subjects = 10000, .patience = 20,
+                      .messages = 100000};
 static Conn *conns[MAX_CONNS];
 static int conn_count, first_subscriber, epoll_fd;
 static Template template;
@@ -263,7 +263,7 @@ static void round_trip(int wait_ms) {
     for (int i = 0; i < conn_count; i++)
         if (conns[i]->dirty)
             flush(conns[i]);
-    if (now_ns() - progress_at > GIVE_UP_NS) {
+    if (now_ns() - progress_at > (uint64_t)opt.patience * 1000000000ull) {
         fprintf(stderr, "load: no progress: %ld delivered, %ld errors\n", delivered, errors);
         exit(3);
     }
@@ -599,7 +599,8 @@ static int set_option(const char *name, const char *value) {
         {"--port", NULL, &opt.port}, {"--publishers", NULL, &opt.publishers},
         {"--subscribers", NULL, &opt.subscribers}, {"--size", NULL, &opt.size},
         {"--window", NULL, &opt.window}, {"--batch", NULL, &opt.batch},
-        {"--subjects", NULL, &opt.subjects}, {"--ack", NULL, &opt.ack}, {"--pid", NULL, &opt.pid}};
+        {"--subjects", NULL, &opt.subjects}, {"--ack", NULL, &opt.ack}, {"--pid", NULL, &opt.pid},
+        {"--patience", NULL, &opt.patience}};
     if (!strcmp(name, "--messages")) {
         opt.messages = atol(value);
         return 1;

@@ -14,12 +14,14 @@ from brokers import STREAM, fresh_consumer, fresh_stream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from brokers import Peer
     from cases import Case
+
+    from support.peers import Peer
 
 HERE = Path(__file__).parent
 LOAD = HERE / "build" / "load"
 LIMIT_SECONDS = 180
+FILLING: dict[str, str | int] = {"mode": "jspub", "subject": "bench.js", "window": 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,10 @@ def measured(case: Case, peer: Peer, scale: float) -> Figures:
     if case.section == "js":
         fresh_stream(peer, case.setting)
     if case.stored:
-        filling = {"mode": "jspub", "subject": "bench.js", "window": 1000}
-        _load(peer, messages, {**filling, "size": case.options["size"]})
+        size = case.options["size"]
+        _load(
+            peer, messages, {"mode": "jspub", "subject": "bench.js", "window": 1000, "size": size}
+        )
         fresh_consumer(peer, acks=bool(case.options["ack"]))
     shown = _load(peer, messages, {"stream": STREAM, **case.options})
     return Figures(shown["rate"], shown["cpu_ns"], shown["p50_us"], shown["p99_us"])

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from brokers import ApiError, Peer, broker
+from brokers import ApiError, broker
 from cases import Case, all_cases
 from measure import BenchFailed, Figures, build_load, measured, middle
 
-from support.peers import nats_server_path
+from support.peers import Peer, nats_server_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
