@@ -4,18 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from segment_writer import write_segment
 from spark_frames import Row, frames
 
 from millstream.client.streams import ReadPlan, Tail
-from millstream.kernel._frames import index_frames
-from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.spark import reader
 from millstream.spark.columns import GAP_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
 from millstream.spark.reader import Task
-from millstream.store.segment import data_header, encode_idx
 
 STREAM_ID = 7
 T0 = 1_700_000_000_000_000_000
@@ -64,16 +62,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     return fake
 
 
-def write_segment(directory: Path, rows: list[Row]) -> FileRange:
-    """Write a sealed segment as the store does; the frames are those of the second opinion."""
-    base = rows[0].seq
-    data = data_header(STREAM_ID, base) + frames(rows, STREAM_ID)
-    index = SegmentIndex(base, SubjectTable())
-    index_frames(data, 64, len(data), STREAM_ID, index)
-    path, idx = directory / f"seg-{base}.data", directory / f"seg-{base}.idx"
-    path.write_bytes(data)
-    idx.write_bytes(encode_idx(index, STREAM_ID, len(data)))
-    return FileRange(str(path), str(idx), base, rows[-1].seq)
+def written(directory: Path, rows: list[Row]) -> FileRange:
+    segment = write_segment(directory, rows, STREAM_ID)
+    return FileRange(segment.path, segment.idx_path, segment.base_seq, segment.last_seq)
 
 
 def rows_of(part: Part, task: Task = TASK) -> list[dict[str, object]]:
@@ -91,19 +82,19 @@ def flip(path: str, position: int) -> None:
 
 
 def test_a_sealed_segment_is_read_from_its_files(tmp_path: Path, server: FakeServer) -> None:
-    rows = rows_of(write_segment(tmp_path, ROWS))
+    rows = rows_of(written(tmp_path, ROWS))
     assert [(row["seq"], row["payload"]) for row in rows] == [(r.seq, r.payload) for r in ROWS]
     assert server.asked == []
 
 
 def test_a_part_of_a_segment_holds_only_its_range(tmp_path: Path, server: FakeServer) -> None:
-    whole = write_segment(tmp_path, ROWS)
+    whole = written(tmp_path, ROWS)
     assert seqs_of(replace(whole, from_seq=12, to_seq=14)) == [12, 13, 14]
     assert seqs_of(replace(whole, from_seq=31, to_seq=40)) == []
 
 
 def test_a_record_deleted_after_sealing_is_absent(tmp_path: Path, server: FakeServer) -> None:
-    part = write_segment(tmp_path, ROWS[:3])
+    part = written(tmp_path, ROWS[:3])
     content = bytearray(Path(part.path).read_bytes())
     content[-1] = 0xD5
     Path(part.path).write_bytes(bytes(content))
@@ -111,7 +102,7 @@ def test_a_record_deleted_after_sealing_is_absent(tmp_path: Path, server: FakeSe
 
 
 def test_times_are_half_open(tmp_path: Path, server: FakeServer) -> None:
-    part = write_segment(tmp_path, ROWS)
+    part = written(tmp_path, ROWS)
     task = replace(TASK, start_ns=T0 + 12_000, end_ns=T0 + 15_000)
     assert seqs_of(part, task) == [12, 13, 14]
     assert seqs_of(ServerRange(10, 29), task) == [12, 13, 14]
@@ -120,7 +111,7 @@ def test_times_are_half_open(tmp_path: Path, server: FakeServer) -> None:
 def test_a_subject_filter_holds_for_files_and_for_the_server(
     tmp_path: Path, server: FakeServer
 ) -> None:
-    part = write_segment(tmp_path, ROWS)
+    part = written(tmp_path, ROWS)
     task = replace(TASK, subject="orders.1")
     expected = [row.seq for row in ROWS if row.seq % 3 == 1]
     assert seqs_of(part, task) == expected
@@ -130,7 +121,7 @@ def test_a_subject_filter_holds_for_files_and_for_the_server(
 def test_a_damaged_record_is_a_gap_between_its_neighbours(
     tmp_path: Path, server: FakeServer
 ) -> None:
-    part = write_segment(tmp_path, ROWS[:4])
+    part = written(tmp_path, ROWS[:4])
     flip(part.path, Path(part.path).read_bytes().index(b"p12"))
     rows = rows_of(part)
     assert [row["seq"] for row in rows if row["gap_from"] is None] == [10, 11, 13]
@@ -142,7 +133,7 @@ def test_a_damaged_record_is_a_gap_between_its_neighbours(
 def test_a_damaged_record_fails_a_read_that_allows_no_loss(
     tmp_path: Path, server: FakeServer
 ) -> None:
-    part = write_segment(tmp_path, ROWS[:4])
+    part = written(tmp_path, ROWS[:4])
     flip(part.path, Path(part.path).read_bytes().index(b"p12"))
     with pytest.raises(DataLoss, match=r"'ORDERS' has lost records 12\.\.12 \(corruption\)"):
         rows_of(part, replace(TASK, fail_on_data_loss=True))
@@ -152,7 +143,7 @@ def test_a_damaged_record_fails_a_read_that_allows_no_loss(
 def test_files_that_cannot_be_used_are_read_through_the_server(
     tmp_path: Path, server: FakeServer, harm: str
 ) -> None:
-    part = write_segment(tmp_path, ROWS)
+    part = written(tmp_path, ROWS)
     match harm:
         case "no data":
             Path(part.path).unlink()
@@ -171,7 +162,7 @@ def test_files_that_cannot_be_used_are_read_through_the_server(
 def test_another_streams_files_at_the_same_path_are_not_believed(
     tmp_path: Path, server: FakeServer
 ) -> None:
-    part = write_segment(tmp_path, ROWS)
+    part = written(tmp_path, ROWS)
     with pytest.raises(FilesUnreachable, match="another stream"):
         rows_of(part, replace(TASK, access=Access.FILES, incarnation=8))
 
