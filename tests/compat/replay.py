@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 3.0  # how long an unanswered PING means that the connection is stuck
 FORGETTING = 0.005  # nats-server drops subscriptions just after it has closed the socket
+MESSAGE_LINE = re.compile(rb"MSG \S+ \S+ (\S+ )?\d+|HMSG \S+ \S+ (\S+ )?\d+ \d+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ def error_class(line: bytes) -> str:
 
 
 class Parser:
-    """Turns server bytes into events; INFO and PING are no part of a comparison."""
+    """Turns server bytes into events; INFO and PING are no part of a comparison.
+
+    A message line with anything but single spaces is no message here, as it is none to clients.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -65,7 +69,7 @@ class Parser:
         self._rest += data
         while (end := self._rest.find(b"\n")) >= 0:
             line = self._rest[:end].rstrip(b"\r")
-            if line.startswith((b"MSG ", b"HMSG ")):
+            if MESSAGE_LINE.fullmatch(line):
                 total = int(line.rsplit(b" ", 1)[1])
                 if len(self._rest) < end + 1 + total + 2:
                     return
