@@ -1,0 +1,40 @@
+"""The one step that makes a record durable, whatever stands behind it."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """The entry holds this position, and is on stable storage if that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Another writer's entry already holds the position."""
+
+    by_nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The engine cannot tell whether the entry arrived: ask again with the same position."""
+
+
+Outcome: TypeAlias = Ok | Taken | Unknown
+
+
+class CommitEngine(Protocol):
+    """A log of entries in which each position is given away once.
+
+    An engine that knows that the entry was not stored raises ``StorageFull`` (the position stays
+    free) or ``ShardReadOnly`` (it takes nothing any more).
+    """
+
+    def append_at(self, position: int, entry: bytes, sync: bool) -> Outcome:
+        """Store ``entry`` at ``position``; with ``sync`` everything up to it is then stable."""
+        ...
+
+    def sync(self) -> None:
+        """Make everything stored so far stable."""
+        ...

@@ -1,0 +1,568 @@
+"""A log over WAL and segments: staged at once, visible at commit, flushed in the background."""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import Frames, encode_batch
+from millstream.kernel._index import SubjectTable
+from millstream.store.committer import Submission
+from millstream.store.files import Files
+from millstream.store.log import Committed, Durability, Gap, LogState
+from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
+from millstream.store.seq_ranges import SeqRanges
+from millstream.store.snapshot import LogSnapshot, SegmentState
+from millstream.store.worker import Worker
+
+TRIM, DELETE, VOID, RESERVE = 21, 22, 23, 24  # control frames that the store itself understands
+
+NO_FRAMES = Frames(b"", b"")
+MOST_RESERVED = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """When segments end and how much of them stays in memory."""
+
+    segment_records: int = 1 << 20
+    segment_bytes: int = 64 << 20
+    segment_age: float = 3600.0
+    flush_bytes: int = 1 << 20
+    cache_bytes: int = 256 << 10
+
+
+class Trimmed(msgspec.Struct, array_like=True):
+    """Body of a TRIM frame."""
+
+    first_kept: int
+    reason: str
+
+
+class Voided(msgspec.Struct, array_like=True):
+    """Body of a VOID frame: sequences that hold nothing, and why."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class Host(Protocol):
+    """What a log needs of the store that holds it."""
+
+    files: Files
+    clock: Clock
+    worker: Worker
+    directory: str
+
+    def check(self, log_id: int) -> None:
+        """Raise when the log's shard takes no writes."""
+        ...
+
+    def submit(self, submission: Submission) -> None:
+        """Queue frames for commit."""
+        ...
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+    ) -> None:
+        """Log a control frame."""
+        ...
+
+    def post(self, callback: Callable[[], None]) -> object:
+        """Run on the loop, soon."""
+        ...
+
+    def unsynced(self, log: "FileLog") -> None:
+        """Note that the log has records that wait for the next timer sync."""
+        ...
+
+
+class FileLog:
+    """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
+
+    def __init__(
+        self, host: Host, log_id: int, durability: Durability, options: LogOptions
+    ) -> None:
+        self._host = host
+        self._log_id = log_id
+        self._durability = durability
+        self._options = options
+        self._directory = log_directory(host.directory, log_id)
+        self._dropped = False
+        self._deleting: set[int] = set()
+        self._reserve_step = 128
+        self.subjects = SubjectTable()
+        self.segments: list[Segment] = []
+        self.next_seq = 1
+        self.committed_seq = 0
+        self.synced_seq = 0
+        self.reserved_seq = 0
+        self.first_kept = 1  # everything below was trimmed
+        self.evict_floor = 0
+        self.count = 0
+        self.bytes = 0
+        self.staged_ts_ns = 0
+        self.last_ts_ns = 0
+        self.gaps: list[Gap] = []
+        self.deleted = SeqRanges()
+        self.lost = SeqRanges()  # the gaps' sequences
+
+    @property
+    def log_id(self) -> int:
+        """Return the incarnation id."""
+        return self._log_id
+
+    @property
+    def durability(self) -> Durability:
+        """Return what an ack of this log means."""
+        return self._durability
+
+    @durability.setter
+    def durability(self, durability: Durability) -> None:
+        self._durability = durability
+
+    # --- writing
+
+    def append(self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed) -> int:
+        """Stage entries as one whole-or-absent batch; returns the first sequence."""
+        self._host.check(self._log_id)
+        first = self.next_seq
+        last = first + count - 1
+        if self._durability is Durability.DISK and last > self.reserved_seq:
+            self._reserve(last)
+        segment = self._growing()
+        ts_ns = max(ts_ns, self.staged_ts_ns)
+        data = encode_batch(
+            batch, start, count, self._log_id, first, ts_ns, segment.index, segment.size, True
+        )
+        segment.stage(data, first, last)
+        self.next_seq = last + 1
+        self.staged_ts_ns = ts_ns
+        if self._durability is Durability.MEMORY:
+            self._commit(count, last, len(data), ts_ns)
+            self._host.post(partial(done, None))
+            done = self._memory_done
+        self._host.submit(
+            Submission(
+                self._log_id,
+                first,
+                count,
+                data,
+                self._durability is Durability.FSYNC,
+                partial(self._committed, count, last, len(data), ts_ns, done),
+            )
+        )
+        return first
+
+    def _committed(
+        self,
+        count: int,
+        last: int,
+        size: int,
+        ts_ns: int,
+        done: Committed,
+        error: MillstreamError | None,
+    ) -> None:
+        if error is None and last > self.committed_seq:
+            self._commit(count, last, size, ts_ns)
+        done(error)
+
+    def _commit(self, count: int, last: int, size: int, ts_ns: int) -> None:
+        """Let readers see what the class's promise now covers."""
+        self.committed_seq = last
+        self.last_ts_ns = ts_ns
+        self.count += count
+        self.bytes += size
+        if self._durability is Durability.FSYNC:
+            self.synced_seq = last
+        else:
+            self._host.unsynced(self)
+        segment = self.segments[-1]
+        behind = len(self.segments) > 1 and not self.segments[-2].sealed
+        if behind or segment.size - segment.flushed >= self._options.flush_bytes:
+            self.flush()
+
+    def _memory_done(self, error: MillstreamError | None) -> None:
+        if error is not None:
+            log.error("records in memory only log=%x error=%s", self._log_id, error)
+
+    def _reserve(self, last: int) -> None:
+        """Promise on stable storage that no sequence up to the reservation is given out twice.
+
+        A ``disk`` ack may be lost with the power, but its sequence must not come back under
+        another record. The step doubles, so that a busy log pays a sync now and then only.
+        """
+        self._reserve_step = min(2 * self._reserve_step, MOST_RESERVED)
+        self.reserved_seq = last + self._reserve_step
+        body = msgspec.json.encode(self.reserved_seq)
+        self._host.control(RESERVE, self._log_id, body, self._reserve_logged, sync=True)
+
+    def _reserve_logged(self, error: MillstreamError | None) -> None:
+        if error is not None:
+            self.reserved_seq = self.committed_seq
+
+    def _growing(self) -> Segment:
+        """Return the segment that takes the next record, a new one when the last is full."""
+        if self.segments:
+            segment = self.segments[-1]
+            if not segment.full and self.is_full(segment):
+                segment.full = True
+            if not segment.full:
+                return segment
+        return self.start_segment(self.next_seq)
+
+    def start_segment(self, base_seq: int) -> Segment:
+        """Begin a segment at ``base_seq``."""
+        if self.segments:
+            self.segments[-1].full = True
+        host = self._host
+        segment = Segment(host.files, self._directory, self._log_id, base_seq, self.subjects)
+        segment.born = host.clock.monotonic()
+        self.segments.append(segment)
+        return segment
+
+    def is_full(self, segment: Segment) -> bool:
+        """Say whether the segment has reached a limit of count, bytes or age."""
+        options = self._options
+        if not len(segment.index):
+            return False
+        return (
+            len(segment.index) >= options.segment_records
+            or segment.size >= options.segment_bytes
+            or self._host.clock.monotonic() - segment.born >= options.segment_age
+        )
+
+    def rewind(self) -> None:
+        """Take back everything staged and not committed: its sequences were never visible."""
+        last = self.committed_seq
+        while self.segments and self.segments[-1].base_seq > last:
+            self.segments.pop().rewind(0)
+        if self.segments:
+            self.segments[-1].rewind(last)
+        self.next_seq = last + 1
+        self._deleting.clear()
+
+    # --- reading
+
+    def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
+        """Return committed live records from ``start_seq`` on, from one buffer."""
+        seq = max(start_seq, self.first_kept)
+        at = max(bisect_right(self.segments, seq, key=_base) - 1, 0)
+        while at < len(self.segments) and seq <= self.committed_seq:
+            segment = self.segments[at]
+            index = segment.index
+            stop = index.position(self.committed_seq + 1)
+            position = index.next_live(index.position(seq), None, stop)
+            if position < 0:
+                at += 1
+                continue
+            frames, _, damaged = segment.read(position, stop, max_records, max_bytes)
+            if damaged >= 0:
+                self._quarantine(segment, damaged)
+            if len(frames) or damaged < 0:
+                return frames
+        return NO_FRAMES
+
+    def _quarantine(self, segment: Segment, position: int) -> None:
+        """Take a damaged record out of service and say so; its neighbours stay."""
+        seq, offset = segment.index.seq(position), segment.index.offset(position)
+        log.error("damaged record file=%s offset=%d seq=%d", segment.path, offset, seq)
+        size = segment.index.frame_len(position)
+        if segment.index.delete(position):
+            self.count -= 1
+            self.bytes -= size
+        self.add_gap(seq, seq, "corruption")
+
+    def add_gap(self, first: int, last: int, reason: str) -> list[Gap]:
+        """Name sequences as lost; those already named stay as they are. Returns what is new."""
+        new = [Gap(a, b, reason) for a, b in self.lost.missing(first, last)]
+        self.lost.add(first, last)
+        if new:
+            self.gaps = _merged([*self.gaps, *new])
+        return new
+
+    def state(self) -> LogState:
+        """Return a consistent look at the log."""
+        first = self.first_seq()
+        return LogState(
+            first_seq=first,
+            last_seq=self.committed_seq,
+            synced_seq=self.synced_seq,
+            count=self.count,
+            bytes=self.bytes,
+            first_ts_ns=self._ts_of(first) if self.count else 0,
+            last_ts_ns=self.last_ts_ns,
+            evict_floor=self.evict_floor,
+            gaps=tuple(self.gaps),
+        )
+
+    def first_seq(self) -> int:
+        """Return the earliest live sequence, last + 1 when there is none."""
+        for segment in self.segments:
+            index = segment.index
+            stop = index.position(self.committed_seq + 1)
+            at = index.next_live(index.position(self.first_kept), None, stop)
+            if at >= 0:
+                return index.seq(at)
+        return self.committed_seq + 1
+
+    def _ts_of(self, seq: int) -> int:
+        at = bisect_right(self.segments, seq, key=_base) - 1
+        if at < 0:
+            return 0
+        index = self.segments[at].index
+        position = index.find(seq)
+        return index.ts_ns(position) if position >= 0 else 0
+
+    def last_by_subject(self, subject: bytes) -> int:
+        """Return the newest live committed sequence of a subject, 0 when there is none."""
+        subject_id = self.subjects.find(subject)
+        if subject_id < 0 or not self.subjects.count(subject_id):
+            return 0
+        last = self.subjects.last_seq(subject_id)
+        stale = self.subjects.stale(subject_id)[1]
+        if not stale and last <= self.committed_seq:
+            return last
+        found = self._last_live(min(last, self.committed_seq), subject_id)
+        if stale and last <= self.committed_seq and found:
+            self.subjects.settle(subject_id, last_seq=found)
+        return found
+
+    def _last_live(self, seq: int, subject_id: int) -> int:
+        for segment in reversed(self.segments):
+            if segment.base_seq > seq:
+                continue
+            at = segment.index.last_live(segment.index.position(seq + 1) - 1, subject_id)
+            if at >= 0:
+                return segment.index.seq(at)
+        return 0
+
+    def seek_time(self, ts_ns: int) -> int:
+        """Return the first sequence whose time is at or after ``ts_ns``, last + 1 if none."""
+        for segment in self.segments:
+            index = segment.index
+            if not len(index) or index.ts_ns(len(index) - 1) < ts_ns:
+                continue
+            seq = index.seq(index.seek_time(ts_ns))
+            return min(max(seq, self.first_kept), self.committed_seq + 1)
+        return self.committed_seq + 1
+
+    # --- removing
+
+    def trim(self, first_kept: int, reason: str) -> None:
+        """Remove everything below ``first_kept``, once that is logged.
+
+        A cap is derived again after a crash, so its frame rides along unsynced; what only the
+        clock or a caller could decide is on stable storage before it takes effect.
+        """
+        first_kept = min(first_kept, self.next_seq)
+        if first_kept <= self.first_kept:
+            return
+        body = msgspec.json.encode(Trimmed(first_kept, reason))
+        done = partial(self._trimmed, first_kept, reason)
+        self._host.control(TRIM, self._log_id, body, done, sync=reason != "cap")
+
+    def _trimmed(self, first_kept: int, reason: str, error: MillstreamError | None) -> None:
+        if error is not None:
+            log.warning("trim not logged log=%x error=%s", self._log_id, error)
+            return
+        self.apply_trim(first_kept, reason)
+
+    def apply_trim(self, first_kept: int, reason: str) -> None:
+        """Move the floor; whole dead segments go with their files."""
+        first_kept = min(first_kept, self.committed_seq + 1)
+        if first_kept <= self.first_kept:
+            return
+        self.first_kept = first_kept
+        if reason != "delete":
+            self.evict_floor = max(self.evict_floor, first_kept - 1)
+        for segment in self.segments:
+            if segment.base_seq >= first_kept:
+                break
+            dead, size = segment.index.delete_below(first_kept)
+            self.count -= dead
+            self.bytes -= size
+        self.deleted.cut_below(first_kept)
+        self.gaps = [gap for gap in self.gaps if gap.last >= first_kept]
+        self.drop_dead_segments()
+
+    def delete(self, seqs: list[int], done: Committed) -> int:
+        """Remove these records once that is logged; returns how many were live."""
+        live = [seq for seq in seqs if self._is_live(seq)]
+        if not live:
+            self._host.post(partial(done, None))
+            return 0
+        self._deleting.update(live)
+        body = msgspec.json.encode(live)
+        done = partial(self._delete_logged, live, done)
+        sync = self._durability is Durability.FSYNC
+        self._host.control(DELETE, self._log_id, body, done, sync=sync)
+        return len(live)
+
+    def _is_live(self, seq: int) -> bool:
+        if not self.first_kept <= seq <= self.committed_seq or seq in self._deleting:
+            return False
+        at = bisect_right(self.segments, seq, key=_base) - 1
+        if at < 0:
+            return False
+        position = self.segments[at].index.find(seq)
+        return position >= 0 and not self.segments[at].index.deleted(position)
+
+    def _delete_logged(
+        self, seqs: list[int], done: Committed, error: MillstreamError | None
+    ) -> None:
+        self._deleting.difference_update(seqs)
+        if error is None:
+            self.apply_delete(seqs)
+        done(error)
+
+    def apply_delete(self, seqs: list[int]) -> None:
+        """Take records out of the index now and flag them in their files soon."""
+        for seq in seqs:
+            at = bisect_right(self.segments, seq, key=_base) - 1
+            if at < 0 or seq < self.first_kept:
+                continue
+            segment = self.segments[at]
+            position = segment.index.find(seq)
+            if position < 0 or not segment.index.delete(position):
+                continue
+            size = segment.index.frame_len(position)
+            self.count -= 1
+            self.bytes -= size
+            self.deleted.add(seq, seq)
+            segment.flags.append(segment.index.offset(position) + size - 1)
+        self.drop_dead_segments()
+
+    def drop_dead_segments(self) -> None:
+        """Give back segments without a live record; the one that grows stays."""
+        dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
+        if not dead:
+            return
+        self.segments = [s for s in self.segments if s not in dead]
+        for segment in dead:
+            if segment.made:
+                self._host.worker.run(segment.unlink, partial(_report, segment.path))
+
+    # --- files
+
+    def flush(self) -> None:
+        """Hand committed bytes to the files, and seal what is complete."""
+        for segment in self.segments:
+            if segment.sealed and not segment.flags:
+                continue
+            if not segment.busy:
+                self._flush_segment(segment)
+
+    def _flush_segment(self, segment: Segment) -> None:
+        flush = segment.unflushed(self.committed_seq)
+        seal = segment.full and not segment.sealed and flush.end == segment.size
+        if not flush.data and not flush.flags and not seal:
+            return
+        if segment.flushed == segment.size == flush.end and not segment.made:
+            return
+
+        def job() -> None:
+            segment.write(flush)
+            if seal:
+                segment.write_idx()
+
+        segment.busy = True
+        self._host.worker.run(job, partial(self._flushed, segment, flush, seal))
+
+    def _flushed(self, segment: Segment, flush: Flush, seal: bool, error: Exception | None) -> None:
+        segment.busy = False
+        if error is not None:
+            segment.flags = flush.flags + segment.flags
+            log.error("segment not written file=%s error=%s", segment.path, error)
+            return
+        segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
+        if seal:
+            segment.sealed = True
+            segment.synced = segment.flushed
+            segment.release()
+        if self._dropped:
+            self._host.worker.run(segment.unlink, partial(_report, segment.path))
+
+    def take_flush(self, segment: Segment) -> Flush:
+        """Return what a checkpoint has to write of a segment."""
+        return segment.unflushed(self.committed_seq)
+
+    def flushed(self, segment: Segment, flush: Flush, synced: bool) -> None:
+        """Note what a checkpoint wrote."""
+        segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
+        if synced:
+            segment.synced = max(segment.synced, flush.end)
+
+    def snapshot(self, flushes: dict[int, int]) -> LogSnapshot:
+        """Return the floors and files; ``flushes`` says how far each growing file will reach."""
+        return LogSnapshot(
+            log_id=self._log_id,
+            durability=self._durability.value,
+            first_kept=self.first_kept,
+            evict_floor=self.evict_floor,
+            committed_seq=self.committed_seq,
+            reserved_seq=self.reserved_seq,
+            last_ts_ns=self.last_ts_ns,
+            gaps=[(gap.first, gap.last, gap.reason) for gap in self.gaps],
+            deleted=list(self.deleted),
+            segments=[
+                SegmentState(s.base_seq, flushes.get(s.base_seq, s.flushed), s.sealed)
+                for s in self.segments
+                if s.made or flushes.get(s.base_seq, 0) > HEADER_BYTES
+            ],
+        )
+
+    def tick(self) -> None:
+        """Let age end a segment also when nothing is written, and flush what waits."""
+        if self.segments and not self.segments[-1].full and self.is_full(self.segments[-1]):
+            self.segments[-1].full = True
+        self.flush()
+
+    def recount(self) -> None:
+        """Count what is live, after the segments were loaded or rebuilt."""
+        self.count = sum(segment.index.live for segment in self.segments)
+        self.bytes = sum(segment.index.live_bytes() for segment in self.segments)
+
+    def drop(self) -> None:
+        """Remove the log's files."""
+        self._dropped = True
+        segments, self.segments = self.segments, []
+        self.count = self.bytes = 0
+        for segment in segments:
+            if segment.made:
+                self._host.worker.run(segment.unlink, partial(_report, segment.path))
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self.segments:
+            segment.close()
+
+
+def _base(segment: Segment) -> int:
+    return segment.base_seq
+
+
+def _report(path: str, error: Exception | None) -> None:
+    if error is not None:
+        log.warning("file not removed file=%s error=%s", path, error)
+
+
+def _merged(gaps: list[Gap]) -> list[Gap]:
+    """Return the gaps in order, neighbours of one reason as one."""
+    result: list[Gap] = []
+    for gap in sorted(gaps, key=lambda gap: gap.first):
+        if result and result[-1].last + 1 == gap.first and result[-1].reason == gap.reason:
+            result[-1] = Gap(result[-1].first, gap.last, gap.reason)
+        else:
+            result.append(gap)
+    return result

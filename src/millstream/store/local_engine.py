@@ -1,0 +1,274 @@
+"""Commits to local files: preallocated WAL files, written in order, rotated when full.
+
+    wal/shard-NN/wal-<16 digits>.log
+    0 8s "MSTRWAL\\0"   8 u32 version   12 u32 shard   16 u64 index   24 u64 epoch   32 u64 nonce
+   40 u64 first position   48 u64 hash of the boot id   56 u64 XXH3-64 of bytes 0..56
+   64 entries, then zeros
+
+A file of zeros is one made ahead and not used yet.
+"""
+
+import logging
+import struct
+from dataclasses import dataclass
+
+from xxhash import xxh3_64_intdigest
+
+from millstream.errors import ShardReadOnly, StorageFull, StorageUnusable
+from millstream.store.commit import Ok, Outcome, Taken
+from millstream.store.files import File, Files, is_no_space, write_all
+
+VERSION = 1
+MAGIC = b"MSTRWAL\0"
+HEADER = struct.Struct("<8sIIQQQQQQ")
+HEADER_CHECKED = 56
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WalHeader:
+    """What the first 64 bytes of a WAL file say."""
+
+    shard: int
+    index: int
+    epoch: int
+    nonce: int
+    first_position: int
+    boot: int
+
+
+def shard_directory(directory: str, shard: int) -> str:
+    """Return where a shard's WAL files are."""
+    return f"{directory}/wal/shard-{shard:02d}"
+
+
+def wal_name(index: int) -> str:
+    """Return the file name of the WAL file ``index``."""
+    return f"wal-{index:016d}.log"
+
+
+def wal_indexes(files: Files, directory: str) -> list[int]:
+    """Return the indexes of a shard's WAL files, ascending."""
+    if not files.exists(directory):
+        return []
+    names = files.listdir(directory)
+    return sorted(int(n[4:20]) for n in names if n.startswith("wal-") and n.endswith(".log"))
+
+
+def encode_header(header: WalHeader) -> bytes:
+    """Return the first bytes of a WAL file."""
+    fields = (header.shard, header.index, header.epoch, header.nonce, header.first_position)
+    body = HEADER.pack(MAGIC, VERSION, *fields, header.boot, 0)[:HEADER_CHECKED]
+    return body + xxh3_64_intdigest(body).to_bytes(8, "little")
+
+
+def decode_header(data: bytes, path: str) -> WalHeader | None:
+    """Return the header, None when it is damaged or not written yet.
+
+    Raises ``StorageUnusable`` for a sound header of a version that this program does not know:
+    such a file is left alone.
+    """
+    if len(data) < HEADER.size:
+        return None
+    magic, version, shard, index, epoch, nonce, first, boot, check = HEADER.unpack_from(data)
+    if magic != MAGIC or xxh3_64_intdigest(data[:HEADER_CHECKED]) != check:
+        return None
+    if version != VERSION:
+        raise StorageUnusable(
+            f"{path} has format version {version}, this millstream knows version {VERSION}: "
+            "start the newer millstream that wrote it"
+        )
+    return WalHeader(shard, index, epoch, nonce, first, boot)
+
+
+class LocalEngine:
+    """Appends entries to the newest WAL file of one shard; used by one thread at a time."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        shard: int,
+        epoch: int,
+        nonce: int,
+        next_index: int,
+        next_position: int,
+        file_bytes: int,
+        boot: int,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._shard = shard
+        self._epoch = epoch
+        self._nonce = nonce
+        self._capacity = file_bytes
+        self._boot = boot
+        self._next_index = next_index
+        self._ahead: tuple[int, File] | None = None
+        self._file: File | None = None
+        self._tail = 0
+        self._broken = ""
+        self.index = 0
+        self.history: list[tuple[int, int]] = []  # (file index, first position), oldest first
+        self.position = next_position  # the next one to give away
+        self.synced_position = next_position - 1  # recovery synced what it kept
+
+    @property
+    def room(self) -> int:
+        """Return how many bytes the current file still takes."""
+        return self._capacity - self._tail if self._file is not None else 0
+
+    @property
+    def tail(self) -> int:
+        """Return where the next entry goes in the current file."""
+        return self._tail
+
+    def append_at(self, position: int, entry: bytes, sync: bool) -> Outcome:
+        """Write ``entry`` behind the last one; with ``sync`` return only once it is stable.
+
+        ``StorageFull`` leaves no byte of the entry behind. Any other failure may have left some,
+        and the kernel may have dropped pages it could not write, so the engine takes nothing
+        more: a later sync that succeeds would prove nothing about these bytes.
+        """
+        if self._broken:
+            raise ShardReadOnly(self._broken)
+        if position != self.position:
+            return Taken(self._nonce)
+        file = self._file_with_room(len(entry))
+        self._write(file, entry)
+        self._tail += len(entry)
+        self.position += 1
+        if sync:
+            self.sync()
+        return Ok()
+
+    def begin(self, entries: list[bytes]) -> None:
+        """Start a file with entries that replace what an earlier run left from their position on.
+
+        The header comes last: only with it does the file count, and then it is complete.
+        """
+        index, file = self._ahead or self._create(self._next_index)
+        self._ahead = None
+        self._next_index = index + 1
+        self._grow(file, max(self._capacity, HEADER.size + sum(map(len, entries))))
+        first = self.position
+        self._file, self.index, self._tail = file, index, HEADER.size
+        for entry in entries:
+            self._write(file, entry)
+            self._tail += len(entry)
+            self.position += 1
+        self.sync()
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, first, self._boot)
+        try:
+            write_all(file, encode_header(header), 0)
+            file.sync()
+        except OSError as error:
+            self._break("start", error)
+        self.history.append((index, first))
+
+    def sync(self) -> None:
+        """Make every entry written so far stable, or take nothing more."""
+        if self._broken:
+            raise ShardReadOnly(self._broken)
+        if self._file is None or self.synced_position == self.position - 1:
+            return
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._break("sync", error)
+        self.synced_position = self.position - 1
+
+    def prepare(self) -> None:
+        """Make the next file ahead of its use, so that a rotation waits for nothing.
+
+        A full disk is no error here: the current file still has room.
+        """
+        if self._ahead is None and not self._broken:
+            try:
+                self._ahead = self._create(self._next_index)
+                self._next_index += 1
+            except StorageFull:
+                log.warning("no room for the next wal file shard=%d", self._shard)
+
+    def close(self) -> None:
+        """Close the files; says nothing about their bytes."""
+        for file in (self._file, self._ahead[1] if self._ahead else None):
+            if file is not None:
+                file.close()
+        self._file = self._ahead = None
+        self._broken = self._broken or "the store is closed"
+
+    def _file_with_room(self, size: int) -> File:
+        if self._file is None or self._tail + size > self._capacity:
+            self._rotate(size)
+        assert self._file is not None
+        return self._file
+
+    def _rotate(self, size: int) -> None:
+        """Go on in the next file. The old one is synced first: damage in it is never a torn tail."""
+        if self._ahead is None:
+            self._ahead = self._create(self._next_index)
+            self._next_index += 1
+        self.sync()
+        index, file = self._ahead
+        if HEADER.size + size > self._capacity:
+            self._grow(file, HEADER.size + size)
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self._boot)
+        if self._file is not None:
+            self._file.close()
+        self._ahead = None
+        self._file, self.index, self._tail = file, index, 0
+        self._write(file, encode_header(header))
+        self._tail = HEADER.size
+        self.history.append((index, self.position))
+
+    def _create(self, index: int) -> tuple[int, File]:
+        path = f"{self._directory}/{wal_name(index)}"
+        try:
+            file = self._files.open(path, create=True)
+            try:
+                file.preallocate(self._capacity)
+                file.sync()
+            except BaseException:
+                file.close()
+                raise
+            self._files.sync_dir(self._directory)
+        except OSError as error:
+            if is_no_space(error):
+                raise StorageFull("no space left for the write-ahead log") from error
+            self._break("create", error)
+        return index, file
+
+    def _grow(self, file: File, size: int) -> None:
+        try:
+            file.preallocate(size)
+        except OSError as error:
+            if is_no_space(error):
+                raise StorageFull("no space left for the write-ahead log") from error
+            self._break("grow", error)
+
+    def _write(self, file: File, data: bytes) -> None:
+        try:
+            write_all(file, data, self._tail)
+        except OSError as error:
+            if not is_no_space(error):
+                self._break("write", error)
+            self._wipe(file, len(data))
+            raise StorageFull("no space left for the write-ahead log") from error
+
+    def _wipe(self, file: File, size: int) -> None:
+        """Put zeros over what a refused write may have left, so that recovery never finds it."""
+        try:
+            written = max(0, min(size, file.size() - self._tail))
+            write_all(file, bytes(written), self._tail)
+        except OSError as error:
+            self._break("wipe", error)
+
+    def _break(self, what: str, error: OSError) -> None:
+        self._broken = (
+            f"shard {self._shard} is read-only: {what} of the write-ahead log failed "
+            f"({error.strerror or error}); check the disk, then restart"
+        )
+        log.error("shard is read-only shard=%d step=%s error=%s", self._shard, what, error)
+        raise ShardReadOnly(self._broken) from error

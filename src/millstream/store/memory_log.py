@@ -1,0 +1,63 @@
+"""A log in memory alone: the ``ephemeral`` class, with the same promises minus survival."""
+
+from collections.abc import Callable
+from functools import partial
+
+from millstream.clock import Clock
+from millstream.store.committer import Submission
+from millstream.store.file_log import DELETE, TRIM, FileLog, LogOptions
+from millstream.store.files import Files
+from millstream.store.log import Committed, Durability
+from millstream.store.worker import InlineWorker, Worker
+
+
+class _NoDisk:
+    """Hosts a log whose frames go nowhere: every commit is granted on the spot."""
+
+    def __init__(self, files: Files, clock: Clock, post: Callable[[Callable[[], None]], object]):
+        self.files = files
+        self.clock = clock
+        self.worker: Worker = InlineWorker()
+        self.directory = ""
+        self._post = post
+
+    def check(self, log_id: int) -> None:
+        """Memory takes every write."""
+
+    def submit(self, submission: Submission) -> None:
+        """Grant the commit without writing anything."""
+        self._post(partial(submission.committed, None))
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+    ) -> None:
+        """Grant the change: trims at once, deletes when the loop comes round."""
+        assert kind in (TRIM, DELETE)
+        if kind == TRIM:
+            done(None)
+        else:
+            self._post(partial(done, None))
+
+    def post(self, callback: Callable[[], None]) -> object:
+        """Run on the loop, soon."""
+        return self._post(callback)
+
+    def unsynced(self, log: FileLog) -> None:
+        """There is nothing to sync."""
+
+
+class MemoryLog(FileLog):
+    """A log that ends with the process; blocks stay in memory until they are trimmed."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], object],
+        log_id: int,
+        options: LogOptions,
+    ) -> None:
+        super().__init__(_NoDisk(files, clock, post), log_id, Durability.EPHEMERAL, options)
+
+    def flush(self) -> None:
+        """Keep everything in memory."""

@@ -1,0 +1,411 @@
+"""The store: all logs of one directory, recovered, committed and checkpointed together."""
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError, ShardReadOnly
+from millstream.kernel._frames import encode_control
+from millstream.store.committer import Committer, Post, Submission
+from millstream.store.entry import TARGET_BYTES, Run, encode_entry
+from millstream.store.file_log import VOID, FileLog, LogOptions, Voided
+from millstream.store.files import File, Files, ensure_dir
+from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
+from millstream.store.lock import lock_directory
+from millstream.store.log import Committed, Durability, Gap
+from millstream.store.memory_log import MemoryLog
+from millstream.store.recovery import Logs, Recovery, Replay
+from millstream.store.segment import Flush, Segment
+from millstream.store.snapshot import (
+    LogSnapshot,
+    SegmentState,
+    Snapshot,
+    load_snapshots,
+    snapshot_numbers,
+    write_snapshot,
+)
+from millstream.store.worker import InlineWorker, ThreadWorker, Worker
+
+TWICE = range(16, 21)  # catalog and consumer frames: nothing else could rebuild them
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Sizes and times; ``threads`` off drives everything from the caller, for tests."""
+
+    shard: int = 0
+    wal_file_bytes: int = 64 << 20
+    dirty_age: float = 0.05
+    high_water: int = 32 << 20
+    checkpoint_bytes: int = 64 << 20
+    threads: bool = True
+    nonce: int = 0  # 0: random
+    log: LogOptions = field(default_factory=LogOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """A sealed segment that other processes may read in place."""
+
+    path: str
+    idx_path: str
+    base_seq: int
+    last_seq: int
+    bytes: int
+
+
+class Store:
+    """Opened once per process and directory; everything but ``open`` runs on the loop."""
+
+    def __init__(
+        self, directory: str, files: Files, clock: Clock, post: Post, options: StoreOptions
+    ) -> None:
+        self.directory = directory
+        self.files = files
+        self.clock = clock
+        self._post = post
+        self.options = options
+        self.worker: Worker = ThreadWorker(post) if options.threads else InlineWorker()
+        self.recovery = Recovery()
+        self.on_pressure: Callable[[bool], None] = lambda pressed: None
+        self._logs: dict[int, FileLog] = {}
+        self._dropped: set[int] = set()
+        self._unsynced: set[FileLog] = set()
+        self._problems: dict[str, str] = {}
+        self._control_number = 0
+        self._open_controls: set[int] = set()  # logged, not yet applied
+        self._snapshot_number = 0
+        self._snapshot_positions: list[int] = []
+        self._checkpointing = False
+        self._closed = False
+        self._lock: File | None = None
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        files: Files,
+        clock: Clock,
+        post: Post,
+        options: StoreOptions | None = None,
+    ) -> "Store":
+        """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess."""
+        options = options or StoreOptions()
+        lock = lock_directory(files, directory)
+        store = cls(directory, files, clock, post, options)
+        try:
+            store._lock = lock
+            store._recover()
+        except BaseException:
+            store.worker.close()
+            lock.close()
+            raise
+        return store
+
+    # --- starting
+
+    def _recover(self) -> None:
+        started = self.clock.monotonic()
+        files, options = self.files, self.options
+        wal_directory = shard_directory(self.directory, options.shard)
+        meta = f"{self.directory}/meta"
+        ensure_dir(files, wal_directory)
+        snapshots = load_snapshots(files, meta)
+        snapshot = snapshots[0] if snapshots else None
+        logs = Logs(files, self._make_log)
+        logs.load(snapshot, f"{self.directory}/streams")
+        replay = Replay(files, logs, snapshot)
+        replay.run(wal_directory)
+        boot = xxh3_64_intdigest(files.boot_id().encode())
+        gaps = logs.finish(power_lost=bool(replay.last_boot) and replay.last_boot != boot)
+        self._logs = logs.logs
+        self._dropped = logs.dropped
+        self._control_number = replay.control_number
+        self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
+        self._snapshot_positions = sorted(s.position for s in snapshots)
+        self._start_committing(replay, gaps, boot)
+        self.recovery = Recovery(
+            logs=logs.recovered,
+            controls=replay.controls,
+            sections=dict(snapshot.sections) if snapshot else {},
+            torn_bytes=replay.torn_bytes,
+            damaged_bytes=replay.damaged_bytes,
+            seconds=self.clock.monotonic() - started,
+        )
+
+    def _start_committing(self, replay: Replay, gaps: list[tuple[int, Gap]], boot: int) -> None:
+        options = self.options
+        epoch = replay.epoch + 1
+        nonce = options.nonce or secrets.randbits(64)
+        engine = LocalEngine(
+            self.files,
+            shard_directory(self.directory, options.shard),
+            options.shard,
+            epoch,
+            nonce,
+            replay.last_index + 1,
+            replay.position + 1,
+            options.wal_file_bytes,
+            boot,
+        )
+        engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
+        entries = self._relog(replay, gaps, epoch, nonce)
+        if entries:
+            engine.begin(entries)
+        self._engine = engine
+        self._committer = Committer(
+            engine, epoch, nonce, self.clock, self._post, options.dirty_age, options.high_water
+        )
+        self._committer.on_synced = self._synced
+        self._committer.on_failed = self._failed
+        self._committer.on_pressure = lambda pressed: self.on_pressure(pressed)
+        if options.threads:
+            self._committer.start()
+
+    def _relog(
+        self, replay: Replay, gaps: list[tuple[int, Gap]], epoch: int, nonce: int
+    ) -> list[bytes]:
+        """Return entries for what recovery decided beyond the first torn place, and for gaps."""
+        pieces = list(replay.relog)
+        for log_id, gap in gaps:
+            body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
+            frame = self._control_frame(VOID, log_id, body)
+            pieces.append((Run(log_id, 0, 1, len(frame)), frame))
+        entries: list[bytes] = []
+        position = replay.position + 1
+        while pieces:
+            size, take = 0, 0
+            while take < len(pieces) and (not take or size < TARGET_BYTES):
+                size += len(pieces[take][1])
+                take += 1
+            runs = [run for run, _ in pieces[:take]]
+            parts = [data for _, data in pieces[:take]]
+            durable = replay.position
+            entries.append(encode_entry(position, epoch, nonce, durable, True, runs, parts))
+            position += 1
+            del pieces[:take]
+        return entries
+
+    def _make_log(self, log_id: int, durability: Durability) -> FileLog:
+        return FileLog(self, log_id, durability, self.options.log)
+
+    # --- logs
+
+    def create_log(self, log_id: int, durability: Durability) -> FileLog:
+        """Return the log of this id, made if there is none; an existing one takes the class."""
+        existing = self._logs.get(log_id)
+        if existing is not None:
+            if Durability.EPHEMERAL not in (durability, existing.durability):
+                existing.durability = durability
+            return existing
+        if durability is Durability.EPHEMERAL:
+            options = self.options.log
+            made: FileLog = MemoryLog(self.files, self.clock, self._post, log_id, options)
+        else:
+            made = self._make_log(log_id, durability)
+        self._logs[log_id] = made
+        return made
+
+    def log(self, log_id: int) -> FileLog | None:
+        """Return the log of this id."""
+        return self._logs.get(log_id)
+
+    def log_ids(self) -> list[int]:
+        """Return the ids of all logs, ascending."""
+        return sorted(self._logs)
+
+    def drop_log(self, log_id: int) -> None:
+        """Remove a log and its files; the caller has logged that its stream is gone."""
+        dropped = self._logs.pop(log_id, None)
+        if dropped is None:
+            return
+        self._unsynced.discard(dropped)
+        if dropped.durability is not Durability.EPHEMERAL:
+            self._dropped.add(log_id)
+        dropped.drop()
+
+    # --- what logs ask of the store
+
+    def post(self, callback: Callable[[], None]) -> object:
+        """Run on the loop, soon."""
+        return self._post(callback)
+
+    def check(self, log_id: int) -> None:
+        """Raise when the log's shard takes no writes."""
+        self._committer.check()
+
+    def submit(self, submission: Submission) -> None:
+        """Queue frames for commit."""
+        self._committer.submit(submission)
+
+    def unsynced(self, log: FileLog) -> None:
+        """Note that the log waits for the next timer sync."""
+        self._unsynced.add(log)
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+    ) -> None:
+        """Log a control frame on the timeline of its log; ``done`` as for an append."""
+        self._committer.check()
+        frame = self._control_frame(kind, log_id, body)
+        number = self._control_number
+        self._open_controls.add(number)
+        copies = 2 if kind in TWICE else 1
+        settled = partial(self._control_settled, number, done)
+        self._committer.submit(Submission(log_id, 0, copies, frame * copies, sync, settled))
+
+    def _control_settled(self, number: int, done: Committed, error: MillstreamError | None) -> None:
+        self._open_controls.discard(number)
+        done(error)
+
+    def _control_frame(self, kind: int, log_id: int, body: bytes) -> bytes:
+        self._control_number += 1
+        return encode_control(kind, log_id, self._control_number, self.clock.time_ns(), body)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how many bytes wait for their commit."""
+        return self._committer.backlog_bytes
+
+    @property
+    def synced_position(self) -> int:
+        """Return the WAL position up to which everything is on stable storage."""
+        return self._engine.synced_position
+
+    def _synced(self, position: int) -> None:
+        for dirty in self._unsynced:
+            dirty.synced_seq = dirty.committed_seq
+        self._unsynced.clear()
+        self._problems.pop("full", None)
+
+    def _failed(self, error: MillstreamError) -> None:
+        kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
+        self._problems[kind] = str(error)
+        for each in self._logs.values():
+            each.rewind()
+
+    def health(self) -> list[str]:
+        """Return what is wrong, in words; empty means healthy."""
+        return list(self._problems.values())
+
+    # --- time
+
+    def tick(self) -> None:
+        """Call about once a second: seals by age, flushes, and checkpoints when due."""
+        for each in list(self._logs.values()):
+            each.tick()
+
+    def pump(self) -> None:
+        """Commit what is queued now; only without threads."""
+        while self._committer.step():
+            pass
+
+    # --- checkpoints
+
+    def checkpoint(self, sections: dict[str, bytes]) -> None:
+        """Write a snapshot of what is committed now; then WAL files that it covers go."""
+        if self._checkpointing:
+            return
+        self._checkpointing = True
+        work: list[tuple[FileLog, Segment, Flush]] = []
+        for each in self._logs.values():
+            if each.durability is not Durability.EPHEMERAL:
+                work += [
+                    (each, s, each.take_flush(s)) for s in each.segments if not s.sealed or s.flags
+                ]
+        snapshot = self._capture(sections, work)
+        done = partial(self._checkpointed, work, snapshot)
+        self.worker.run(partial(self._write_checkpoint, work, snapshot), done)
+
+    def _capture(
+        self, sections: dict[str, bytes], work: list[tuple[FileLog, Segment, Flush]]
+    ) -> Snapshot:
+        """Describe the state of this moment; the WAL position was reached before it."""
+        self._snapshot_number += 1
+        ends: dict[int, dict[int, int]] = {}
+        for each, segment, flush in work:
+            ends.setdefault(each.log_id, {})[segment.base_seq] = flush.end
+        return Snapshot(
+            number=self._snapshot_number,
+            position=self._committer.applied_position,
+            control_number=min(self._open_controls, default=self._control_number + 1) - 1,
+            logs=[
+                each.snapshot(ends.get(each.log_id, {}))
+                for each in self._logs.values()
+                if each.durability is not Durability.EPHEMERAL
+            ],
+            dropped=sorted(self._dropped),
+            sections=sections,
+        )
+
+    def _write_checkpoint(
+        self, work: list[tuple[FileLog, Segment, Flush]], snapshot: Snapshot
+    ) -> None:
+        """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
+        for _, segment, flush in work:
+            if segment.made or flush.data:
+                segment.write(flush)
+                segment.sync()
+        write_snapshot(self.files, f"{self.directory}/meta", snapshot)
+        self._drop_wal_below(self._snapshot_positions[-1] if self._snapshot_positions else 0)
+
+    def _drop_wal_below(self, position: int) -> None:
+        """Remove WAL files that hold nothing above ``position``: that of the older snapshot."""
+        directory = shard_directory(self.directory, self.options.shard)
+        history = self._engine.history
+        while len(history) > 1 and history[1][1] <= position + 1:
+            self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
+            del history[0]
+
+    def _checkpointed(
+        self,
+        work: list[tuple[FileLog, Segment, Flush]],
+        snapshot: Snapshot,
+        error: Exception | None,
+    ) -> None:
+        self._checkpointing = False
+        if error is not None:
+            for _, segment, flush in work:
+                segment.flags = flush.flags + segment.flags
+            self._problems["checkpoint"] = f"the last checkpoint failed: {error}"
+            log.error("checkpoint failed error=%s", error)
+            return
+        self._problems.pop("checkpoint", None)
+        self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.position]
+        for each, segment, flush in work:
+            each.flushed(segment, flush, synced=True)
+
+    # --- reading in place
+
+    def plan(self, log_id: int) -> list[SegmentPlan]:
+        """Return the sealed segments of a log, in order."""
+        found = self._logs.get(log_id)
+        if found is None:
+            return []
+        return [
+            SegmentPlan(s.path, s.path[:-5] + ".idx", s.base_seq, s.last_seq, s.size)
+            for s in found.segments
+            if s.sealed
+        ]
+
+    # --- the end
+
+    def close(self, sections: dict[str, bytes] | None = None) -> None:
+        """Commit and sync what was accepted and stop; with ``sections`` checkpoint as well."""
+        if self._closed:
+            return
+        self._closed = True
+        self.worker.close()
+        self._committer.stop()
+        for each in self._logs.values():
+            each.close()
+        if self._lock is not None:
+            self._lock.close()
