@@ -109,6 +109,7 @@ cdef struct Conn:
     bint pinged
     bint active
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
+    bint stalled_by_client
     Buffer memo               # the last subject published to
     Match *memo_match
     uint64_t memo_epoch
@@ -162,6 +163,7 @@ cdef class Hub:
     cdef Py_ssize_t spent_room
     cdef char *chunk
     cdef uint32_t next_cid
+    cdef uint64_t dice
     cdef int busy
     cdef list stalled
     cdef list hooked
@@ -187,6 +189,7 @@ cdef class Hub:
         self.stalled = []
         self.hooked = []
         self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
+        self.dice = int.from_bytes(os.urandom(8), "little") | 1
         self.wake_fd = -1
         self.fd = epoll_create1(EPOLL_CLOEXEC)
         if self.fd < 0:
@@ -208,6 +211,9 @@ cdef class Hub:
         free(self.dirty)
         free(self.spent)
         free(self.chunk)
+
+    def __del__(self):
+        self.close()
 
     # ---- connections -------------------------------------------------------------------------
 
@@ -383,7 +389,12 @@ cdef class Hub:
         if conn.closed:
             return
         self._unsubscribe_all(peer)
-        self._send(conn)
+        if conn.fd >= 0:
+            self._send(conn)
+        elif pending(&conn.out):
+            self._last_output(conn)
+        if conn.closed:
+            return
         conn.closed = True
         if conn.fd >= 0:
             self._hang_up(conn)
@@ -399,6 +410,12 @@ cdef class Hub:
             self.handler.on_closed(conn.cid, reason)
         except Exception:
             log.exception("closing a connection failed cid=%d", conn.cid)
+
+    cdef void _last_output(self, Conn *conn) noexcept:
+        try:
+            self.handler.on_output(conn.cid)
+        except Exception:
+            log.exception("handing over the last output failed cid=%d", conn.cid)
 
     cdef void _hang_up(self, Conn *conn) noexcept:
         """Close the socket so that what was sent arrives: unread input would turn into a reset."""
@@ -493,7 +510,7 @@ cdef class Hub:
             group = &match.groups[i]
             start = 0
             if group.count > 1:
-                start = <uint32_t>((<Interest>self.hooked[0]).random() % group.count)
+                start = <uint32_t>(self._random() % group.count)
             for k in range(group.count):
                 if self._give(group.subs[(start + k) % group.count], pub):
                     delivered += 1
@@ -501,6 +518,12 @@ cdef class Hub:
         if self.spent_count:
             self._drop_spent()
         return delivered
+
+    cdef uint64_t _random(self) noexcept:
+        self.dice ^= self.dice << 13
+        self.dice ^= self.dice >> 7
+        self.dice ^= self.dice << 17
+        return self.dice
 
     cdef int _give(self, Sub *sub, Pub *pub) noexcept:
         cdef Conn *conn = <Conn *>sub.client
@@ -536,7 +559,7 @@ cdef class Hub:
             slot.dirty = True
             self.dirty_sinks.append(slot)
         if slot.paused and pub.origin != NULL and pub.origin.stalled_on == NULL:
-            self._stall(pub.origin, <void *>slot)
+            self._stall(pub.origin, <void *>slot, False)
         return 1
 
     cdef void _write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept:
@@ -582,13 +605,14 @@ cdef class Hub:
             conn.slow = True
         elif pending(&conn.out) > conn.max_pending >> 1 and publisher != NULL \
                 and publisher != conn and publisher.stalled_on == NULL:
-            self._stall(publisher, <void *>conn)
+            self._stall(publisher, <void *>conn, True)
 
     # ---- publishers that wait ----------------------------------------------------------------
 
-    cdef void _stall(self, Conn *conn, void *on) noexcept:
+    cdef void _stall(self, Conn *conn, void *on, bint is_client) noexcept:
         """Stop reading from a publisher until what it waits for (a sink or a client) has room."""
         conn.stalled_on = on
+        conn.stalled_by_client = is_client
         self.stalled.append(<Peer>conn.peer)
         self._watch(conn)
 
@@ -600,7 +624,7 @@ cdef class Hub:
         waiting = self.stalled
         self.stalled = []
         for peer in waiting:
-            if peer.conn.stalled_on != on and on != NULL:
+            if peer.conn.stalled_on != on:
                 self.stalled.append(peer)
                 continue
             peer.conn.stalled_on = NULL
@@ -619,15 +643,8 @@ cdef class Hub:
         """
         cdef Peer peer
         for peer in list(self.stalled):
-            if not self._waits_for_sink(peer.conn):
+            if peer.conn.stalled_on != NULL and peer.conn.stalled_by_client:
                 self._release(peer.conn.stalled_on)
-
-    cdef bint _waits_for_sink(self, Conn *conn) noexcept:
-        cdef Peer peer
-        for peer in self.peers.values():
-            if <void *>peer.conn == conn.stalled_on:
-                return False
-        return True
 
     # ---- parsing -----------------------------------------------------------------------------
 
@@ -1024,12 +1041,15 @@ cdef class Hub:
     cdef void _end_of_chunk(self) noexcept:
         cdef int rounds = 0
         self.busy += 1
-        while self.dirty_sinks and rounds < ROUNDS:
-            self._serve_sinks()
+        while (self.dirty_sinks or self.dirty_count) and rounds < ROUNDS:
+            if self.dirty_sinks:
+                self._serve_sinks()
+            else:
+                self._flush_outboxes()
             rounds += 1
-        if self.dirty_sinks:
+        if self.dirty_sinks or self.dirty_count:
+            self._flush_outboxes()
             eventfd_write(self.wake_fd, 1)
-        self._flush_outboxes()
         self.busy -= 1
         self._bury()
 

@@ -1,0 +1,149 @@
+import gc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.kernel import _scan
+from millstream.kernel._interest import Interest
+from millstream.kernel.reference import interest as reference
+from millstream.kernel.reference import scan as reference_scan
+
+
+class Nowhere:
+    def deliver(self, batch: object) -> None:
+        raise AssertionError("nothing is published here")
+
+
+tokens = st.sampled_from([b"a", b"b", b"bb", b"*", b">", b""])
+subjects = st.lists(tokens, min_size=0, max_size=4).map(b".".join)
+queues = st.sampled_from([b"", b"", b"q", b"r"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), subjects, queues),
+        st.tuples(st.just("remove"), st.integers(1, 12), st.just(b"")),
+        st.tuples(st.just("match"), subjects, st.just(b"")),
+    ),
+    max_size=40,
+)
+
+
+def sorted_match(
+    found: tuple[list[int], dict[bytes, list[int]]],
+) -> tuple[list[int], dict[bytes, list[int]]]:
+    plain, groups = found
+    return sorted(plain), {name: sorted(members) for name, members in groups.items()}
+
+
+def add(interest: Interest | reference.Interest, pattern: bytes, queue: bytes) -> int | None:
+    try:
+        return interest.add_sink(pattern, Nowhere(), queue)
+    except ValueError:
+        return None
+
+
+@settings(max_examples=400)
+@given(steps)
+def test_compiled_interest_agrees_with_the_reference(
+    program: list[tuple[str, bytes | int, bytes]],
+) -> None:
+    compiled, plain = Interest(cache=4, sweep=1), reference.Interest()
+    for action, what, queue in program:
+        if isinstance(what, int):
+            assert compiled.remove_sink(what) == plain.remove_sink(what)
+        elif action == "add":
+            assert add(compiled, what, queue) == add(plain, what, queue)
+        else:
+            assert sorted_match(compiled.match(what)) == sorted_match(plain.match(what))
+            found, groups = plain.match(what)
+            assert compiled.has_interest(what) == bool(found or groups)
+            assert compiled.count_interest(what) == (len(found), sum(map(len, groups.values())))
+
+
+@given(st.lists(st.tuples(subjects, queues), max_size=20), st.randoms())
+def test_removing_everything_leaves_only_the_root(patterns: list[tuple[bytes, bytes]], r) -> None:  # type: ignore[no-untyped-def]
+    interest = Interest()
+    handles = [h for p, q in patterns if (h := add(interest, p, q)) is not None]
+    r.shuffle(handles)
+    for handle in handles:
+        assert interest.remove_sink(handle)
+    assert interest.nodes() == 1
+    assert interest.stats()["num_subscriptions"] == 0
+
+
+def test_the_cache_is_bounded_and_swept() -> None:
+    interest = Interest(cache=100, sweep=10)
+    handle = interest.add_sink(b"a.*", Nowhere())
+    sizes = []
+    for i in range(1000):
+        assert interest.match(b"a.%d" % i) == ([handle], {})
+        sizes.append(interest.stats()["num_cache"])
+    assert max(sizes) == 100
+    assert min(sizes[100:]) == 11
+
+
+def test_a_repeated_subject_is_answered_from_the_cache() -> None:
+    interest = Interest()
+    interest.add_sink(b"a", Nowhere())
+    for _ in range(10):
+        interest.match(b"a")
+    assert interest.stats()["cache_hits"] == 9
+
+
+def test_a_removed_subscription_is_gone_from_cached_results() -> None:
+    interest = Interest()
+    handle = interest.add_sink(b"a", Nowhere())
+    assert interest.match(b"a") == ([handle], {})
+    interest.remove_sink(handle)
+    assert interest.match(b"a") == ([], {})
+
+
+def test_ten_thousand_children_of_one_token_are_found_and_pruned() -> None:
+    interest = Interest()
+    handles = {i: interest.add_sink(b"top.%d.leaf" % i, Nowhere()) for i in range(10_000)}
+    assert all(interest.match(b"top.%d.leaf" % i) == ([h], {}) for i, h in handles.items())
+    for handle in handles.values():
+        interest.remove_sink(handle)
+    assert interest.nodes() == 1
+
+
+def test_an_illegal_pattern_is_refused_without_a_trace() -> None:
+    interest = Interest()
+    for pattern in (b"", b".", b"a.", b".a", b"a..b", b">.a", b"a.>.b"):
+        with pytest.raises(ValueError, match="not a subject"):
+            interest.add_sink(pattern, Nowhere())
+    assert interest.nodes() == 1
+
+
+def test_the_deepest_legal_subject_is_matched() -> None:
+    interest = Interest()
+    deep = b".".join([b"x"] * 2048)
+    handles = {
+        interest.add_sink(b".".join([b"*"] * 2048), Nowhere()),
+        interest.add_sink(deep, Nowhere()),
+    }
+    assert set(interest.match(deep)[0]) == handles
+
+
+def test_an_interest_lets_go_of_its_sinks() -> None:
+    sink = Nowhere()
+    interest = Interest()
+    handle = interest.add_sink(b"a", sink)
+    holders = len(gc.get_referrers(sink))
+    interest.remove_sink(handle)
+    assert len(gc.get_referrers(sink)) == holders - 1
+
+
+@given(st.lists(st.sampled_from([b" ", b"\t", b"x", b"yz"])).map(b"".join), st.integers(0, 8))
+def test_compiled_words_agree_with_the_reference(line: bytes, most: int) -> None:
+    assert _scan.words(line, most) == reference_scan.words(line, most)
+
+
+@given(st.one_of(st.binary(max_size=12), st.integers(0, 10**11).map(lambda n: b"%d" % n)))
+def test_compiled_size_agrees_with_the_reference(text: bytes) -> None:
+    assert _scan.size(text) == reference_scan.size(text)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_compiled_decimal_agrees_with_the_reference(value: int) -> None:
+    assert _scan.decimal(value) == reference_scan.decimal(value)
