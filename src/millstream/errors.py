@@ -142,3 +142,33 @@ class StorageUnusable(MillstreamError):
     err_code = 10077
     http_status = 503
     code = "storage_unusable"
+
+
+class Unauthorized(MillstreamError):
+    """No credential, or one that nobody holds."""
+
+    status = 401
+    err_code = 10003
+    http_status = 401
+    code = "unauthorized"
+
+
+class Forbidden(MillstreamError):
+    """A known caller asked for what its scopes or names do not cover."""
+
+    status = 403
+    err_code = 10003
+    http_status = 403
+    code = "forbidden"
+
+
+class Throttled(MillstreamError):
+    """A cap of the server is reached; trying again later can help."""
+
+    status = 429
+    err_code = 10023
+    http_status = 429
+    code = "throttled"
+
+    def __init__(self, limit: str, most: int) -> None:
+        super().__init__(f"the server's {limit} of {most} is reached", {"limit": limit, "max": most})

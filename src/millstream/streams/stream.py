@@ -210,6 +210,10 @@ class Stream:
                 record.subject or self.name.encode(), b"", record.headers, record.payload,
                 record.tag, record.node, record.meta,
             )  # fmt: skip
+        return await self.append_batch(batch)
+
+    async def append_batch(self, batch: Batch) -> tuple[int, int]:
+        """Store a whole batch or nothing of it, as ``append`` does; its subjects are taken as given."""
         self._admit_whole(batch)
         run = _Run(batch, 0, len(batch))
         run.future = asyncio.get_running_loop().create_future()
@@ -313,6 +317,8 @@ class Stream:
         if self.config.sealed:
             raise StreamSealed()
         config = self.config
+        if config.max_msg_size <= 0 and config.discard != "new":
+            return
         size = 0
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)

@@ -1,1 +1,1 @@
-"""The HTTP door: handlers as plain functions, tested without sockets."""
+"""The HTTP door to streams: topics, as plain functions from a request to an answer."""

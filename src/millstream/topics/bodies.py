@@ -1,0 +1,183 @@
+"""Request bodies: media types, unpacking and the shapes that are read from them."""
+
+import re
+import zlib
+from typing import Any
+
+import msgspec
+
+from millstream.errors import BadRequest
+from millstream.http.request import Request
+from millstream.topics import json_text
+from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
+
+MOST_BYTES = 64 * 1024 * 1024
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+ABSENT = msgspec.Raw(b"")
+
+_JSON = re.compile(rb"\s*application/json")
+_NDJSON = re.compile(rb"\s*application/x-ndjson")
+
+
+class RecordIn(msgspec.Struct, gc=False):
+    """One record of a write; ``data`` and ``meta`` stay the text that they are."""
+
+    data: msgspec.Raw
+    tag: str | None = None
+    node: str | None = None
+    meta: msgspec.Raw = ABSENT
+    subject: str | None = None
+
+
+class WriteBody(msgspec.Struct):
+    """``POST /v0/topics/{topic}``."""
+
+    records: list[RecordIn]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+    config: dict[str, Any] | None = None
+    disable_backpressure: bool | None = None
+
+
+class FilterBody(msgspec.Struct):
+    """What a reader wants to see: times in milliseconds, a tag that may end in ``*``."""
+
+    tag: str | None = None
+    node: str | None = None
+    subject: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class DiffBody(msgspec.Struct):
+    """``POST /v0/topics/{topic}/diff``."""
+
+    from_seq: int | None = None
+    limit: int | None = None
+    node: str | list[str] | None = None
+    include_tags: bool | None = None
+    include_meta: bool | None = None
+    wait_ms: int | None = None
+    max_batch_bytes: int | None = None
+    filter: FilterBody | None = None
+
+
+class DeleteBody(msgspec.Struct):
+    """``POST /v0/topics/{topic}/delete``."""
+
+    before_seq: int | None = None
+    match: str | list[str] | None = None
+
+
+class WatchTopic(msgspec.Struct):
+    """Where a watch of one topic begins."""
+
+    from_seq: int | None = None
+    tail: bool | None = None
+
+
+class WatchBody(msgspec.Struct):
+    """``POST /v0/watch``."""
+
+    topics: dict[str, WatchTopic]
+    node: str | list[str] | None = None
+    limit: int | None = None
+    max_batch_bytes: int | None = None
+    heartbeat_ms: int | None = None
+    include_meta: bool | None = None
+    include_tags: bool | None = None
+    include_data: bool | None = None
+    consistency: str | None = None
+
+
+_RECORD = msgspec.json.Decoder(RecordIn)
+
+
+def json_body(request: Request, kind: Any, *, may_be_empty: bool = False) -> Any:
+    """Return the body as ``kind``; an empty one stands for all defaults where that is allowed."""
+    given = request.header(b"content-type")
+    if not request.body and given is None and may_be_empty:
+        return json_text.decode(b"{}", kind)
+    if given is None or _JSON.match(given) is None:
+        raise UnsupportedMediaType("send application/json as the Content-Type")
+    body = unpacked(request)
+    if not body and may_be_empty:
+        body = b"{}"
+    return json_text.decode(body, kind)
+
+
+def write_body(request: Request) -> WriteBody:
+    """Return a write: one JSON object, or one record a line with the batch fields in the query."""
+    given = request.header(b"content-type")
+    if given is not None and _NDJSON.match(given) is not None:
+        return _lines(request)
+    if given is None or _JSON.match(given) is None:
+        raise UnsupportedMediaType("send application/json or application/x-ndjson")
+    body: WriteBody = json_text.decode(json_text.normal(unpacked(request)), WriteBody)
+    return body
+
+
+def _lines(request: Request) -> WriteBody:
+    body = unpacked(request)
+    if b"\\u" in body or b"\\/" in body or not body.isascii():
+        body = json_text.normal_escapes(body)
+    records = [
+        _line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()
+    ]
+    query = request.query
+    return WriteBody(
+        records=records,
+        node=query.get("node"),
+        idempotency_key=query.get("idempotency_key"),
+        create={"true": True, "1": True, "false": False, "0": False}.get(query.get("create", "")),
+    )
+
+
+def _line(number: int, line: bytes) -> RecordIn:
+    try:
+        if b" " in line or b"\t" in line:
+            line = msgspec.json.format(line, indent=-1)
+        return _RECORD.decode(line)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"line {number}: {error}") from error
+    except RecursionError:
+        raise BadRequest(f"line {number}: JSON may be at most 64 levels deep") from None
+
+
+def unpacked(request: Request) -> bytes:
+    """Return the body, inflated within the limit where it was sent compressed."""
+    coding = request.header(b"content-encoding")
+    if coding is None or coding.lower() == b"identity":
+        return request.body
+    if coding.lower() != b"gzip":
+        raise UnsupportedMediaType("gzip is the only Content-Encoding that is read")
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        body = inflater.decompress(request.body, MOST_BYTES + 1)
+    except zlib.error as error:
+        raise BadRequest("the body is not gzip") from error
+    if len(body) > MOST_BYTES:
+        raise PayloadTooLarge(f"a body may hold at most {MOST_BYTES} bytes, unpacked too")
+    if not inflater.eof or inflater.unused_data:
+        raise BadRequest("the gzip body is cut short or followed by something else")
+    return body
+
+
+def unsigned(value: int | None, name: str, default: int, most: int = U64) -> int:
+    """Return a number of the body that must not be negative nor above its type."""
+    if value is None:
+        return default
+    if not 0 <= value <= most:
+        raise BadRequest(f"{name} must be between 0 and {most}")
+    return value
+
+
+def nodes(value: str | list[str] | None) -> frozenset[bytes]:
+    """Return the nodes whose records a reader does not want back."""
+    if value is None:
+        return frozenset()
+    return frozenset(
+        node.encode() for node in ([value] if isinstance(value, str) else value) if node
+    )

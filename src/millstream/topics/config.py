@@ -1,0 +1,167 @@
+"""Topics themselves: create, show, list and delete them."""
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.errors import BadRequest, StreamExists
+from millstream.http.request import Request
+from millstream.http.response import Response, json_response
+from millstream.kernel._frames import HEADER, TRAILER
+from millstream.streams.config import StreamConfig
+from millstream.topics import bodies
+from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.errors import TopicNotEmpty
+from millstream.topics.performance import Stopwatch
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+
+async def put_topic(request: Request, topics: Topics) -> Response:
+    """Create a topic, or replace the whole configuration of one that exists."""
+    watch = Stopwatch(topics.clock)
+    wish = bodies.json_body(request, dict[str, Any], may_be_empty=True)
+    name = topic_of(request)
+    check_name(name, request.caller)
+    stream, created = await _create_or_update(topics, request, name, wish)
+    answer = {
+        "topic": name,
+        "created": created,
+        "config": stream.config.to_topic(),
+        "performance": watch.performance(),
+    }
+    return json_response(answer, 201 if created else 200)
+
+
+async def _create_or_update(
+    topics: Topics, request: Request, name: str, wish: dict[str, Any]
+) -> "tuple[Stream, bool]":
+    account = request.caller.account
+    known = topics.find_or_none(name, request.caller)
+    if known is None:
+        config = StreamConfig.from_topic(name, wish)
+        topics.check_room(request.caller)
+        try:
+            return await topics.catalog.create(config, account)
+        except StreamExists:  # somebody else created it while we were looking
+            known = topics.find(name, request.caller)
+    config = StreamConfig.from_topic(name, wish, known.config)
+    return await topics.catalog.update(config, account), False
+
+
+async def get_topic(request: Request, topics: Topics) -> Response:
+    """Show a topic's state and configuration."""
+    watch = Stopwatch(topics.clock)
+    stream = topics.find(topic_of(request), request.caller)
+    if request.flag("touch", True):
+        topics.touch(stream)
+    state, config = stream.state(), stream.config.to_topic()
+    answer = {
+        "topic": stream.name,
+        "type": config["type"],
+        "head_seq": state.last_seq,
+        "earliest_seq": state.first_seq,
+        "next_seq": state.last_seq + 1,
+        "count": state.messages,
+        "bytes": data_bytes(stream),
+        "config": config,
+        "effective_priority": topics.effective_priority(stream),
+        "last_write_ts": state.last_ts_ns // 1_000_000 if state.last_seq else None,
+        "last_read_ts": topics.last_read_ms(stream),
+    }
+    if config["type"] == "queue":
+        answer["queue"] = {"ready": state.messages, "in_flight": 0, "dead_lettered": 0}
+    answer["performance"] = watch.performance()
+    return json_response(answer)
+
+
+async def list_topics(request: Request, topics: Topics) -> Response:
+    """List topics by name, a page at a time."""
+    watch = Stopwatch(topics.clock)
+    prefix, size, after = request.query.get("prefix", ""), page_size(request), cursor(request)
+    names_left = [
+        stream
+        for stream in topics.visible(request.caller)
+        if stream.name.startswith(prefix) and (after is None or stream.name.encode() > after)
+    ]
+    page = names_left[:size]
+    if request.flag("touch", False):
+        for stream in page:
+            topics.touch(stream)
+    answer: dict[str, Any] = {"topics": [_listed(topics, stream) for stream in page]}
+    if len(names_left) > size:
+        answer["next_cursor"] = make_cursor(page[-1].name)
+    answer["performance"] = watch.performance()
+    return json_response(answer)
+
+
+def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
+    state = stream.state()
+    return {
+        "topic": stream.name,
+        "head_seq": state.last_seq,
+        "earliest_seq": state.first_seq,
+        "count": state.messages,
+        "bytes": data_bytes(stream),
+        "durable": stream.config.to_topic()["durable"],
+        "effective_priority": topics.effective_priority(stream),
+    }
+
+
+async def delete_topic(request: Request, topics: Topics) -> Response:
+    """Delete a topic with its records; one that is absent is no error."""
+    watch = Stopwatch(topics.clock)
+    name = topic_of(request)
+    check_name(name, request.caller)
+    stream = topics.find_or_none(name, request.caller)
+    if stream is not None:
+        count = stream.state().messages
+        if request.flag("if_empty", False) and count:
+            raise TopicNotEmpty(name, count)
+        await topics.catalog.delete(name, request.caller.account)
+        topics.forget(stream)
+    answer = {
+        "topic": name,
+        "deleted": stream is not None,
+        "routers_removed": [],
+        "performance": watch.performance(),
+    }
+    return json_response(answer)
+
+
+def data_bytes(stream: "Stream") -> int:
+    """Return the size of a topic's data and meta, without what the log adds per record."""
+    exact = getattr(stream.log, "data_bytes", None)
+    if exact is not None:
+        return int(exact())
+    state = stream.log.state()
+    return max(0, state.bytes - state.count * (HEADER + TRAILER + len(stream.name.encode())))
+
+
+def page_size(request: Request) -> int:
+    """Return the page size asked for: garbage means the default."""
+    text = request.query.get("page_size", "")
+    return min(max(int(text), 1), 1000) if text.isascii() and text.isdigit() else 100
+
+
+def cursor(request: Request) -> bytes | None:
+    """Return the name after which a list goes on."""
+    text = request.query.get("cursor")
+    if not text:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(
+            text.replace("+", "-").replace("/", "_") + "=" * (-len(text) % 4)
+        )
+        return msgspec.json.decode(raw, type=dict[str, str])["after"].encode()
+    except (binascii.Error, ValueError, KeyError, msgspec.DecodeError) as error:
+        raise BadRequest("the cursor is not one that this server gave out") from error
+
+
+def make_cursor(after: str) -> str:
+    """Return an opaque cursor that can be pasted into a query as it is."""
+    raw = msgspec.json.encode({"after": after})
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

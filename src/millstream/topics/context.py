@@ -1,0 +1,155 @@
+"""Topics: what the handlers share, which is the catalog, the clock and a little memory."""
+
+import asyncio
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.clock import Clock
+from millstream.errors import Forbidden, StreamNotFound, Throttled
+from millstream.http.request import Caller, Request
+from millstream.topics.errors import TopicNotFound
+from millstream.topics.idempotency import Idempotency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from millstream.streams.catalog import Catalog
+    from millstream.streams.read_plan import SealedSegment
+    from millstream.streams.stream import Stream
+
+
+class Store(Protocol):
+    """What the door asks of the store."""
+
+    def plan(self, log_id: int) -> "Sequence[SealedSegment]":
+        """Return the sealed segments of a log, in order."""
+        ...
+
+
+class Topics:
+    """The state behind the routes; one per server."""
+
+    def __init__(
+        self,
+        catalog: "Catalog",
+        clock: Clock,
+        store: Store | None = None,
+        *,
+        max_topics: int = 100_000,
+        max_watch_sessions: int = 10_000,
+        max_sse_connections: int = 10_000,
+        shortest_heartbeat_ms: int = 1000,
+    ) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self.store = store
+        self.max_topics = max_topics
+        self.max_watch_sessions = max_watch_sessions
+        self.max_sse_connections = max_sse_connections
+        self.shortest_heartbeat_ms = shortest_heartbeat_ms
+        self.idempotency = Idempotency()
+        self.started_ns = clock.time_ns()
+        self.sse_connections = 0
+        self.stopping = False
+        self.ready = True
+        self.replay_progress = 0.0
+        self._read_ms: dict[int, int] = {}  # incarnation → when it was last consumed
+        self._waiting: set[Callable[[], None]] = set()
+
+    def stop(self) -> None:
+        """Tell long polls and event streams to end."""
+        self.stopping = True
+        for wake in list(self._waiting):
+            wake()
+
+    def now_ms(self) -> int:
+        """Return the wall clock in milliseconds."""
+        return self.clock.time_ns() // 1_000_000
+
+    def find(self, name: str, caller: Caller) -> "Stream":
+        """Return the topic's stream; raises with the closest name that the caller may see."""
+        check_name(name, caller)
+        try:
+            return self.catalog.get(name, caller.account)
+        except StreamNotFound:
+            raise TopicNotFound(name, self._closest(name, caller)) from None
+
+    def find_or_none(self, name: str, caller: Caller) -> "Stream | None":
+        """Return the topic's stream if there is one."""
+        try:
+            return self.catalog.get(name, caller.account)
+        except StreamNotFound:
+            return None
+
+    def visible(self, caller: Caller) -> "Iterator[Stream]":
+        """Return the topics that the caller may see, by name."""
+        return (s for s in self.catalog.streams(caller.account) if caller.may_touch(s.name))
+
+    def check_room(self, caller: Caller) -> None:
+        """Refuse another topic above the cap."""
+        if self.max_topics and len(self.catalog.streams(caller.account)) >= self.max_topics:
+            raise Throttled("max_topics", self.max_topics)
+
+    def touch(self, stream: "Stream") -> None:
+        """Remember that somebody consumed the topic now."""
+        self._read_ms[stream.incarnation] = self.now_ms()
+
+    def last_read_ms(self, stream: "Stream") -> int | None:
+        """Return when the topic was last consumed."""
+        return self._read_ms.get(stream.incarnation)
+
+    def forget(self, stream: "Stream") -> None:
+        """Drop what was remembered about a topic that is gone."""
+        self._read_ms.pop(stream.incarnation, None)
+        self.idempotency.forget(stream.incarnation)
+
+    def effective_priority(self, stream: "Stream") -> int:
+        """Return the manual priority in its range, else one that halves every idle 30 s."""
+        config = stream.config.to_topic()
+        if config["priority"] is not None:
+            return int(max(-1000, min(1000, config["priority"])))
+        read = self.last_read_ms(stream)
+        if read is None or not config["auto_priority"]:
+            return 0
+        idle = max(0, self.now_ms() - read)
+        return 0 if idle >= 300_000 else round(500 * 2 ** (-idle / 30_000))
+
+    async def wait_for(
+        self, streams: "list[Stream]", ready: Callable[[], bool], seconds: float
+    ) -> None:
+        """Return once ``ready`` holds after a change of a stream, on shutdown, or in time."""
+        if ready() or self.stopping:
+            return
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            if not arrived.done() and (self.stopping or ready()):
+                arrived.set_result(None)
+
+        undo = [stream.watch(look) for stream in streams]
+        self._waiting.add(look)
+        try:
+            async with asyncio.timeout(seconds):
+                await arrived
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(look)
+            for forget in undo:
+                forget()
+
+    def _closest(self, name: str, caller: Caller) -> str | None:
+        names = [stream.name for stream in self.visible(caller)]
+        return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
+
+
+def check_name(name: str, caller: Caller) -> None:
+    """Refuse a name outside the caller's allow-list, before anything is said about it."""
+    if not caller.may_touch(name):
+        raise Forbidden(f"this key may not touch {name}", {"topic": name})
+
+
+def topic_of(request: Request) -> str:
+    """Return the topic that the path names."""
+    return request.params["topic"]

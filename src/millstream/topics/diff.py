@@ -1,0 +1,103 @@
+"""Diff: everything after a position, at once or as soon as there is something."""
+
+from typing import TYPE_CHECKING
+
+from millstream.errors import BadRequest
+from millstream.http.request import Request
+from millstream.http.response import Response
+from millstream.topics import bodies
+from millstream.topics.context import Topics, topic_of
+from millstream.topics.page import Filter, Page, Query, read_page
+from millstream.topics.performance import Stopwatch
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+import msgspec
+
+DEFAULT_LIMIT = 256
+MOST_RECORDS = 1000
+LONGEST_WAIT_MS = 30_000
+DEFAULT_BYTES = 1024 * 1024
+MOST_BYTES = 8 * 1024 * 1024
+
+
+async def diff(request: Request, topics: Topics) -> Response:
+    """Return the records after ``from_seq``; with ``wait_ms`` wait for the first new one."""
+    watch = Stopwatch(topics.clock)
+    body: bodies.DiffBody = bodies.json_body(request, bodies.DiffBody, may_be_empty=True)
+    query = read_query(body)
+    wait_ms = min(bodies.unsigned(body.wait_ms, "wait_ms", 0), LONGEST_WAIT_MS)
+    stream = topics.find(topic_of(request), request.caller)
+    topics.touch(stream)
+    page = read_page(stream, query, topics.clock.time_ns())
+    if wait_ms and page.caught_up and not page.records and page.tombstone is None:
+        page = await _poll(stream, query, page, wait_ms, request, topics)
+    return Response(200, encode_page(stream.name, page, watch))
+
+
+async def _poll(
+    stream: "Stream", query: Query, seen: Page, wait_ms: int, request: Request, topics: Topics
+) -> Page:
+    head = seen.head_seq
+
+    def moved() -> bool:
+        return stream.state().last_seq > head
+
+    await topics.wait_for([stream], moved, wait_ms / 1000)
+    stream = topics.find(stream.name, request.caller)  # it may be gone by now
+    return read_page(stream, query, topics.clock.time_ns())
+
+
+def read_query(body: bodies.DiffBody) -> Query:
+    """Return the read that a body asks for, every number within its range."""
+    limit = bodies.unsigned(body.limit, "limit", 0, bodies.U32)
+    budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
+    return Query(
+        from_seq=bodies.unsigned(body.from_seq, "from_seq", 0),
+        limit=min(limit or DEFAULT_LIMIT, MOST_RECORDS),
+        max_bytes=min(budget or DEFAULT_BYTES, MOST_BYTES),
+        without_nodes=bodies.nodes(body.node),
+        include_tags=bool(body.include_tags),
+        include_meta=body.include_meta is not False,
+        filter=read_filter(body.filter),
+    )
+
+
+def read_filter(body: bodies.FilterBody | None) -> Filter | None:
+    """Return what a reader wants to see; a tag that ends in ``*`` is a prefix."""
+    if body is None:
+        return None
+    tag = body.tag.encode() if body.tag is not None else None
+    is_prefix = tag is not None and tag.endswith(b"*")
+    if body.subject is not None and not body.subject:
+        raise BadRequest("filter.subject is empty")
+    return Filter(
+        tag=None if is_prefix else tag,
+        tag_prefix=tag[:-1] if tag is not None and is_prefix else None,
+        node=body.node.encode() if body.node is not None else None,
+        subject=body.subject,
+        since_ns=None if body.since is None else body.since * 1_000_000,
+        until_ns=None if body.until is None else body.until * 1_000_000,
+    )
+
+
+def encode_page(topic: str, page: Page, watch: Stopwatch) -> bytes:
+    """Return the answer; the records are JSON already and are only joined."""
+    tombstone = None if page.tombstone is None else page.tombstone.shown()
+    rest = msgspec.json.encode(
+        {
+            "next_from_seq": page.next_from_seq,
+            "head_seq": page.head_seq,
+            "earliest_seq": page.earliest_seq,
+            "caught_up": page.caught_up,
+            "tombstone": tombstone,
+            "lag": page.head_seq - page.next_from_seq,
+            "performance": watch.performance(records_scanned=page.scanned),
+        }
+    )
+    return b'{"topic":%b,"records":[%b],%b' % (
+        msgspec.json.encode(topic),
+        b",".join(page.records),
+        rest[1:],
+    )

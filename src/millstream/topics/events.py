@@ -1,0 +1,219 @@
+"""Event streams: a session's topics as server-sent events, read by pull and never buffered."""
+
+import base64
+import binascii
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from millstream.errors import Throttled
+from millstream.http.request import Caller, Request
+from millstream.http.response import StreamedResponse
+from millstream.topics.context import Topics
+from millstream.topics.errors import NotAcceptable
+from millstream.topics.page import Page, Query, read_page
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+RETRY = b"retry: 2000\n\n"
+DEFAULT_HEARTBEAT_MS = 15_000
+LONGEST_HEARTBEAT_MS = 60_000
+
+_encode = msgspec.json.encode
+
+
+@dataclass(slots=True)
+class Session:
+    """Where a watcher stands in each of its topics, and what it wants to see."""
+
+    cursors: dict[str, int]
+    query: Query
+    heartbeat_ms: int
+    caller: Caller
+    idle_since_ms: int = 0
+    open_streams: int = 0
+    gone: set[str] = field(default_factory=set)  # topics whose end was reported
+
+    def event_id(self) -> bytes:
+        """Return all cursors as one opaque id."""
+        return base64.urlsafe_b64encode(_encode(self.cursors)).rstrip(b"=")
+
+    def resume(self, last_event_id: bytes | None) -> None:
+        """Step back to what a client says it has seen; nothing is ever skipped by it."""
+        for topic, seq in _cursors(last_event_id).items():
+            if topic in self.cursors:
+                self.cursors[topic] = min(self.cursors[topic], seq)
+
+
+def check_accept(request: Request) -> None:
+    """Refuse a client that would not read an event stream."""
+    accept = request.header(b"accept") or b""
+    if accept and b"text/event-stream" not in accept and b"*/*" not in accept:
+        raise NotAcceptable("this route sends text/event-stream")
+
+
+def heartbeat(topics: Topics, asked_ms: int | None) -> int:
+    """Return the heartbeat asked for within its range."""
+    wish = DEFAULT_HEARTBEAT_MS if asked_ms is None else asked_ms
+    return min(max(wish, topics.shortest_heartbeat_ms), LONGEST_HEARTBEAT_MS)
+
+
+def respond(topics: Topics, session: Session) -> StreamedResponse:
+    """Return the answer that sends a session's events; refuses it above the cap."""
+    if topics.max_sse_connections and topics.sse_connections >= topics.max_sse_connections:
+        raise Throttled("max_sse_connections", topics.max_sse_connections)
+    return StreamedResponse(EventStream(topics, session))
+
+
+class EventStream(AsyncIterator[bytes]):
+    """One connection of a session; counted from the first chunk until it is closed."""
+
+    def __init__(self, topics: Topics, session: Session) -> None:
+        self._topics = topics
+        self._session = session
+        self._chunks = self._generate()
+        self._counted = True
+        topics.sse_connections += 1
+        session.open_streams += 1
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece of the stream."""
+        return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        """Give the slot back; harmless when done twice."""
+        if self._counted:
+            self._counted = False
+            self._topics.sse_connections -= 1
+            self._session.open_streams -= 1
+            self._session.idle_since_ms = self._topics.now_ms()
+        await self._chunks.aclose()
+
+    async def _generate(self) -> AsyncGenerator[bytes, None]:
+        topics, session = self._topics, self._session
+        first_reads = set(session.cursors)
+        announced: set[str] = set()
+        yield RETRY
+        while len(session.gone) < len(session.cursors):
+            streams: list[Stream] = []
+            for name in sorted(session.cursors, key=str.encode):
+                stream = self._stream(name)
+                if stream is None:
+                    if name not in session.gone:
+                        session.gone.add(name)
+                        yield self._frame(b"topic-deleted", _deleted(name))
+                    continue
+                streams.append(stream)
+                async for frame in self._drain(stream, first_reads, announced):
+                    yield frame
+            if topics.stopping:
+                yield self._frame(b"error", _SHUTTING_DOWN)
+                return
+            if streams and not await self._park(streams):
+                yield b": hb %d\n\n" % topics.now_ms()
+
+    def _stream(self, name: str) -> "Stream | None":
+        if name in self._session.gone:
+            return None
+        return self._topics.find_or_none(name, self._session.caller)
+
+    async def _drain(
+        self, stream: "Stream", first_reads: set[str], announced: set[str]
+    ) -> AsyncIterator[bytes]:
+        """Yield everything up to the head, then once that the watcher has caught up."""
+        topics, session, name = self._topics, self._session, stream.name
+        topics.touch(stream)
+        while True:
+            before = session.cursors[name]
+            query = replace(session.query, from_seq=before)
+            page = read_page(stream, query, topics.clock.time_ns())
+            is_first = name in first_reads
+            first_reads.discard(name)
+            if page.tombstone is not None:
+                announced.discard(name)
+                gap_to = page.tombstone.gap_to
+                session.cursors[name] = min(gap_to, page.next_from_seq)
+                yield self._frame(b"tombstone", _tombstone(name, page, is_first))
+            if page.records:
+                announced.discard(name)
+                start = before if page.tombstone is None else page.tombstone.gap_to
+                session.cursors[name] = page.next_from_seq
+                yield self._frame(b"record", _records(name, start, page))
+            session.cursors[name] = page.next_from_seq
+            if page.caught_up:
+                if name not in announced:
+                    announced.add(name)
+                    yield self._frame(b"caught-up", _caught_up(name, page))
+                return
+
+    async def _park(self, streams: "list[Stream]") -> bool:
+        """Wait until a topic moves or ends; False when only the heartbeat is due."""
+        cursors = self._session.cursors
+
+        def moved() -> bool:
+            return any(
+                stream.state().last_seq != cursors[stream.name] or self._replaced(stream)
+                for stream in streams
+            )
+
+        await self._topics.wait_for(streams, moved, self._session.heartbeat_ms / 1000)
+        return moved() or self._topics.stopping
+
+    def _replaced(self, stream: "Stream") -> bool:
+        return self._topics.find_or_none(stream.name, self._session.caller) is not stream
+
+    def _frame(self, event: bytes, data: bytes) -> bytes:
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (self._session.event_id(), event, data)
+
+
+_SHUTTING_DOWN = _encode(
+    {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
+)
+
+
+def _deleted(name: str) -> bytes:
+    return _encode({"topic": name, "head_seq": 0, "reason": "deleted"})
+
+
+def _caught_up(name: str, page: Page) -> bytes:
+    return _encode({"topic": name, "head_seq": page.head_seq})
+
+
+def _records(name: str, from_seq: int, page: Page) -> bytes:
+    return b'{"topic":%b,"from_seq":%d,"head_seq":%d,"records":[%b],"to_seq":%d}' % (
+        _encode(name),
+        from_seq,
+        page.head_seq,
+        b",".join(page.records),
+        page.next_from_seq,
+    )
+
+
+def _tombstone(name: str, page: Page, is_first: bool) -> bytes:
+    lost = page.tombstone
+    assert lost is not None
+    return _encode(
+        {
+            "topic": name,
+            "reason": "from_seq_too_old" if is_first else lost.reason,
+            "gap_from": lost.gap_from,
+            "gap_to": lost.gap_to,
+            "earliest_seq": lost.earliest_seq,
+            "head_seq": lost.head_seq,
+        }
+    )
+
+
+def _cursors(last_event_id: bytes | None) -> dict[str, int]:
+    """Return the cursors inside an event id; what is no such id says nothing."""
+    if not last_event_id:
+        return {}
+    try:
+        raw = base64.urlsafe_b64decode(last_event_id + b"=" * (-len(last_event_id) % 4))
+        cursors = msgspec.json.decode(raw, type=dict[str, int])
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return {}
+    return {topic: seq for topic, seq in cursors.items() if seq >= 0}

@@ -1,0 +1,124 @@
+"""Page: one read of a topic, as diff, tail and watch all make it."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millstream.streams import patterns
+from millstream.topics.rendering import Fields, Renderer
+from millstream.topics.tombstone import Tombstone, start_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from millstream.streams.stream import Stream
+
+READ_AHEAD = 256  # records looked at in one go by a reader that passes over some
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a reader wants to see; None and empty mean everything."""
+
+    tag: bytes | None = None
+    tag_prefix: bytes | None = None
+    node: bytes | None = None
+    subject: str | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One read: everything after ``from_seq`` within the limits."""
+
+    from_seq: int = 0
+    limit: int = 256
+    max_bytes: int = 1024 * 1024
+    without_nodes: frozenset[bytes] = frozenset()
+    include_tags: bool = False
+    include_meta: bool = True
+    include_data: bool = True
+    filter: Filter | None = None
+
+
+@dataclass(slots=True)
+class Page:
+    """What a read found; ``next_from_seq`` is the last sequence that was looked at."""
+
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: Tombstone | None
+    records: list[bytes] = field(default_factory=list)  # each one JSON
+    scanned: int = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Return whether the reader has seen everything there is."""
+        return self.next_from_seq == self.head_seq
+
+
+def read_page(stream: "Stream", query: Query, now_ns: int) -> Page:
+    """Read until the limit, the byte budget, a loss to report, or the head."""
+    state = stream.state()
+    start = start_reading(state, query.from_seq)
+    page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
+    stop = state.last_seq if start.stop_before is None else start.stop_before - 1
+    if _fill(stream, query, page, stop, now_ns):
+        page.next_from_seq = max(page.next_from_seq, stop)
+    return page
+
+
+def _fill(stream: "Stream", query: Query, page: Page, stop: int, now_ns: int) -> bool:
+    """Add records up to ``stop``; returns whether nothing up to there is left to look at."""
+    skips = _skips(stream, query, now_ns)
+    render = Renderer(stream.name, query.include_tags, query.include_meta, query.include_data)
+    records, used, cursor = page.records, 0, page.next_from_seq
+    while cursor < stop:
+        missing = query.limit - len(records)
+        wanted = missing if skips is None else max(missing, READ_AHEAD)
+        frames = stream.read(cursor + 1, wanted, query.max_bytes)
+        if not len(frames):
+            return True
+        for record in frames:
+            seq = record[0]
+            if seq > stop:
+                return True
+            if skips is None or not skips(record):
+                used += len(record[3]) + len(record[7])
+                if records and used > query.max_bytes:
+                    return False
+                records.append(render(record))
+            page.next_from_seq = cursor = seq
+            page.scanned += 1
+            if len(records) >= query.limit:
+                return False
+    return True
+
+
+def _skips(stream: "Stream", query: Query, now_ns: int) -> "Callable[[Fields], bool] | None":
+    """Return the test for records that are passed over in silence, None when there are none."""
+    config = stream.config
+    oldest = now_ns - config.max_age if config.max_age > 0 else 0
+    nodes = query.without_nodes if config.to_topic()["dedupe_node"] else frozenset()
+    wish = query.filter
+    if not (oldest or nodes or wish):
+        return None
+    match = patterns.matcher([wish.subject]) if wish and wish.subject else None
+
+    def skip(record: Fields) -> bool:
+        _, ts_ns, subject, _, _, tag, node, _ = record
+        if ts_ns < oldest or node in nodes:
+            return True
+        if wish is None:
+            return False
+        return (
+            (wish.tag is not None and tag != wish.tag)
+            or (wish.tag_prefix is not None and not (tag and tag.startswith(wish.tag_prefix)))
+            or (wish.node is not None and node != wish.node)
+            or (match is not None and not match(subject))
+            or (wish.since_ns is not None and ts_ns < wish.since_ns)
+            or (wish.until_ns is not None and ts_ns >= wish.until_ns)
+        )
+
+    return skip

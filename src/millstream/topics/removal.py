@@ -1,0 +1,73 @@
+"""Removal: records deleted for good, by position, by tag, or by both."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millstream.errors import BadRequest
+from millstream.http.request import Request
+from millstream.http.response import Response, json_response
+from millstream.topics import bodies
+from millstream.topics.config import data_bytes
+from millstream.topics.context import Topics, topic_of
+from millstream.topics.performance import Stopwatch
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+SCAN_RECORDS = 1000
+SCAN_BYTES = 1024 * 1024
+
+
+async def delete_records(request: Request, topics: Topics) -> Response:
+    """Delete what is there now and is selected; readers are not told."""
+    watch = Stopwatch(topics.clock)
+    body: bodies.DeleteBody = bodies.json_body(request, bodies.DeleteBody)
+    if body.before_seq is None and body.match is None:
+        raise BadRequest("give before_seq, match or both")
+    before = bodies.unsigned(body.before_seq, "before_seq", bodies.U64)
+    matches = None if body.match is None else tag_matcher(body.match)
+    stream = topics.find(topic_of(request), request.caller)
+    deleted = await _delete(stream, before, matches)
+    state = stream.state()
+    answer = {
+        "topic": stream.name,
+        "deleted": deleted,
+        "earliest_seq": state.first_seq,
+        "head_seq": state.last_seq,
+        "count": state.messages,
+        "bytes": data_bytes(stream),
+        "performance": watch.performance(),
+    }
+    return json_response(answer)
+
+
+def tag_matcher(match: str | list[str]) -> Callable[[bytes], bool]:
+    """Return the test that a selector stands for; a bare string ending in ``*`` is a prefix."""
+    if isinstance(match, str):
+        match = ["tag", "Glob" if match.endswith("*") else "Eq", match]
+    if len(match) != 3 or match[0] != "tag" or match[1] not in ("Eq", "Glob"):
+        raise BadRequest('match is a tag, or ["tag", "Eq" | "Glob", value]')
+    wanted = match[2].encode()
+    if match[1] == "Eq":
+        return lambda tag: bool(tag) and tag == wanted
+    if not wanted.endswith(b"*"):
+        raise BadRequest("a Glob ends in *")
+    prefix = wanted[:-1]
+    return lambda tag: bool(tag) and tag.startswith(prefix)
+
+
+async def _delete(stream: "Stream", before: int, matches: Callable[[bytes], bool] | None) -> int:
+    state = stream.state()
+    stop = min(before - 1, state.last_seq)
+    if stop < state.first_seq:
+        return 0
+    if matches is None:
+        return await stream.purge(below=stop + 1)
+    doomed, at = [], state.first_seq
+    while at <= stop:
+        frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)
+        if not len(frames):
+            break
+        doomed += [r[0] for r in frames if r[0] <= stop and matches(r[5])]
+        at = frames.last_seq + 1
+    return await stream.delete(doomed) if doomed else 0

@@ -1,0 +1,63 @@
+"""Records as the HTTP door shows them: one compact JSON object each."""
+
+import msgspec
+
+from millstream.topics.json_text import shown
+
+Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
+
+_encode = msgspec.json.encode
+
+
+class Renderer:
+    """Turns a record's fields into JSON text for one topic and one set of wishes."""
+
+    def __init__(
+        self, topic: str, include_tags: bool, include_meta: bool, include_data: bool = True
+    ) -> None:
+        self._subject = topic.encode()
+        self._tags = include_tags
+        self._meta = include_meta
+        self._data = include_data
+
+    def __call__(self, record: Fields) -> bytes:
+        """Return the record as JSON; what it does not have is left out, never null."""
+        seq, ts_ns, subject, payload, headers, tag, node, meta = record
+        if not (headers or tag or node or meta) and subject == self._subject and self._data:
+            return b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts_ns // 1_000_000, shown(payload))
+        parts = [b'{"$seq":%d,"$ts":%d' % (seq, ts_ns // 1_000_000)]
+        if node:
+            parts.append(b',"$node":' + text(node))
+        if tag and self._tags:
+            parts.append(b',"$tag":' + text(tag))
+        if subject != self._subject:
+            parts.append(b',"$subject":' + text(subject))
+        if self._data:
+            parts.append(b',"data":' + shown(payload))
+        if self._meta and (meta or headers):
+            parts.append(b',"meta":' + (shown(meta) if meta else headers_object(headers)))
+        parts.append(b"}")
+        return b"".join(parts)
+
+
+def text(value: bytes) -> bytes:
+    """Return bytes as a JSON string; what is no UTF-8 shows as the replacement character."""
+    return _encode(value.decode("utf-8", "replace"))
+
+
+def headers_object(block: bytes) -> bytes:
+    """Return a NATS header block as an object; a repeated name has its values in a list."""
+    found: dict[str, str | list[str]] = {}
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, raw = line.partition(b":")
+        if not colon:
+            continue
+        key, value = name.decode("utf-8", "replace"), raw.strip().decode("utf-8", "replace")
+        before = found.get(key)
+        if before is None:
+            found[key] = value
+        elif isinstance(before, list):
+            before.append(value)
+        else:
+            found[key] = [before, value]
+    return _encode(found)

@@ -1,0 +1,52 @@
+"""The topics API as one table of routes."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from millstream.http.request import Request
+from millstream.http.response import Answer
+from millstream.http.routes import Route
+from millstream.topics.config import delete_topic, get_topic, list_topics, put_topic
+from millstream.topics.context import Topics
+from millstream.topics.diff import diff
+from millstream.topics.health import health, ready
+from millstream.topics.plan import plan
+from millstream.topics.removal import delete_records
+from millstream.topics.watch import Watches, tail
+from millstream.topics.write import write
+
+Operation = Callable[[Request, Topics], Awaitable[Answer]]
+
+TOPIC = "/v0/topics/{topic}"
+
+
+def topics_routes(topics: Topics) -> list[Route]:
+    """Return every operation of the API, bound to its state."""
+    watches = Watches()
+    table: list[tuple[str, str, Operation, str, str]] = [
+        ("GET", "/v0/health", health, "", "Tell that the process is alive"),
+        ("GET", "/v0/ready", ready, "", "Tell whether recovery is over"),
+        ("GET", "/readyz", ready, "", "Tell whether recovery is over"),
+        ("GET", "/v0/topics", list_topics, "read", "List topics"),
+        ("PUT", TOPIC, put_topic, "admin", "Create a topic or replace its configuration"),
+        ("GET", TOPIC, get_topic, "read", "Show a topic"),
+        ("DELETE", TOPIC, delete_topic, "delete", "Delete a topic"),
+        ("POST", TOPIC, write, "write", "Write records"),
+        ("POST", f"{TOPIC}/diff", diff, "read", "Read records after a position"),
+        ("POST", f"{TOPIC}/delete", delete_records, "delete", "Delete records"),
+        ("GET", f"{TOPIC}/tail", tail, "read", "Stream records as they come"),
+        ("GET", f"{TOPIC}/plan", plan, "read", "Show where the records lie, for Spark"),
+        ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
+    ]
+    routes = [
+        Route(method, pattern, partial(_run, operation, topics), scope, summary)
+        for method, pattern, operation, scope, summary in table
+    ]
+    stream = partial(_run, watches.stream, topics)
+    summary = "Stream the events of a watch"
+    routes.append(Route("GET", "/v0/watch/{wid}", stream, "read", summary, query_token=True))
+    return routes
+
+
+async def _run(operation: Operation, topics: Topics, request: Request) -> Answer:
+    return await operation(request, topics)

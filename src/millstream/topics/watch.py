@@ -1,0 +1,154 @@
+"""Watching: a one-step tail of a topic, and sessions over many that survive a reconnect."""
+
+import secrets
+from collections.abc import Iterator
+
+from millstream.errors import BadRequest, Throttled, Unauthorized
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response, json_response
+from millstream.topics import bodies
+from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.diff import MOST_BYTES, MOST_RECORDS
+from millstream.topics.errors import NotFound
+from millstream.topics.events import Session, check_accept, heartbeat, respond
+from millstream.topics.page import Query
+from millstream.topics.performance import Stopwatch
+
+MOST_TOPICS = 256
+SESSION_TTL_MS = 300_000
+DEFAULT_BATCH_BYTES = 256 * 1024
+
+
+async def tail(request: Request, topics: Topics) -> Answer:
+    """Stream a topic's records as they come: from the head, or from ``from_seq``."""
+    check_accept(request)
+    stream = topics.find(topic_of(request), request.caller)
+    start = _number(request, "from_seq")
+    session = Session(
+        cursors={stream.name: stream.state().last_seq if start is None else start},
+        query=Query(
+            limit=min(_number(request, "limit") or 256, MOST_RECORDS),
+            max_bytes=DEFAULT_BATCH_BYTES,
+            include_tags=request.flag("include_tags", True),
+            include_meta=request.flag("include_meta", True),
+        ),
+        heartbeat_ms=heartbeat(topics, _number(request, "heartbeat_ms")),
+        caller=request.caller,
+    )
+    last_id = request.header(b"last-event-id")
+    if last_id is not None:
+        if start is None:
+            session.cursors = {stream.name: 2**64}  # the id alone says where to go on
+            session.resume(last_id)
+            session.cursors[stream.name] = min(
+                session.cursors[stream.name], stream.state().last_seq
+            )
+        else:
+            session.cursors = {stream.name: 2**64}
+            session.resume(last_id)
+            if session.cursors[stream.name] == 2**64:
+                session.cursors[stream.name] = start
+    return respond(topics, session)
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) <= bodies.U64):
+        raise BadRequest(f"{name} must be a number that is not negative")
+    return int(text)
+
+
+class Watches:
+    """The sessions of ``POST /v0/watch``; one that nobody reads goes after five minutes."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def create(self, request: Request, topics: Topics) -> Response:
+        """Open a session over some topics."""
+        watch = Stopwatch(topics.clock)
+        body: bodies.WatchBody = bodies.json_body(request, bodies.WatchBody)
+        if not 1 <= len(body.topics) <= MOST_TOPICS:
+            raise BadRequest(f"a watch holds 1 to {MOST_TOPICS} topics")
+        for name in body.topics:
+            check_name(name, request.caller)
+        self._collect(topics.now_ms())
+        shown = dict(_positions(body, request, topics))
+        if topics.max_watch_sessions and len(self._sessions) >= topics.max_watch_sessions:
+            raise Throttled("max_watch_sessions", topics.max_watch_sessions)
+        wid = "wid_" + secrets.token_urlsafe(16)
+        self._sessions[wid] = _session(body, shown, request, topics)
+        answer = {
+            "wid": wid,
+            "stream_url": f"/v0/watch/{wid}",
+            "session_ttl_ms": SESSION_TTL_MS,
+            "topics": shown,
+            "performance": watch.performance(),
+        }
+        return json_response(answer)
+
+    async def stream(self, request: Request, topics: Topics) -> Answer:
+        """Send a session's events; server-side cursors say where it goes on."""
+        check_accept(request)
+        self._collect(topics.now_ms())
+        session = self._sessions.get(request.params["wid"])
+        if session is None:
+            raise NotFound("no such watch; open one with POST /v0/watch")
+        if session.caller.key != request.caller.key:
+            raise Unauthorized("this watch belongs to another key")
+        answer = respond(topics, session)
+        session.resume(request.header(b"last-event-id"))
+        return answer
+
+    def _collect(self, now_ms: int) -> None:
+        for wid, session in list(self._sessions.items()):
+            if not session.open_streams and now_ms - session.idle_since_ms > SESSION_TTL_MS:
+                del self._sessions[wid]
+
+
+def _positions(
+    body: bodies.WatchBody, request: Request, topics: Topics
+) -> Iterator[tuple[str, dict[str, int]]]:
+    lenient = request.flag("lenient", False)
+    for name, wish in body.topics.items():
+        if lenient and topics.find_or_none(name, request.caller) is None:
+            continue
+        state = topics.find(name, request.caller).state()
+        start = bodies.unsigned(wish.from_seq, "from_seq", 0)
+        yield (
+            name,
+            {
+                "from_seq": state.last_seq if wish.tail else start,
+                "head_seq": state.last_seq,
+                "earliest_seq": state.first_seq,
+            },
+        )
+
+
+def _session(
+    body: bodies.WatchBody, shown: dict[str, dict[str, int]], request: Request, topics: Topics
+) -> Session:
+    limit = bodies.unsigned(body.limit, "limit", 0, bodies.U32)
+    budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
+    asked = body.heartbeat_ms
+    return Session(
+        cursors={name: position["from_seq"] for name, position in shown.items()},
+        query=Query(
+            limit=min(limit or 256, MOST_RECORDS),
+            max_bytes=min(budget or DEFAULT_BATCH_BYTES, MOST_BYTES),
+            without_nodes=bodies.nodes(body.node),
+            include_tags=bool(body.include_tags),
+            include_meta=body.include_meta is not False,
+            include_data=body.include_data is not False,
+        ),
+        heartbeat_ms=heartbeat(
+            topics, None if asked is None else bodies.unsigned(asked, "heartbeat_ms", 0)
+        ),
+        caller=request.caller,
+        idle_since_ms=topics.now_ms(),
+    )

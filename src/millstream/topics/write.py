@@ -1,0 +1,188 @@
+"""Writes: a batch of records, whole or absent, in one commit."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import BadRequest, Forbidden, StreamExists
+from millstream.http.request import Request
+from millstream.http.response import Response, json_response
+from millstream.kernel._batch import Batch
+from millstream.store.log import Durability
+from millstream.streams import patterns
+from millstream.streams.config import StreamConfig
+from millstream.topics import bodies, json_text
+from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.errors import BatchTooLarge, RecordAboveLimit, TopicNotFound
+from millstream.topics.idempotency import Written
+from millstream.topics.performance import Stopwatch
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+MOST_RECORDS = 10_000
+LARGEST_RECORD = 1024 * 1024
+LARGEST_META = 16 * 1024
+MOST_META_KEYS = 64
+LONGEST_TAG = 256
+LONGEST_NODE = 128
+LONGEST_KEY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A write whose every field is within its limits."""
+
+    batch: Batch
+    subjects: frozenset[str]  # those that the stream must allow
+    key: str | None
+
+
+async def write(request: Request, topics: Topics) -> Response:
+    """Append records; the topic is created on the way unless that is refused."""
+    watch = Stopwatch(topics.clock)
+    name = topic_of(request)
+    check_name(name, request.caller)
+    body = bodies.write_body(request)
+    checked = check_write(body, name, request.header(b"idempotency-key"))
+    stream, created = await _stream_for(body, name, request, topics)
+    _check_subjects(stream, checked.subjects)
+    began = watch.elapsed_ms()
+    written, deduped = await _append(stream, checked, topics)
+    append_ms = watch.elapsed_ms() - began
+    synced = stream.log.durability is Durability.FSYNC
+    answer: dict[str, Any] = {
+        "topic": name,
+        "first_seq": written.first_seq,
+        "last_seq": written.last_seq,
+    }
+    if request.flag("return_seqs", True):
+        answer["seqs"] = list(range(written.first_seq, written.last_seq + 1))
+    answer |= {
+        "head_seq": written.head_seq,
+        "count": written.last_seq - written.first_seq + 1,
+        "created": created,
+        "deduped": deduped,
+        "performance": watch.performance(
+            wal_append_ms=round(append_ms, 3),
+            fsync_ms=max(round(append_ms, 3), 0.001) if synced else 0.0,
+            throttle_wait_ms=0.0,
+        ),
+    }
+    return json_response(answer, 201 if created else 200)
+
+
+def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) -> Checked:
+    """Check every limit in the documented order and lay the records out for the log."""
+    records = body.records
+    if not records:
+        raise BadRequest("records must hold at least one record")
+    if len(records) > MOST_RECORDS:
+        raise BatchTooLarge(f"a write holds at most {MOST_RECORDS} records")
+    key = body.idempotency_key
+    if key is None and header_key is not None:
+        key = header_key.decode("utf-8", "replace")
+    if key is not None and len(key.encode()) > LONGEST_KEY:
+        raise BadRequest(f"an idempotency key holds at most {LONGEST_KEY} bytes")
+    default_node = _short(body.node, "node", LONGEST_NODE) if body.node else b""
+    batch, subjects = Batch(), set()
+    own_subject, absent = topic.encode(), bodies.ABSENT
+    for item in records:
+        payload = bytes(item.data)
+        meta = b"" if item.meta is absent else _meta(bytes(item.meta))
+        if len(payload) + len(meta) > LARGEST_RECORD:
+            raise RecordAboveLimit(f"data and meta of a record hold at most {LARGEST_RECORD} bytes")
+        if len(payload) > json_text.DEEPEST and json_text.too_deep(payload):
+            raise BadRequest(f"data may be at most {json_text.DEEPEST} levels deep")
+        if payload[:3] == b'{"$':
+            payload = json_text.payload_of(payload)
+        subject = own_subject
+        if item.subject is not None and item.subject != topic:
+            subjects.add(item.subject)
+            subject = item.subject.encode()
+        batch.add(
+            subject,
+            b"",
+            b"",
+            payload,
+            _short(item.tag, "tag", LONGEST_TAG) if item.tag else b"",
+            _short(item.node, "node", LONGEST_NODE) if item.node else default_node,
+            meta,
+        )
+    return Checked(batch, frozenset(subjects), key)
+
+
+def _short(value: str, name: str, most: int) -> bytes:
+    encoded = value.encode()
+    if len(encoded) > most:
+        raise BadRequest(f"a {name} holds at most {most} bytes")
+    return encoded
+
+
+def _meta(meta: bytes) -> bytes:
+    if meta == b"null":
+        return b""
+    if len(meta) > LARGEST_META:
+        raise BadRequest(f"meta holds at most {LARGEST_META} bytes")
+    if json_text.too_deep(meta):
+        raise BadRequest(f"meta may be at most {json_text.DEEPEST} levels deep")
+    if meta[:1] == b"{" and meta.count(b":") > MOST_META_KEYS:
+        keys = json_text.decode(meta, dict[str, Any])
+        if len(keys) > MOST_META_KEYS:
+            raise BadRequest(f"meta holds at most {MOST_META_KEYS} keys")
+    return meta
+
+
+async def _stream_for(
+    body: bodies.WriteBody, name: str, request: Request, topics: Topics
+) -> "tuple[Stream, bool]":
+    known = topics.find_or_none(name, request.caller)
+    if known is not None:
+        return known, False
+    if not _may_create(body):
+        raise TopicNotFound(name)
+    if body.config is not None and "admin" not in request.caller.scopes:
+        raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
+    config = StreamConfig.from_topic(name, body.config or {})
+    topics.check_room(request.caller)
+    try:
+        return await topics.catalog.create(config, request.caller.account)
+    except StreamExists:  # somebody else was first, and their config counts
+        return topics.find(name, request.caller), False
+
+
+def _may_create(body: bodies.WriteBody) -> bool:
+    if body.create is not None:
+        return body.create
+    wish = (body.config or {}).get("auto_create")
+    return True if wish is None else bool(wish)
+
+
+def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
+    """Refuse subjects that the stream would not capture from NATS either."""
+    if not subjects:
+        return
+    allowed = stream.config.subjects
+    match = patterns.matcher(allowed) if allowed else lambda subject: False
+    for subject in subjects:
+        legal = patterns.is_valid(subject) and patterns.is_literal(subject)
+        if not legal or (match is not None and not match(subject.encode())):
+            raise BadRequest(
+                f"subject {subject!r} is not one that this topic takes",
+                {"topic": stream.name, "subjects": list(allowed)},
+            )
+
+
+async def _append(stream: "Stream", checked: Checked, topics: Topics) -> tuple[Written, bool]:
+    async def once() -> Written:
+        first, last = await stream.append_batch(checked.batch)
+        return Written(first, last, max(last, stream.state().last_seq))
+
+    if checked.key is None:
+        return await once(), False
+    return await topics.idempotency.once(
+        stream.incarnation,
+        checked.key,
+        stream.config.duplicate_window,
+        topics.clock.time_ns,
+        once,
+    )
