@@ -186,6 +186,12 @@ def test_a_read_gives_one_record_even_when_it_is_too_large() -> None:
     assert unpacked(of(1, 1, 2).offsets_from(0, 10, 0)[0]) == [100]
 
 
+def test_a_read_that_is_full_goes_on_behind_the_deleted_records_that_follow() -> None:
+    index = of(1, 1, 2, 3)
+    index.delete(1)
+    assert index.offsets_from(0, 2, 0)[1] == 2
+
+
 def test_offsets_lead_to_the_frames_of_live_records() -> None:
     batch = Batch()
     for i in range(6):

@@ -573,7 +573,7 @@ cdef class SegmentIndex:
         cdef const uint8_t *bits = NULL
         cdef uint64_t bound = 0
         cdef uint64_t size = 0
-        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t taken = 0, room
         cdef uint32_t length
         cdef bytes packed
         cdef uint32_t *to
@@ -584,8 +584,9 @@ cdef class SegmentIndex:
             stop = self.length
         i = max(i, 0)
         max_bytes = max(max_bytes, 0)
-        max_records = max(min(max_records, stop - i, max_bytes // SMALLEST + 1), 0)
-        packed = PyBytes_FromStringAndSize(NULL, 4 * max_records)
+        # No more than this can be taken, whatever is skipped in between.
+        room = max(min(max_records, stop - i, max_bytes // SMALLEST + 1), 0)
+        packed = PyBytes_FromStringAndSize(NULL, 4 * room)
         to = <uint32_t *>PyBytes_AS_STRING(packed)
         while i < stop and taken < max_records:
             if _wanted(self.slots + i, bits, bound):
