@@ -213,7 +213,7 @@ class Stream:
         return await self.append_batch(batch)
 
     async def append_batch(self, batch: Batch) -> tuple[int, int]:
-        """Store a whole batch or nothing of it, as ``append`` does; its subjects are taken as given."""
+        """Store a batch laid out already, whole or not at all, as ``append`` does."""
         self._admit_whole(batch)
         run = _Run(batch, 0, len(batch))
         run.future = asyncio.get_running_loop().create_future()
