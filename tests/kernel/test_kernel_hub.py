@@ -1,0 +1,524 @@
+"""The hub without sockets: connections are fed and taken from."""
+
+import os
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.kernel import _hub
+from millstream.kernel._batch import Batch
+from millstream.kernel._hub import Hub
+from millstream.kernel._interest import Interest
+
+QUIET = {
+    "verbose": False,
+    "pedantic": False,
+    "echo": True,
+    "headers": True,
+    "no_responders": False,
+}
+
+
+opened: list[Hub] = []
+
+
+@pytest.fixture(autouse=True)
+def close_hubs() -> Iterator[None]:
+    yield
+    while opened:
+        opened.pop().close()
+
+
+class Recorder:
+    """A handler that carries out SUB and UNSUB and keeps what it was told."""
+
+    def __init__(self, **limits: int) -> None:
+        self.hub = Hub(self, **limits)  # type: ignore[arg-type]
+        self.interest = Interest()
+        self.calls: list[tuple[object, ...]] = []
+        self.output: dict[int, bytes] = {}
+        self.denied: set[bytes] = set()
+
+        opened.append(self.hub)
+
+    def client(self, **options: bool) -> int:
+        cid = self.hub.attach_fed(self.interest)
+        self.hub.configure(cid, **{**QUIET, **options})
+        self.output[cid] = b""
+        return cid
+
+    def sent(self, cid: int) -> bytes:
+        """Return and forget what the connection was sent."""
+        data, self.output[cid] = self.output[cid], b""
+        return data
+
+    def on_connect(self, cid: int, options: bytes) -> None:
+        self.calls.append(("connect", cid, options))
+
+    def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None:
+        self.calls.append(("sub", cid, subject, queue, sid))
+        self.hub.subscribe(cid, subject, queue, sid)
+
+    def on_unsub(self, cid: int, sid: bytes, max_msgs: int) -> None:
+        self.calls.append(("unsub", cid, sid, max_msgs))
+        self.hub.unsubscribe(cid, sid, max_msgs)
+
+    def on_ping(self, cid: int) -> None:
+        self.calls.append(("ping", cid))
+
+    def on_pong(self, cid: int) -> None:
+        self.calls.append(("pong", cid))
+
+    def on_error(self, cid: int, code: int) -> None:
+        self.calls.append(("error", cid, code))
+        self.hub.write(cid, b"-ERR\r\n")
+
+    def on_closed(self, cid: int, reason: int) -> None:
+        self.calls.append(("closed", cid, reason))
+
+    def on_output(self, cid: int) -> None:
+        self.output[cid] = self.output.get(cid, b"") + self.hub.take(cid)
+
+    def may_publish(self, cid: int, subject: bytes) -> bool:
+        self.calls.append(("may_publish", cid, subject))
+        return subject not in self.denied
+
+
+class Collector:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def deliver(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def messages(self) -> list[tuple[bytes, bytes, bytes, bytes, int]]:
+        return [batch.message(i) for batch in self.batches for i in range(len(batch))]
+
+
+def test_a_publish_is_delivered_with_the_subscribers_sid() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(b, b"SUB x.* 17\r\n")
+    door.hub.feed(a, b"PUB x.y 5\r\nhello\r\nPUB x.z re.ply 0\r\n\r\n")
+    assert door.sent(b) == b"MSG x.y 17 5\r\nhello\r\nMSG x.z 17 re.ply 0\r\n\r\n"
+
+
+def test_odd_spacing_and_case_are_normalised() -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"sub\tx \t 1\npub  x\t 2 \r\nhi\r\nhPuB x 12   14\nNATS/1.0\r\n\r\nhi\r\n")
+    assert door.sent(a) == b"MSG x 1 2\r\nhi\r\nHMSG x 1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+
+
+def test_headers_are_stripped_for_a_client_that_cannot_read_them() -> None:
+    door = Recorder()
+    a, old = door.client(), door.client(headers=False)
+    door.hub.feed(old, b"SUB x 1\r\n")
+    door.hub.feed(a, b"HPUB x r 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
+    assert door.sent(old) == b"MSG x 1 r 2\r\nhi\r\n"
+
+
+def test_headers_from_a_client_without_them_are_refused() -> None:
+    door = Recorder()
+    old = door.client(headers=False)
+    door.hub.feed(old, b"HPUB x 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
+    assert door.calls == [("error", old, _hub.HEADERS_NOT_SUPPORTED), ("closed", old, 4)]
+
+
+def test_verbose_acknowledges_before_the_delivery() -> None:
+    door = Recorder()
+    a = door.client(verbose=True)
+    door.hub.feed(a, b"SUB x 1\r\nPUB x 0\r\n\r\n")
+    assert door.sent(a) == b"+OK\r\nMSG x 1 0\r\n\r\n"
+
+
+def test_pedantic_complains_of_a_wildcard_and_delivers_all_the_same() -> None:
+    door = Recorder()
+    a = door.client(pedantic=True)
+    door.hub.feed(a, b"SUB x.* 1\r\nPUB x.* 0\r\n\r\nPUB x.a* 0\r\n\r\n")
+    assert door.sent(a) == (
+        b"-ERR 'Invalid Publish Subject'\r\nMSG x.* 1 0\r\n\r\nMSG x.a* 1 0\r\n\r\n"
+    )
+
+
+def test_without_echo_the_publisher_hears_nothing_of_itself() -> None:
+    door = Recorder()
+    a = door.client(echo=False)
+    door.hub.feed(a, b"SUB x 1\r\nSUB x q 2\r\nPUB x 0\r\n\r\n")
+    assert door.sent(a) == b""
+
+
+def test_a_requester_without_responders_gets_a_503() -> None:
+    door = Recorder()
+    a = door.client(no_responders=True)
+    door.hub.feed(a, b"SUB inbox.* 9\r\nPUB no.body inbox.1 2\r\nhi\r\n")
+    block = b"NATS/1.0 503\r\nNats-Subject: no.body\r\n\r\n"
+    assert door.sent(a) == b"HMSG inbox.1 9 %d %d\r\n%s\r\n" % (len(block), len(block), block)
+
+
+def test_the_first_ping_is_told_and_all_are_answered() -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"PING\r\nping \nPONG\r\n")
+    assert door.sent(a) == b"PONG\r\nPONG\r\n"
+    assert door.calls == [("ping", a), ("pong", a)]
+
+
+def test_a_maximum_counts_from_the_subscription_on() -> None:
+    door = Recorder()
+    a = door.client()
+    one = b"PUB x 1\r\n1\r\n"
+    door.hub.feed(a, b"SUB x 1\r\n" + one + b"UNSUB 1 3\r\n" + 5 * one)
+    assert door.sent(a) == 3 * b"MSG x 1 1\r\n1\r\n"
+    assert door.interest.nodes() == 1
+    door.hub.feed(a, b"SUB x 1\r\n" + one + one + b"UNSUB 1 2\r\n" + one)
+    assert door.sent(a) == 2 * b"MSG x 1 1\r\n1\r\n"
+
+
+def test_a_sid_in_use_keeps_its_subject() -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"SUB x 1\r\nSUB y 1\r\nPUB y 0\r\n\r\nPUB x 0\r\n\r\n")
+    assert door.sent(a) == b"MSG x 1 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"BOGUS\r\n", _hub.UNKNOWN_OPERATION),
+        (b"\r\n", _hub.UNKNOWN_OPERATION),
+        (b"GET / HTTP/1.1\r\n", _hub.UNKNOWN_OPERATION),
+        (b"\x16\x03\x01", _hub.UNKNOWN_OPERATION),
+        (b"PUBX x 1\r\n1\r\n", _hub.UNKNOWN_OPERATION),
+        (b"PUB x 1\r\n12\r\n", _hub.UNKNOWN_OPERATION),
+        (b"PUB x\r\n", _hub.MALFORMED),
+        (b"PUB x y z 1\r\n", _hub.MALFORMED),
+        (b"PUB x -1\r\n", _hub.MALFORMED),
+        (b"PUB x 1e3\r\n", _hub.MALFORMED),
+        (b"HPUB x 5 4\r\n", _hub.MALFORMED),
+        (b"SUB x\r\n", _hub.MALFORMED),
+        (b"SUB a b c d\r\n", _hub.MALFORMED),
+        (b"UNSUB \r\n", _hub.MALFORMED),
+        (b"PUB x 1048577\r\n", _hub.PAYLOAD_TOO_LARGE),
+        (b"HPUB x 12 1048577\r\n", _hub.PAYLOAD_TOO_LARGE),
+        (b"SUB " + b"x" * 4096 + b" 1\r\n", _hub.LINE_TOO_LONG),
+        (b"SUB " + b"x" * 5000, _hub.LINE_TOO_LONG),
+    ],
+)
+def test_bad_input_is_refused_and_ends_the_connection(line: bytes, code: int) -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, line + b"PING\r\n")
+    assert door.calls == [("error", a, code), ("closed", a, _hub.PROTOCOL_ERROR)]
+    assert door.sent(a) == b"-ERR\r\n"
+    assert door.hub.connections() == []
+
+
+operations = st.sampled_from(
+    [
+        b"PUB a 3\r\nxyz\r\n",
+        b"PUB a.b r 0\r\n\r\n",
+        b"PUB a.b 11\r\nPUB a 0\r\n\r\n\r\n",
+        b"HPUB a 12 15\r\nNATS/1.0\r\n\r\nabc\r\n",
+        b"SUB a 1\r\n",
+        b"SUB a.* q 2\r\n",
+        b"SUB > 3\r\n",
+        b"UNSUB 1\r\n",
+        b"UNSUB 3 2\r\n",
+        b"PING\r\n",
+        b"PONG\r\n",
+        b'CONNECT {"a":1}\r\n',
+        b"+OK\r\n",
+        b"PUB big 300\r\n" + b"z" * 300 + b"\r\n",
+        b"WHAT\r\n",
+    ]
+)
+
+
+def outcome(pieces: list[bytes]) -> tuple[object, ...]:
+    door = Recorder()
+    sink = Collector()
+    door.interest.add_sink(b"a.>", sink)
+    cid = door.client()
+    for piece in pieces:
+        door.hub.feed(cid, piece)
+    seen = list(door.calls), door.sent(cid), sink.messages(), door.interest.nodes()
+    door.hub.close()
+    return seen
+
+
+@settings(max_examples=150)
+@given(st.lists(operations, max_size=12).map(b"".join), st.integers(0, 2**32))
+def test_where_the_input_is_cut_makes_no_difference(data: bytes, seed: int) -> None:
+    whole = outcome([data])
+    assert outcome([data[i : i + 1] for i in range(len(data))]) == whole
+    random, pieces, at = Random(seed), [], 0
+    while at < len(data):
+        step = random.choice([1, 2, 3, 7, 40, 200])
+        pieces.append(data[at : at + step])
+        at += step
+    assert outcome(pieces) == whole
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_any_bytes_are_survived(noise: bytes, cut: int) -> None:
+    outcome([b"SUB a 1\r\nPUB a " + noise[:cut], noise[cut:]])
+    outcome([noise[:cut], noise[cut:]])
+
+
+def test_sinks_get_one_batch_per_chunk_in_order() -> None:
+    door = Recorder()
+    sink, other = Collector(), Collector()
+    door.interest.add_sink(b"s.>", sink)
+    door.interest.add_sink(b"s.1", other)
+    a = door.client()
+    door.hub.feed(a, b"".join(b"PUB s.%d r.%d 1\r\n%d\r\n" % (i, i, i) for i in range(10)))
+    assert [len(batch) for batch in sink.batches] == [10]
+    assert sink.messages() == [(b"s.%d" % i, b"r.%d" % i, b"", b"%d" % i, a) for i in range(10)]
+    assert other.messages() == [(b"s.1", b"r.1", b"", b"1", a)]
+
+
+def test_a_sink_that_publishes_while_delivered_to_reaches_the_next_sink_and_clients() -> None:
+    door = Recorder()
+    last = Collector()
+
+    class Echo:
+        def deliver(self, batch: Batch) -> None:
+            for i in range(len(batch)):
+                _, reply, headers, payload, _ = batch.message(i)
+                door.hub.publish(door.interest, reply, b"", headers, payload + b"!")
+                door.hub.flush()
+
+    door.interest.add_sink(b"ask", Echo())
+    door.interest.add_sink(b"answer", last)
+    a = door.client()
+    door.hub.feed(a, b"SUB answer 4\r\nPUB ask answer 2\r\nhi\r\n")
+    assert last.messages() == [(b"answer", b"", b"", b"hi!", 0)]
+    assert door.sent(a) == b"MSG answer 4 3\r\nhi!\r\n"
+
+
+def test_two_sinks_that_answer_each_other_for_ever_do_not_hold_the_hub() -> None:
+    door = Recorder()
+    rounds = []
+
+    class Ping:
+        def deliver(self, batch: Batch) -> None:
+            rounds.append(len(batch))
+            door.hub.publish(door.interest, b"loop", b"", b"", b"")
+
+    door.interest.add_sink(b"loop", Ping())
+    door.hub.publish(door.interest, b"loop", b"", b"", b"")
+    door.hub.flush()
+    assert 1 < len(rounds) <= 100
+    before = len(rounds)
+    door.hub.poll()
+    assert len(rounds) > before
+
+
+def test_a_failing_sink_does_not_harm_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    door = Recorder()
+    good = Collector()
+
+    class Bad:
+        def deliver(self, batch: Batch) -> None:
+            raise RuntimeError("broken sink")
+
+    door.interest.add_sink(b"x", Bad())
+    door.interest.add_sink(b"x", good)
+    assert door.hub.publish(door.interest, b"x", b"", b"", b"1") == 2
+    door.hub.flush()
+    assert len(good.messages()) == 1
+    assert "broken sink" in caplog.text
+
+
+def test_a_fault_in_the_handler_ends_only_that_connection(caplog: pytest.LogCaptureFixture) -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+
+    def fail(cid: int) -> None:
+        raise RuntimeError("broken handler")
+
+    door.on_pong = fail  # type: ignore[method-assign]
+    door.hub.feed(a, b"PONG\r\nPING\r\n")
+    door.hub.feed(b, b"PING\r\n")
+    assert ("closed", a, _hub.INTERNAL_ERROR) in door.calls
+    assert door.sent(b) == b"PONG\r\n"
+
+
+def test_a_removed_sink_gets_nothing_more() -> None:
+    door = Recorder()
+    sink = Collector()
+    handle = door.interest.add_sink(b"x", sink)
+    door.hub.publish(door.interest, b"x", b"", b"", b"1")
+    door.interest.remove_sink(handle)
+    assert door.hub.publish(door.interest, b"x", b"", b"", b"2") == 0
+    door.hub.flush()
+    assert sink.batches == []
+
+
+def test_publish_counts_deliveries_and_shows_another_subject() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\n")
+    door.hub.feed(b, b"SUB inbox 2\r\n")
+    sent = door.hub.publish(
+        door.interest, b"inbox", b"ack", b"NATS/1.0\r\n\r\n", b"hi", shown=b"real"
+    )
+    door.hub.flush()
+    assert sent == 2
+    assert door.sent(a) == b"HMSG real 1 ack 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+    assert door.hub.publish(door.interest, b"nobody", b"", b"", b"") == 0
+
+
+def test_acks_go_to_the_reply_subjects_of_a_batch() -> None:
+    door = Recorder()
+    sink = Collector()
+    door.interest.add_sink(b"s", sink)
+    a = door.client()
+    door.hub.feed(a, b"SUB in.* 1\r\nPUB s in.a 0\r\n\r\nPUB s 0\r\n\r\nPUB s in.c 0\r\n\r\n")
+    cached = door.interest.stats()["num_cache"]
+    sent = door.hub.publish_acks(door.interest, sink.batches[0], 0, 3, 98, b'{"seq":', b"}")
+    door.hub.flush()
+    assert sent == 2
+    assert door.sent(a) == b'MSG in.a 1 10\r\n{"seq":98}\r\nMSG in.c 1 11\r\n{"seq":100}\r\n'
+    assert door.interest.stats()["num_cache"] == cached
+    with pytest.raises(IndexError):
+        door.hub.publish_acks(door.interest, sink.batches[0], 1, 3, 1, b"", b"")
+
+
+def test_one_member_of_a_queue_group_gets_each_message_and_all_get_some() -> None:
+    door = Recorder()
+    members = [door.client() for _ in range(4)]
+    for cid, pattern in zip(members, [b"w", b"w", b"*", b">"], strict=True):
+        door.hub.feed(cid, b"SUB " + pattern + b" group 1\r\n")
+    for _ in range(400):
+        door.hub.publish(door.interest, b"w", b"", b"", b"")
+    door.hub.flush()
+    counts = [door.sent(cid).count(b"MSG") for cid in members]
+    assert sum(counts) == 400
+    assert min(counts) > 40
+
+
+def test_a_paused_sink_stalls_who_publishes_into_it_until_resumed() -> None:
+    door = Recorder()
+    sink = Collector()
+    handle = door.interest.add_sink(b"s", sink)
+    a, b = door.client(), door.client()
+    door.interest.pause_sink(handle, True)
+    door.hub.feed(a, b"PUB s 0\r\n\r\n")
+    door.hub.feed(b, b"PUB other 0\r\n\r\n")
+    assert (door.hub.is_stalled(a), door.hub.is_stalled(b)) == (True, False)
+    door.hub.tick()
+    assert door.hub.is_stalled(a)
+    door.interest.pause_sink(handle, False)
+    assert not door.hub.is_stalled(a)
+    assert len(sink.messages()) == 1
+
+
+def test_removing_a_paused_sink_frees_its_publishers() -> None:
+    door = Recorder()
+    handle = door.interest.add_sink(b"s", Collector())
+    a = door.client()
+    door.interest.pause_sink(handle, True)
+    door.hub.feed(a, b"PUB s 0\r\n\r\n")
+    door.interest.remove_sink(handle)
+    assert not door.hub.is_stalled(a)
+
+
+def test_a_guarded_connection_is_asked_once_per_subject_in_a_row() -> None:
+    door = Recorder()
+    a = door.client(guarded=True)
+    door.denied.add(b"secret")
+    door.hub.feed(a, b"SUB > 1\r\n" + 3 * b"PUB ok 0\r\n\r\n" + 2 * b"PUB secret 0\r\n\r\n")
+    assert door.sent(a) == 3 * b"MSG ok 1 0\r\n\r\n"
+    asked = [call[2] for call in door.calls if call[0] == "may_publish"]
+    assert asked == [b"ok", b"secret"]
+
+
+def test_a_client_whose_outbox_overflows_is_closed_and_its_memory_freed() -> None:
+    door = Recorder(max_pending=10_000)
+    a, slow = door.client(), door.client()
+    door.hub.feed(slow, b"SUB x 1\r\n")
+    door.on_output = lambda cid: None  # type: ignore[method-assign]
+    for _ in range(30):
+        door.hub.feed(a, b"PUB x 1000\r\n" + b"y" * 1000 + b"\r\n")
+    assert ("closed", slow, _hub.SLOW_CONSUMER) in door.calls
+    assert door.interest.nodes() == 1
+    assert door.hub.stats()["slow_consumers"] == 1
+    assert door.hub.connections() == [a]
+
+
+def test_a_publisher_waits_for_a_half_full_client() -> None:
+    door = Recorder(max_pending=10_000)
+    a, slow = door.client(), door.client()
+    door.hub.feed(slow, b"SUB x 1\r\n")
+    take = door.on_output
+    door.on_output = lambda cid: None  # type: ignore[method-assign]
+    for _ in range(6):
+        door.hub.feed(a, b"PUB x 1000\r\n" + b"y" * 1000 + b"\r\n")
+    assert door.hub.is_stalled(a)
+    assert 0 < door.hub.room(door.interest, b"x") < 5000
+    take(slow)
+    assert not door.hub.is_stalled(a)
+    assert door.hub.room(door.interest, b"x") == 10_000
+
+
+def test_closing_inside_a_callback_drops_the_rest_of_the_input() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(b, b"SUB x 1\r\n")
+
+    def hang_up(cid: int, options: bytes) -> None:
+        door.hub.close_connection(cid, 200)
+        door.hub.close_connection(b, 201)
+
+    door.on_connect = hang_up  # type: ignore[method-assign]
+    door.hub.feed(a, b"PUB x 0\r\n\r\nCONNECT {}\r\nPUB x 0\r\n\r\n")
+    assert door.calls[-2:] == [("closed", a, 200), ("closed", b, 201)]
+    assert door.sent(b) == b"MSG x 1 0\r\n\r\n"
+    assert door.hub.connections() == []
+
+
+def test_frames_are_sent_under_their_own_subject_with_their_reply() -> None:
+    frames_module = pytest.importorskip("millstream.kernel._frames")
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\n")
+    batch = Batch()
+    batch.add(b"s.1", b"", b"", b"one")
+    batch.add(b"s.2", b"", b"NATS/1.0\r\n\r\n", b"two")
+    encoded = frames_module.encode_batch(batch, 0, 2, 1, 10, 0, None, 0, True)
+    frames = frames_module.Frames(encoded, [0, int.from_bytes(encoded[4:8], "little")])
+    sent = door.hub.publish_frames(door.interest, b"inbox", frames, 0, 2, [b"ack.1", b"ack.2"])
+    door.hub.flush()
+    assert sent == 2
+    assert door.sent(a) == (
+        b"MSG s.1 1 ack.1 3\r\none\r\nHMSG s.2 1 ack.2 12 15\r\nNATS/1.0\r\n\r\ntwo\r\n"
+    )
+
+
+def test_counters_add_up() -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"SUB x 1\r\nSUB x 2\r\nPUB x 3\r\nabc\r\n")
+    stats = door.hub.connection_stats(a)
+    assert (stats["in_msgs"], stats["in_bytes"], stats["out_msgs"], stats["out_bytes"]) == (
+        1,
+        3,
+        2,
+        6,
+    )
+    assert stats["subscriptions"] == 2
+
+
+def test_a_closed_hub_holds_no_descriptor() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    door = Recorder()
+    door.client()
+    door.hub.close()
+    door.hub.close()
+    assert set(os.listdir("/proc/self/fd")) == before
