@@ -1,1 +1,1 @@
-"""What the server says about itself."""
+"""Health and statistics of the server, in nats-server's shapes."""
