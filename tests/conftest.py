@@ -9,7 +9,7 @@ import pytest
 
 from support import scale
 from support.java import spark_is_missing
-from support.kernel_build import stale_and_imported
+from support.kernel_build import stale_and_imported, stale_modules
 from support.leaks import holdings, left_behind, without_stray_tasks
 
 
@@ -20,11 +20,21 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.obj = without_stray_tasks(item.obj)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a stale kernel, and skip Spark's tests where it cannot run."""
-    stale = stale_and_imported()
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse a stale kernel before workers start: one that stops by itself looks like a crash."""
+    if session.config.getoption("numprocesses", None):
+        _refuse(stale_modules())
+
+
+def _refuse(stale: list[str]) -> None:
     if stale and os.environ.get("MILLSTREAM_STALE_KERNEL") != "ok":
         raise pytest.UsageError(f"{', '.join(stale)} changed since it was compiled: `make build`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a stale kernel, and skip Spark's tests where it cannot run."""
+    if not hasattr(config, "workerinput"):
+        _refuse(stale_and_imported())
     spark = [item for item in items if item.get_closest_marker("spark")]
     if spark and (reason := spark_is_missing()) is not None:
         for item in spark:

@@ -1,5 +1,6 @@
 """The ``millstream`` command: its parts, and how a failure is told."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,10 @@ def run(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> str:
     if _is_meant_for_people(error):
         return str(error)
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"a port is taken ({error}): choose others with --port and --http-port, 0 for any"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (set {DEBUG}=1 to see where)"
 
 
