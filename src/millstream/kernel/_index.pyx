@@ -52,7 +52,13 @@ cdef uint32_t _sip(uint64_t key0, uint64_t key1, const char *text, Py_ssize_t si
         v[0] ^= word
         i += 8
     word = 0
-    memcpy(&word, text + i, size - i)
+    if i and i < size:  # the last eight bytes without those that are already in
+        memcpy(&word, text + size - 8, 8)
+        word >>= 8 * (8 - (size - i))
+    else:
+        while i < size:
+            word |= <uint64_t><uint8_t>text[i] << (8 * i)
+            i += 1
     word |= <uint64_t>size << 56
     v[3] ^= word
     _sip_round(v)
