@@ -38,12 +38,20 @@ MORE = C_MORE
 DELETED = C_DELETED
 
 # Why index_frames stopped.
-END = 0          # at ``stop``
-TORN = 1         # a whole header, but the frame goes on past ``stop``
-DAMAGED = 2      # no frame here, or its checksum is wrong
-FOREIGN = 3      # a good frame that is not a record of this stream
-DISORDER = 4     # a good record whose sequence does not ascend or does not fit the index
+cdef enum:
+    C_END = 0         # at ``stop``
+    C_TORN = 1        # a whole header, but the frame goes on past ``stop``
+    C_DAMAGED = 2     # no frame here, or its checksum is wrong
+    C_FOREIGN = 3     # a good frame that is not a record of this stream
+    C_DISORDER = 4    # a good record whose sequence does not ascend or does not fit the index
 
+END = C_END
+TORN = C_TORN
+DAMAGED = C_DAMAGED
+FOREIGN = C_FOREIGN
+DISORDER = C_DISORDER
+
+# What _judge finds.
 cdef enum:
     WHOLE = 0
     CUT = 1          # the header holds, the frame goes on past the end
@@ -507,20 +515,20 @@ def index_frames(
     cdef Py_ssize_t at = max(start, 0), count = 0
     cdef Head head
     cdef Slot slot
-    cdef int state, why = 0
+    cdef int state, why = C_END
     if stop < 0 or stop > view.size:
         stop = view.size
     slot.subject = 0
     while at < stop:
         state = _judge(view.data, at, stop, &head)
         if state != WHOLE:
-            why = 1 if state == CUT else 2
+            why = C_TORN if state == CUT else C_DAMAGED
             break
         if head.kind != C_RECORD or head.stream_id != stream_id:
-            why = 3
+            why = C_FOREIGN
             break
         if not index.fits(head.seq) or at + shift < 0 or at + shift > 0xFFFFFFFF:
-            why = 4
+            why = C_DISORDER
             break
         slot.offset = <uint32_t>(at + shift)
         slot.delta = <uint32_t>(head.seq - index.base_seq)
