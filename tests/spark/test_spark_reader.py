@@ -42,7 +42,7 @@ class FakeServer:
         self.gaps: list[tuple[int, int, str]] = []
         self.asked: list[tuple[int, int]] = []
 
-    def plan(self, stream: str) -> ReadPlan:
+    def plan(self, stream: str, from_seq: int = 0) -> ReadPlan:
         last = self.rows[-1].seq if self.rows else 0
         return ReadPlan(stream, self.stream_id, 1, last, Tail(1, last), [], self.gaps)
 

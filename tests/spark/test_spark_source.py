@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from segment_writer import PlannedStream, serving, write_segment
 from spark_frames import Row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 STREAM_ID = 42
 T0 = 1_700_000_000_000_000_000

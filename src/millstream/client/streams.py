@@ -75,8 +75,8 @@ class ReadPlan(msgspec.Struct, frozen=True):
 class StreamReader(Protocol):
     """What Spark and the command line ask of a server about records at rest."""
 
-    def plan(self, stream: str) -> ReadPlan:
-        """Return the whole plan; raises ``StreamMissing``."""
+    def plan(self, stream: str, from_seq: int = 0) -> ReadPlan:
+        """Return the plan, its segments from ``from_seq`` on; raises ``StreamMissing``."""
         ...
 
     def read(self, stream: str, from_seq: int, to_seq: int, max_bytes: int = READ_BYTES) -> bytes:
@@ -116,9 +116,9 @@ class NatsStreams:
         self._timeout = timeout
         self._client: Client | None = None
 
-    def plan(self, stream: str) -> ReadPlan:
-        """Return the whole plan; raises ``StreamMissing``."""
-        return _whole_plan(lambda from_seq: self._plan_page(stream, from_seq))
+    def plan(self, stream: str, from_seq: int = 0) -> ReadPlan:
+        """Return the plan, its segments from ``from_seq`` on; raises ``StreamMissing``."""
+        return _whole_plan(lambda page: self._plan_page(stream, page), from_seq)
 
     def read(self, stream: str, from_seq: int, to_seq: int, max_bytes: int = READ_BYTES) -> bytes:
         """Return raw frames from the range, oldest first, empty once nothing is left in it."""
@@ -178,9 +178,9 @@ class HttpStreams:
         self._timeout = timeout
         self._connection: http.client.HTTPConnection | None = None
 
-    def plan(self, stream: str) -> ReadPlan:
-        """Return the whole plan; raises ``StreamMissing``."""
-        return _whole_plan(lambda from_seq: self._plan_page(stream, from_seq))
+    def plan(self, stream: str, from_seq: int = 0) -> ReadPlan:
+        """Return the plan, its segments from ``from_seq`` on; raises ``StreamMissing``."""
+        return _whole_plan(lambda page: self._plan_page(stream, page), from_seq)
 
     def read(self, stream: str, from_seq: int, to_seq: int, max_bytes: int = READ_BYTES) -> bytes:
         """Return raw frames from the range, oldest first, empty once nothing is left in it."""
@@ -231,10 +231,10 @@ class _PageOf(Protocol):
     def __call__(self, from_seq: int, /) -> ReadPlan: ...
 
 
-def _whole_plan(page_of: _PageOf) -> ReadPlan:
+def _whole_plan(page_of: _PageOf, from_seq: int) -> ReadPlan:
     """Join the pages of a plan; a stream that was replaced meanwhile starts over."""
     while True:
-        plan = page_of(0)
+        plan = page_of(from_seq)
         segments = list(plan.segments)
         page = plan
         while page.next_from_seq is not None and page.incarnation == plan.incarnation:

@@ -29,6 +29,13 @@ class Access(StrEnum):
     BROKER = "broker"  # the server alone
 
 
+class StartFrom(StrEnum):
+    """Where a streaming query without a checkpoint and without ``startSeq`` starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """What a reader asked for. Sequences are inclusive; a record at ``end_time`` is left out."""
@@ -47,6 +54,7 @@ class ReadOptions:
     max_records_per_trigger: int = 0
     fail_on_data_loss: bool = True
     timeout: float = 10.0
+    start_from: StartFrom = StartFrom.EARLIEST
 
     def table_columns(self) -> tuple[str, ...]:
         """Return the columns of the table that Spark sees."""
@@ -124,6 +132,13 @@ def _access(name: str, value: str) -> Access:
         raise OptionError(f"option {name} must be auto, files or broker, not {value!r}") from None
 
 
+def _start_from(name: str, value: str) -> StartFrom:
+    try:
+        return StartFrom(value.lower())
+    except ValueError:
+        raise OptionError(f"option {name} must be earliest or latest, not {value!r}") from None
+
+
 def _columns(_name: str, value: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in value.split(",") if part.strip())
     check_names(names)
@@ -163,5 +178,6 @@ _OPTIONS: dict[str, tuple[str, str, _Parsed]] = {
         ("maxRecordsPerTrigger", "max_records_per_trigger", _whole),
         ("failOnDataLoss", "fail_on_data_loss", _truth),
         ("timeout", "timeout", _seconds),
+        ("startFrom", "start_from", _start_from),
     )
 }

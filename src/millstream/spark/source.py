@@ -1,22 +1,22 @@
 """The PySpark data source ``millstream``: reads a stream as a table."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
-from millstream.client.streams import ReadPlan
-from millstream.clock import SystemClock
-from millstream.spark import planner, reader
-from millstream.spark.columns import GAP_COLUMNS, check_names, spark_schema, spark_type
-from millstream.spark.options import ReadOptions, parse, time_ns
-from millstream.spark.planner import LostRanges, Part
-from millstream.spark.problems import OptionError
+from millstream.spark import reader
+from millstream.spark.columns import spark_schema
+from millstream.spark.options import ReadOptions, parse
+from millstream.spark.partitions import columns_of, planned, read_partition, task_for
 from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
@@ -42,65 +42,11 @@ class MillstreamSource(DataSource):
         """Return the batch reader for a schema: ours, or a narrower one that the user gave."""
         return BatchReader(self._read, columns_of(schema, self._read))
 
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        from millstream.spark.stream_source import StreamingReader  # needs Spark 4.2
 
-def columns_of(schema: "StructType", options: ReadOptions) -> tuple[str, ...]:
-    """Return the column names of Spark's schema; raises ``OptionError`` for one we cannot fill."""
-    names = tuple(schema.fieldNames())
-    check_names(names)
-    for field in schema.fields:
-        if (given := field.dataType.simpleString()) != spark_type(field.name):
-            raise OptionError(f"column {field.name} is {spark_type(field.name)}, not {given}")
-    if not options.fail_on_data_loss and not set(GAP_COLUMNS) <= set(names):
-        raise OptionError(
-            f"failOnDataLoss=false reports lost ranges in {', '.join(GAP_COLUMNS)}: "
-            "name them in the schema too"
-        )
-    return names
-
-
-def task_for(options: ReadOptions, columns: tuple[str, ...], plan: ReadPlan) -> reader.Task:
-    """Return what every task of a read needs to know."""
-    now_ns = SystemClock().time_ns()
-    return reader.Task(
-        url=options.url,
-        timeout=options.timeout,
-        stream=options.stream,
-        incarnation=plan.incarnation,
-        columns=columns,
-        subject=options.subject,
-        start_ns=_resolved(options.start_time, now_ns),
-        end_ns=_resolved(options.end_time, now_ns),
-        access=options.access,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
-
-
-def _resolved(text: str | None, now_ns: int) -> int | None:
-    return None if text is None else time_ns(text, now_ns)
-
-
-def planned(
-    options: ReadOptions, plan: ReadPlan, task: reader.Task, from_seq: int, to_seq: int
-) -> list[InputPartition]:
-    """Return the partitions of a range; each carries all that its task needs."""
-    gaps = planner.lost(plan, from_seq, to_seq)
-    if gaps and options.fail_on_data_loss:
-        raise reader.loss(options.stream, gaps)
-    parts: list[Part] = planner.parts(
-        plan, from_seq, to_seq, options.access, options.max_records_per_partition
-    )
-    if gaps:
-        parts.append(LostRanges(gaps))
-    told = replace(task, known_lost=gaps)
-    return [InputPartition((part, told)) for part in parts]
-
-
-def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-    """Yield the Arrow batches of a partition; Spark gives an empty one when there is nothing."""
-    if partition.value is None:
-        return iter(())
-    part, task = partition.value
-    return reader.read(part, task)
+        return StreamingReader(self._read, columns_of(schema, self._read))
 
 
 class BatchReader(DataSourceReader):
