@@ -35,17 +35,17 @@ def all_cases() -> list[Case]:
 
 
 def _core() -> list[Case]:
-    counts = {16: 2_000_000, 128: 1_500_000, 1024: 500_000, 16384: 60_000}
+    counts = {16: 4_000_000, 128: 2_500_000, 1024: 800_000, 16384: 80_000}
     rows = [_core_case(f"pub {_size(s)}", n, mode="pub", size=s) for s, n in counts.items()]
     rows += [_fan(1, 1, size, count // 2) for size, count in counts.items()]
     for publishers, subscribers in ((1, 8), (4, 4)):
         rows += [
-            _fan(publishers, subscribers, size, count // subscribers // 2)
+            _fan(publishers, subscribers, size, count // subscribers)
             for size, count in counts.items()
         ]
-    rows.append(_core_case("10k subjects, 100 wildcard subs", 300_000, mode="wild", subscribers=4))
+    rows.append(_core_case("10k subjects, 100 wildcard subs", 500_000, mode="wild", subscribers=4))
     rows.append(
-        _core_case("10k subjects, 10k literal subs", 300_000, mode="literal", subscribers=4)
+        _core_case("10k subjects, 10k literal subs", 500_000, mode="literal", subscribers=4)
     )
     rows.append(_core_case("request/reply, 1 at a time", 10_000, mode="request"))
     rows.append(

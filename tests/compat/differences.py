@@ -65,7 +65,8 @@ def _lines(outcome: Outcome, conn: int) -> list[str]:
     """
     texts = [event.text for event in outcome.events[conn] if isinstance(event, Line)]
     errors = [text for text, _ in groupby(text for text in texts if text.startswith("-ERR"))]
-    return [*errors, f"{texts.count('+OK')} x +OK", f"{texts.count('PONG')} x PONG"]
+    strange = [text for text in texts if text not in ("+OK", "PONG") and text not in errors]
+    return [*errors, *strange, f"{texts.count('+OK')} x +OK", f"{texts.count('PONG')} x PONG"]
 
 
 def _received(outcome: Outcome) -> dict[str, list[Delivery]]:
