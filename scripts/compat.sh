@@ -1,13 +1,14 @@
 #!/bin/bash
 # Runs the tests of a client library's checkout against millstream: they start `nats-server`,
 # and the first one in PATH is a script that starts millstream instead. Nothing is written
-# into the checkout.
-#   compat.sh <checkout> [pytest arguments]
+# into the checkout. Such suites use fixed ports, so where this machine allows it they get a
+# network of their own.
+#   compat.sh <checkout> [pytest arguments, e.g. nats/tests/test_client.py]
 set -euo pipefail
 
 suite=${1:-}
 if [ ! -d "$suite" ]; then
-    echo "millstream: name a checkout, e.g. make compat SUITE=../nats.py/nats" >&2
+    echo "millstream: name a checkout, e.g. make compat SUITE=../nats.py ARGS=nats/tests" >&2
     exit 2
 fi
 shift
@@ -17,6 +18,13 @@ trap 'rm -rf "$scratch"' EXIT
 
 printf '#!/bin/sh\nexec "%s/.venv/bin/millstream" nats-server "$@"\n' "$here" >"$scratch/nats-server"
 chmod 755 "$scratch/nats-server"
+export PATH="$scratch:$PATH" PYTHONDONTWRITEBYTECODE=1
 cd "$suite"
-PATH="$scratch:$PATH" PYTHONPATH="$PWD/src:$PWD" PYTHONDONTWRITEBYTECODE=1 \
-    "$here/.venv/bin/python" -m pytest -p no:cacheprovider --timeout=120 "$@"
+PYTHONPATH=$(find "$PWD" -maxdepth 2 -type d -name src -printf '%p:')$PWD
+export PYTHONPATH
+run=("$here/.venv/bin/python" -m pytest -p no:cacheprovider --timeout=120 "$@")
+if unshare -rn ip link set lo up 2>/dev/null; then
+    unshare -rn sh -c 'ip link set lo up && exec "$@"' sh "${run[@]}"
+else
+    "${run[@]}"
+fi

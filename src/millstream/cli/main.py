@@ -19,6 +19,10 @@ cli = LazyGroup(
         "sub": ("millstream.cli.sub:sub", "Print messages as they arrive."),
         "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
         "reply": ("millstream.cli.reply:reply", "Answer requests."),
+        "nats-server": (
+            "millstream.cli.nats_server:nats_server",
+            "Stand in for the nats-server command.",
+        ),
         "version": ("millstream.cli.version:version", "Print the version."),
     },
 )
