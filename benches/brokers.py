@@ -36,10 +36,10 @@ def broker(name: str, setting: str) -> Iterator[Peer]:
 
 
 def fresh_stream(peer: Peer, setting: str) -> None:
-    """Leave an empty file stream on ``bench.js``, durable as the setting says."""
+    """Leave an empty file stream on ``bench.js`` and below, durable as the setting says."""
     config: dict[str, Any] = {
         "name": STREAM,
-        "subjects": ["bench.js"],
+        "subjects": ["bench.js", "bench.js.>"],
         "storage": "file",
         "retention": "limits",
         "num_replicas": 1,
@@ -51,15 +51,17 @@ def fresh_stream(peer: Peer, setting: str) -> None:
     api(peer, f"STREAM.CREATE.{STREAM}", config)
 
 
-def fresh_consumer(peer: Peer, *, acks: bool) -> None:
+def fresh_consumer(peer: Peer, *, acks: bool, filtered: str) -> None:
     """Leave a pull consumer named ``bench`` that has delivered nothing yet."""
-    config = {
+    config: dict[str, Any] = {
         "durable_name": "bench",
         "deliver_policy": "all",
         "ack_policy": "explicit" if acks else "none",
         "replay_policy": "instant",
         "max_ack_pending": 10_000 if acks else -1,
     }
+    if filtered:
+        config["filter_subject"] = filtered
     with contextlib.suppress(ApiError):
         api(peer, f"CONSUMER.DELETE.{STREAM}.bench", {})
     request = {"stream_name": STREAM, "config": config}

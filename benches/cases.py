@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CORE, UNSYNCED, SYNCED = "core", "unsynced", "synced"
+STORED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Case:
     options: dict[str, str | int]
     reach: float = 0.0
     cpu_reach: float = 0.0
-    stored: bool = False  # the stream is filled beforehand and consumed in the run
+    stored: int = 0  # records that the stream holds beforehand, over 10,000 subjects
+    filtered: str = ""  # the consumer's filter subject
 
     @property
     def section(self) -> str:
@@ -88,12 +90,23 @@ def _publish(name: str, setting: str, messages: int, reach: float, **options: st
 
 
 def _consume() -> list[Case]:
-    rows = []
-    for ack, said in ((0, "no acks"), (1, "explicit acks")):
-        options: dict[str, str | int] = {"mode": "fetch", "size": 128, "batch": 500, "ack": ack}
-        name = f"fetch 500 at a time, 128 B, {said}"
-        rows.append(Case(name, UNSYNCED, 200_000, options, 2.0, stored=True))
-    return rows
+    fetch: dict[str, str | int] = {"mode": "fetch", "size": 128, "batch": 500}
+    name = "fetch 500 at a time, 128 B"
+    # One record in a hundred matches; the eighth is the first.
+    picky: dict[str, str | int] = {**fetch, "first": 8, "stride": 100}
+    return [
+        Case(f"{name}, no acks", UNSYNCED, 300_000, fetch, 2.0, stored=STORED),
+        Case(f"{name}, acks", UNSYNCED, 200_000, {**fetch, "ack": 1}, 2.0, stored=STORED),
+        Case(
+            "fetch filtered, 1 of 100, 10k subjects",
+            UNSYNCED,
+            STORED // 100,
+            picky,
+            2.0,
+            stored=STORED,
+            filtered="bench.js.7.*",
+        ),
+    ]
 
 
 def _size(size: int) -> str:

@@ -9,8 +9,10 @@
  *   wild     many subjects, each covered by exactly one wildcard subscription
  *   literal  many subjects, each with exactly one literal subscription
  *   request  requesters -> one responder, latency per request
- *   jspub    publish with a window of outstanding acks, latency per ack
- *   fetch    pull a consumer's messages batch by batch, optionally acking each
+ *   jspub    publish with a window of outstanding acks, latency per ack; --spread K goes round
+ *            K subjects
+ *   fetch    pull a consumer's messages batch by batch, optionally acking each; the sequences
+ *            must be --first, then each time --stride more
  *
  * Publishers are held back so that at most WINDOW_BYTES are under way: a server is measured at work,
  * not at closing slow consumers. The server's CPU time is read around the timed part only.
@@ -33,7 +35,7 @@ enum { IN_CAP = 1 << 19, BURST_BYTES = 1 << 16, WINDOW_BYTES = 1 << 21, MAX_CONN
 
 typedef struct {
     const char *mode, *host, *subject, *stream, *consumer;
-    int port, publishers, subscribers, size, window, batch, subjects, ack, pid, patience;
+    int port, publishers, subscribers, size, window, batch, subjects, ack, pid, patience, spread, first, stride;
     long messages;
 } Options;
 
@@ -64,12 +66,12 @@ typedef struct {
 
 static Options opt = {.mode = "fan", .host = "127.0.0.1", .subject = "bench.x", .stream = "BENCH",
                       .consumer = "bench", .publishers = 1, .subscribers = 1, .size = 128,
-                      .window = 1, .batch = 100, .subjects = 10000, .patience = 20,
+                      .window = 1, .batch = 100, .subjects = 10000, .patience = 20, .first = 1, .stride = 1,
                       .messages = 100000};
 static Conn *conns[MAX_CONNS];
 static int conn_count, first_subscriber, epoll_fd;
 static Template template;
-static long errors, delivered, last_seq;
+static long errors, delivered;
 static uint64_t *latency_ns;
 static long latency_count;
 static uint64_t started_at, progress_at;
@@ -364,7 +366,13 @@ static void answer(Conn *c, const Message *m) {
 
 static void ask(Conn *c, long slot) {
     char line[256];
-    int n = sprintf(line, "PUB %s _INBOX.%d.%ld %d\r\n", opt.subject, c->number, slot, opt.size);
+    char token[64] = "";
+    if (opt.spread) {
+        long k = c->sent % opt.spread;
+        sprintf(token, ".%ld.%ld", k % 100, k / 100);
+    }
+    int n = sprintf(line, "PUB %s%s _INBOX.%d.%ld %d\r\n", opt.subject, token, c->number, slot,
+                    opt.size);
     put(c, line, (size_t)n);
     put(c, filler, (size_t)opt.size);
     put(c, "\r\n", 2);
@@ -428,7 +436,7 @@ static void take_fetched(Conn *c, const Message *m) {
             fprintf(stderr, "load: status: %.*s\n", m->headers_len, m->headers);
         return;
     }
-    if (stream_seq(m) != ++last_seq || m->payload_len != opt.size)
+    if (stream_seq(m) != opt.first + delivered * opt.stride || m->payload_len != opt.size)
         errors++;
     if (opt.ack) {
         int n = sprintf(line, "PUB %.*s 4\r\n+ACK\r\n", m->reply_len, m->reply);
@@ -600,7 +608,8 @@ static int set_option(const char *name, const char *value) {
         {"--subscribers", NULL, &opt.subscribers}, {"--size", NULL, &opt.size},
         {"--window", NULL, &opt.window}, {"--batch", NULL, &opt.batch},
         {"--subjects", NULL, &opt.subjects}, {"--ack", NULL, &opt.ack}, {"--pid", NULL, &opt.pid},
-        {"--patience", NULL, &opt.patience}};
+        {"--patience", NULL, &opt.patience}, {"--spread", NULL, &opt.spread},
+        {"--first", NULL, &opt.first}, {"--stride", NULL, &opt.stride}};
     if (!strcmp(name, "--messages")) {
         opt.messages = atol(value);
         return 1;

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 LOAD = HERE / "build" / "load"
 LIMIT_SECONDS = 180
-FILLING: dict[str, str | int] = {"mode": "jspub", "subject": "bench.js", "window": 1000}
+FILLING: dict[str, str | int] = {
+    "mode": "jspub",
+    "subject": "bench.js",
+    "window": 1000,
+    "size": 128,
+    "spread": 10_000,
+}
+
+_filled: dict[int, tuple[str, int]] = {}  # what the server with this pid holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +58,25 @@ def build_load() -> None:
 def measured(case: Case, peer: Peer, scale: float) -> Figures:
     """Set the stage, run the case once, and return what it cost."""
     messages = max(int(case.messages * scale), 100)
-    if case.section == "js":
-        fresh_stream(peer, case.setting)
     if case.stored:
-        size = case.options["size"]
-        _load(
-            peer, messages, {"mode": "jspub", "subject": "bench.js", "window": 1000, "size": size}
-        )
-        fresh_consumer(peer, acks=bool(case.options["ack"]))
+        _fill(case, peer, max(int(case.stored * scale), 10_000))
+        acks = bool(case.options.get("ack"))
+        fresh_consumer(peer, acks=acks, filtered=case.filtered)
+    elif case.section == "js":
+        fresh_stream(peer, case.setting)
+        _filled.pop(peer.pid, None)
     shown = _load(peer, messages, {"stream": STREAM, **case.options})
     return Figures(shown["rate"], shown["cpu_ns"], shown["p50_us"], shown["p99_us"])
+
+
+def _fill(case: Case, peer: Peer, records: int) -> None:
+    """Store what the case wants, unless this server still holds it from the case before."""
+    wanted = (case.setting, records)
+    if _filled.get(peer.pid) == wanted:
+        return
+    fresh_stream(peer, case.setting)
+    _load(peer, records, FILLING)
+    _filled[peer.pid] = wanted
 
 
 def middle(runs: Sequence[Figures]) -> Figures:
