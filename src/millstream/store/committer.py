@@ -275,14 +275,13 @@ class Committer:
 
 
 def _add_run(runs: list[Run], submission: Submission) -> None:
+    """Name a submission in the run table; records that follow each other share a run."""
     size = len(submission.data)
-    if runs:
-        last = runs[-1]
-        same = last.stream_id == submission.stream_id
-        if same and submission.first_seq and last.first_seq + last.count == submission.first_seq:
-            runs[-1] = Run(
-                last.stream_id, last.first_seq, last.count + submission.count, last.size + size
-            )
+    if runs and submission.first_seq and runs[-1].first_seq:
+        stream_id, first_seq, frames, before = runs[-1]
+        follows = first_seq + frames == submission.first_seq
+        if stream_id == submission.stream_id and follows:
+            runs[-1] = Run(stream_id, first_seq, frames + submission.count, before + size)
             return
     runs.append(Run(submission.stream_id, submission.first_seq, submission.count, size))
 

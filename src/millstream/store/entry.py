@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
     stream_id: int
     first_seq: int
-    count: int
+    frames: int
     size: int
 
 
@@ -86,7 +86,7 @@ def encode_entry(
         body.update(part)
         size += len(part)
     length = HEAD.size + len(table) + size
-    count = sum(run.count for run in runs)
+    count = sum(run.frames for run in runs)
     head = bytearray(
         HEAD.pack(
             MAGIC,

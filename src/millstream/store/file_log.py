@@ -97,7 +97,7 @@ class FileLog:
         self._log_id = log_id
         self._durability = durability
         self._options = options
-        self._directory = log_directory(host.directory, log_id)
+        self.directory = log_directory(host.directory, log_id)
         self._dropped = False
         self._deleting: set[int] = set()
         self._reserve_step = 128
@@ -107,6 +107,7 @@ class FileLog:
         self.committed_seq = 0
         self.synced_seq = 0
         self.reserved_seq = 0
+        self.loaded_seq = 0  # what the segment files held at the start
         self.first_kept = 1  # everything below was trimmed
         self.evict_floor = 0
         self.count = 0
@@ -226,7 +227,7 @@ class FileLog:
         if self.segments:
             self.segments[-1].full = True
         host = self._host
-        segment = Segment(host.files, self._directory, self._log_id, base_seq, self.subjects)
+        segment = Segment(host.files, self.directory, self._log_id, base_seq, self.subjects)
         segment.born = host.clock.monotonic()
         self.segments.append(segment)
         return segment

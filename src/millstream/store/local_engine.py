@@ -206,7 +206,7 @@ class LocalEngine:
         return self._file
 
     def _rotate(self, size: int) -> None:
-        """Go on in the next file. The old one is synced first: damage in it is never a torn tail."""
+        """Go on in the next file; the old one is synced first, so damage in it is never a tear."""
         if self._ahead is None:
             self._ahead = self._create(self._next_index)
             self._next_index += 1

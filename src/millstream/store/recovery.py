@@ -19,10 +19,17 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import MORE, RECORD, body, index_frames, scan
 from millstream.store.entry import Damage, Entry, Run, scan_entries
 from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID, FileLog, Trimmed, Voided
-from millstream.store.files import Files
+from millstream.store.files import Files, write_all
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.log import Durability, Gap
-from millstream.store.segment import HEADER_BYTES, Segment, check_data_header, decode_idx
+from millstream.store.segment import (
+    HEADER_BYTES,
+    Segment,
+    check_data_header,
+    decode_idx,
+    segment_name,
+)
+from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
 
 STREAM_DELETE = 17
@@ -117,8 +124,8 @@ class Replay:
         self.wal_files = self._find_files(directory)
         if self.wal_files and self.wal_files[0].first_position > self._from + 1:
             raise StorageUnusable(
-                f"{directory} begins at position {self.wal_files[0].first_position}, but the newest "
-                f"readable snapshot ends at {self._from}: restore the missing files from a backup"
+                f"{directory} begins at position {self.wal_files[0].first_position}, but the "
+                f"newest readable snapshot ends at {self._from}: restore the missing files"
             )
         for wal in self.wal_files:
             self._replay_file(wal, wal is self.wal_files[-1])
@@ -143,9 +150,9 @@ class Replay:
                 file.close()
             if first == 0:
                 continue
+            self.last_boot = header.boot if header else 1  # unknown counts as another boot
             if header is not None:
                 self.epoch = max(self.epoch, header.epoch)
-                self.last_boot = header.boot
             if found:
                 found[-1].limit = first
             found.append(WalFile(index, path, header, first))
@@ -200,7 +207,7 @@ class Replay:
             reason = "corruption" if entry.position <= self._durable else "torn"
             for run in entry.runs:
                 if run.first_seq:
-                    self._logs.expect(run.stream_id, run.first_seq + run.count - 1, reason)
+                    self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
 
     def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]]:
         pieces = []
@@ -212,7 +219,8 @@ class Replay:
 
     def _accept(self, position: int, pieces: list[tuple[Run, bytes]], commits: bool) -> None:
         """Take a sound entry; one that does not commit waits for the one that does."""
-        self.position = max(self.position, position)
+        if not self._relogging:
+            self.position = max(self.position, position)
         if self._pending and not (pieces and _continues(self._pending[-1][0], pieces[0][0])):
             self._pending.clear()  # given up by its writer, or torn: absent as a whole
         if not commits:
@@ -226,7 +234,7 @@ class Replay:
         if self._relogging:
             self.relog.append((run, data))
         if run.first_seq:
-            self._logs.replay(run.stream_id, run.first_seq, run.count, data)
+            self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
             return
         frames, _ = scan(data)
         for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
@@ -268,7 +276,7 @@ class Replay:
             self.position = max(self.position, position)
         else:
             self._pending.clear()
-            self._relogging = True
+            self._relogging = self._logs.torn = True
             taken = _whole_batches(frames, start)
         for frame in taken:
             is_record = frame.kind == RECORD
@@ -278,7 +286,7 @@ class Replay:
 
 def _continues(before: Run, after: Run) -> bool:
     return (
-        before.stream_id == after.stream_id and after.first_seq == before.first_seq + before.count
+        before.stream_id == after.stream_id and after.first_seq == before.first_seq + before.frames
     )
 
 
@@ -325,10 +333,14 @@ class Logs:
         self.logs: dict[int, FileLog] = {}
         self.dropped: set[int] = set()
         self.recovered: dict[int, LogRecovery] = {}
-        self.holes: dict[tuple[int, int], bytes | None] = {}  # (log, seq) → frame found elsewhere
-        self.found_gaps: list[tuple[int, Gap]] = []
-        self._spare: dict[int, dict[int, bytes]] = {}
+        self.torn = False  # the replay is past the first place that a crash may have torn
+        self.found_gaps: list[tuple[int, Gap]] = []  # to be logged: nothing will show them again
+        self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
+        self.rescued: list[tuple[Run, bytes]] = []  # records that only a segment file had
+        self._damaged: list[tuple[FileLog, Segment]] = []
+        self._spare: dict[int, list[_Frame]] = {}
         self._cuts: dict[int, set[int]] = {}
+        self._durable: dict[tuple[int, int], int] = {}  # (log, base) → bytes that were loaded
 
     # --- segments
 
@@ -368,6 +380,10 @@ class Logs:
             log.error("segment file is missing log=%x base_seq=%d", log_id, base)
         if known is not None:
             self._settle(target, known)
+        else:
+            last = max((segment.last_seq for segment in target.segments), default=0)
+            target.committed_seq = target.loaded_seq = last
+            target.next_seq = last + 1
 
     def _load_segment(
         self, target: FileLog, base: int, state: SegmentState | None, directory: str, sealed: bool
@@ -385,7 +401,9 @@ class Logs:
         if sealed and self._load_idx(segment, size):
             return
         limit = min(state.size, size) if state else size
-        self._rebuild(target, segment, buffer, limit)
+        self._durable[target.log_id, base] = limit
+        if not index_segment(segment, buffer, limit) or (state and limit < state.size):
+            self._damaged.append((target, segment))
         segment.full = bool(state and state.sealed) or state is None
 
     def _load_idx(self, segment: Segment, size: int) -> bool:
@@ -406,38 +424,41 @@ class Logs:
         segment.full = segment.sealed = True
         return True
 
-    def _rebuild(self, target: FileLog, segment: Segment, buffer: memoryview, limit: int) -> None:
-        """Index a segment from its frames; what is damaged stays out and is looked for elsewhere."""
-        at = HEADER_BYTES
-        while at < limit:
-            _, at, why = index_frames(buffer, at, limit, target.log_id, segment.index)
-            if at >= limit or why == 0:
-                break
-            _, damaged = scan(buffer, at, limit)
-            log.error("damaged segment file=%s offset=%d", segment.path, at)
-            at = damaged[0][1] if damaged and damaged[0][0] == at else limit
-        segment.size = segment.flushed = segment.synced = limit
-        segment.flushed_seq = segment.last_seq
-
     def _settle(self, target: FileLog, known: LogSnapshot) -> None:
         """Bring counters and marks to where the snapshot was, and find what is missing below."""
         for first, last in known.deleted:
-            for seq in range(first, last + 1):
-                self._delete(target, seq)
+            target.apply_delete(list(range(first, last + 1)))
             target.deleted.add(first, last)
-        for segment in target.segments:
-            segment.index.delete_below(target.first_kept)
         last = max((s.last_seq for s in target.segments), default=0)
         target.committed_seq = max(known.committed_seq, last)
         target.next_seq = target.committed_seq + 1
+        target.loaded_seq = target.committed_seq
         target.reserved_seq = known.reserved_seq
         target.last_ts_ns = target.staged_ts_ns = known.last_ts_ns
 
-    def _delete(self, target: FileLog, seq: int) -> None:
-        for segment in target.segments:
-            position = segment.index.find(seq)
-            if position >= 0:
-                segment.index.delete(position)
+    def find_holes(self) -> None:
+        """Name what damaged segments lack, for the WAL to fill in where it still has it."""
+        for target, segment in self._damaged:
+            holes = self.holes.setdefault(target.log_id, {})
+            for first, last in missing_seqs(target, segment):
+                holes.update(dict.fromkeys(range(first, last + 1), b""))
+
+    def _fill_holes(self) -> None:
+        """Put frames that the WAL still had back where they were; the rest is lost, by name."""
+        for target, segment in self._damaged:
+            if target.log_id in self.dropped:
+                continue
+            holes = self.holes[target.log_id]
+            repair_segment(segment, holes)
+            for first, last in target.deleted:
+                for seq in range(max(first, segment.base_seq), min(last, segment.last_seq) + 1):
+                    position = segment.index.find(seq)
+                    if position >= 0:
+                        segment.index.delete(position)
+            segment.index.delete_below(target.first_kept)
+            for first, last in missing_seqs(target, segment):
+                new = target.add_gap(first, last, "corruption")
+                self.recovered[target.log_id].lost += sum(g.last - g.first + 1 for g in new)
 
     # --- the WAL
 
@@ -453,6 +474,7 @@ class Logs:
             return
         target = self._log(log_id)
         last = first + count - 1
+        self._offer(log_id, first, last, data)
         if last < target.next_seq:
             return
         if first < target.next_seq:
@@ -467,7 +489,7 @@ class Logs:
             segment.made = first in self._cuts.get(target.log_id, ())
         elif segment.size + len(data) > 0xF0000000 or target.is_full(segment):
             segment = target.start_segment(first)
-        count, _, why = index_frames(data, 0, len(data), target.log_id, segment.index, segment.size)
+        _, _, why = index_frames(data, 0, len(data), target.log_id, segment.index, segment.size)
         if why:
             raise StorageUnusable(f"log {target.log_id:x}: frames at {first} do not follow")
         segment.stage(data, first, last)
@@ -475,23 +497,64 @@ class Logs:
         target.committed_seq = last
         target.last_ts_ns = target.staged_ts_ns = segment.index.ts_ns(len(segment.index) - 1)
 
+    def _offer(self, log_id: int, first: int, last: int, data: bytes) -> None:
+        """Keep frames that a damaged segment lacks."""
+        holes = self.holes.get(log_id)
+        if holes and any(seq in holes for seq in range(first, last + 1)):
+            for frame in _frames(memoryview(data), 0, len(data)):
+                if frame.seq in holes:
+                    holes[frame.seq] = frame.data
+
     def expect(self, log_id: int, last: int, reason: str) -> None:
-        """Note that the log had sequences up to ``last``: what did not come is a gap."""
+        """Note that the log had sequences up to ``last``: what did not come is a gap.
+
+        Unless the segment file got it before the WAL was damaged.
+        """
         if log_id in self.dropped:
             return
         target = self._log(log_id)
         if last < target.next_seq:
             return
-        first = target.next_seq
-        new = target.add_gap(first, last, reason)
+        for frame in self._spare_frames(target, target.next_seq, last):
+            if frame.seq > target.next_seq:
+                self._lose(target, frame.seq - 1, reason)
+            self._append(target, frame.seq, frame.seq, frame.data)
+        if last >= target.next_seq:
+            self._lose(target, last, reason)
+
+    def _lose(self, target: FileLog, last: int, reason: str) -> None:
+        new = target.add_gap(target.next_seq, last, reason)
         target.next_seq = last + 1
         target.committed_seq = last
         lost = sum(gap.last - gap.first + 1 for gap in new)
+        recovered = self.recovered[target.log_id]
         if reason == "torn":
-            self.recovered[log_id].torn += lost
+            recovered.torn += lost
         else:
-            self.recovered[log_id].lost += lost
-        self.found_gaps += [(log_id, gap) for gap in new]
+            recovered.lost += lost
+        if self.torn:
+            self.found_gaps += [(target.log_id, gap) for gap in new]
+
+    def _spare_frames(self, target: FileLog, first: int, last: int) -> list[_Frame]:
+        """Return what the files hold of ``first..last`` beyond what was known to be stable."""
+        if target.log_id not in self._spare:
+            self._spare[target.log_id] = self._scan_spare(target)
+        found = {f.seq: f for f in self._spare[target.log_id] if first <= f.seq <= last}
+        return [found[seq] for seq in sorted(found)]
+
+    def _scan_spare(self, target: FileLog) -> list[_Frame]:
+        bases = [base for log_id, base in self._durable if log_id == target.log_id]
+        frames: list[_Frame] = []
+        for base in sorted({*bases, *self._cuts.get(target.log_id, ())}):
+            file = self._files.open(f"{target.directory}/{segment_name(base)}.data")
+            try:
+                buffer = file.view(file.size())
+            finally:
+                file.close()
+            start = self._durable.get((target.log_id, base), HEADER_BYTES)
+            found = [f for f in _frames(buffer, start, len(buffer)) if f.kind == RECORD]
+            frames += _whole_batches(found, start) if self.torn else found
+        return [f for f in frames if f.stream_id == target.log_id]
 
     def control(self, kind: int, log_id: int, content: bytes) -> None:
         """Apply one of the store's own control frames."""
@@ -519,10 +582,26 @@ class Logs:
 
     # --- the end
 
+    def _rescue(self) -> None:
+        """Take whole batches that reached a segment file although the WAL's tail was lost."""
+        self.torn = True
+        self._spare.clear()
+        for target in self.logs.values():
+            for frame in self._spare_frames(target, target.next_seq, 1 << 63):
+                if frame.seq == target.next_seq:
+                    self._append(target, frame.seq, frame.seq, frame.data)
+                    run = Run(frame.stream_id, frame.seq, 1, len(frame.data))
+                    self.rescued.append((run, frame.data))
+
     def finish(self, power_lost: bool) -> list[tuple[int, Gap]]:
         """Count what there is; returns gaps that must be logged so that no sequence comes back."""
+        self._fill_holes()
+        if power_lost or self.torn:
+            self._rescue()
         gaps = list(self.found_gaps)
         for log_id, target in self.logs.items():
+            for segment in target.segments:
+                segment.index.delete_below(target.first_kept)
             if power_lost and target.reserved_seq > target.committed_seq:
                 first = target.committed_seq + 1
                 gaps += [(log_id, g) for g in target.add_gap(first, target.reserved_seq, "void")]
@@ -534,6 +613,61 @@ class Logs:
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)
         return gaps
+
+
+def index_segment(segment: Segment, buffer: memoryview, limit: int) -> bool:
+    """Index a segment from its frames; False when some are damaged and stay out."""
+    at = HEADER_BYTES
+    whole = True
+    while at < limit:
+        _, at, _ = index_frames(buffer, at, limit, segment.log_id, segment.index)
+        if at >= limit:
+            break
+        whole = False
+        frames, damaged = scan(buffer, at, limit)
+        log.error("damaged segment file=%s offset=%d", segment.path, at)
+        if damaged and damaged[0][0] == at:
+            at = damaged[0][1]
+        else:
+            at += frames[0][6]  # sound, but not of this log or not in order
+    segment.size = segment.flushed = segment.synced = limit
+    segment.flushed_seq = segment.last_seq
+    return whole
+
+
+def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:
+    """Return the sequences that the segment should hold and does not."""
+    after = [s.base_seq for s in target.segments if s.base_seq > segment.base_seq]
+    end = min(after) - 1 if after else target.loaded_seq
+    present = SeqRanges()
+    for i in range(len(segment.index)):
+        seq = segment.index.seq(i)
+        present.add(seq, seq)
+    first = max(segment.base_seq, target.first_kept)
+    return [part for a, b in present.missing(first, end) for part in target.lost.missing(a, b)]
+
+
+def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:
+    """Write frames back into the damaged places of a segment and index it again."""
+    wrote = False
+    file = segment.open()
+    at = HEADER_BYTES
+    for i in range(len(segment.index) + 1):
+        end = segment.index.offset(i) if i < len(segment.index) else segment.size
+        below = segment.index.seq(i) if i < len(segment.index) else 1 << 63
+        above = segment.index.seq(i - 1) if i else 0
+        fill = b"".join(frames[seq] for seq in sorted(frames) if above < seq < below)
+        if end > at and fill and len(fill) <= end - at:
+            log.warning("repaired from the wal file=%s offset=%d", segment.path, at)
+            write_all(file, fill, at)
+            wrote = True
+        if i < len(segment.index):
+            at = end + segment.index.frame_len(i)
+    if wrote:
+        file.sync()
+        segment.index.truncate(0)
+        index_segment(segment, file.view(segment.size), segment.size)
+    segment.release()
 
 
 def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:

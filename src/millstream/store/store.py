@@ -23,8 +23,6 @@ from millstream.store.memory_log import MemoryLog
 from millstream.store.recovery import Logs, Recovery, Replay
 from millstream.store.segment import Flush, Segment
 from millstream.store.snapshot import (
-    LogSnapshot,
-    SegmentState,
     Snapshot,
     load_snapshots,
     snapshot_numbers,
@@ -86,6 +84,7 @@ class Store:
         self._snapshot_positions: list[int] = []
         self._checkpointing = False
         self._closed = False
+        self._rescued: list[tuple[Run, bytes]] = []
         self._lock: File | None = None
 
     @classmethod
@@ -122,10 +121,12 @@ class Store:
         snapshot = snapshots[0] if snapshots else None
         logs = Logs(files, self._make_log)
         logs.load(snapshot, f"{self.directory}/streams")
+        logs.find_holes()
         replay = Replay(files, logs, snapshot)
         replay.run(wal_directory)
         boot = xxh3_64_intdigest(files.boot_id().encode())
         gaps = logs.finish(power_lost=bool(replay.last_boot) and replay.last_boot != boot)
+        self._rescued = logs.rescued
         self._logs = logs.logs
         self._dropped = logs.dropped
         self._control_number = replay.control_number
@@ -174,7 +175,7 @@ class Store:
         self, replay: Replay, gaps: list[tuple[int, Gap]], epoch: int, nonce: int
     ) -> list[bytes]:
         """Return entries for what recovery decided beyond the first torn place, and for gaps."""
-        pieces = list(replay.relog)
+        pieces = [*replay.relog, *self._rescued]
         for log_id, gap in gaps:
             body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
             frame = self._control_frame(VOID, log_id, body)

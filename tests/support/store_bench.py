@@ -1,0 +1,76 @@
+"""A store on a fake disk, driven by hand: no thread, no clock but the test's."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from millstream.clock import ManualClock
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.store.file_log import FileLog, LogOptions
+from millstream.store.files import Files
+from millstream.store.store import Store, StoreOptions
+
+SMALL = StoreOptions(
+    wal_file_bytes=4096,
+    threads=False,
+    nonce=7,
+    log=LogOptions(segment_records=8, segment_bytes=2048, flush_bytes=512, cache_bytes=256),
+)
+
+Answer = list[MillstreamError | None]
+
+
+class Bench:
+    """One run of a store: open it, use it, let the loop turn by ``run``."""
+
+    def __init__(
+        self, files: Files, options: StoreOptions = SMALL, clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self._posted: deque[Callable[[], None]] = deque()
+        self.store = Store.open("/data", files, self.clock, self._posted.append, options)
+
+    def run(self) -> None:
+        """Commit and call back until nothing is left to do."""
+        while True:
+            self.store.pump()
+            if not self._posted:
+                return
+            while self._posted:
+                self._posted.popleft()()
+
+    def append(
+        self, log: FileLog, payloads: list[bytes], subject: bytes = b"s"
+    ) -> tuple[int, Answer]:
+        """Stage one batch; the answer fills once the loop turned."""
+        batch = Batch()
+        for payload in payloads:
+            batch.add(subject, b"", b"", payload)
+        answer: Answer = []
+        first = log.append(batch, 0, len(payloads), self.clock.time_ns(), answer.append)
+        return first, answer
+
+    def close(self) -> None:
+        self.store.close()
+        while self._posted:
+            self._posted.popleft()()
+
+
+def records(log: FileLog) -> list[tuple[Any, ...]]:
+    """Return every record that readers get."""
+    found: list[tuple[Any, ...]] = []
+    seq = 1
+    while len(frames := log.read(seq, 1000, 1 << 20)):
+        found += list(frames)
+        seq = frames.last_seq + 1
+    return found
+
+
+def image(store: Store) -> dict[int, Any]:
+    """Return all that a client could see of every log."""
+    return {
+        log_id: (log.state(), records(log))
+        for log_id in store.log_ids()
+        if (log := store.log(log_id))
+    }
