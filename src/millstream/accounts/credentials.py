@@ -1,0 +1,203 @@
+"""Credentials: who is it? What a client presents, and the server's way to believe it.
+
+The order is nats-server's: JWT where operators are trusted, then nkey, then user and password,
+then token; ``no_auth_user`` stands in only for a client that presented nothing at all.
+"""
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import bcrypt
+
+from millstream.accounts import nkeys
+from millstream.accounts.jwt import Refused, Trust
+from millstream.accounts.nkeys import Role
+from millstream.accounts.permissions import Permissions, Responses, Rule
+
+GLOBAL_ACCOUNT = "$G"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A configured user: by name and password, by nkey, or by the name in its certificate."""
+
+    name: str = ""
+    password: str = ""
+    nkey: str = ""
+    account: str = GLOBAL_ACCOUNT
+    permissions: Permissions = field(default_factory=Permissions)
+    connection_types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What CONNECT and the connection itself say about the client."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    nkey: str = ""
+    signature: str = ""
+    jwt: str = ""
+    nonce: str = ""
+    address: str = "127.0.0.1"
+    connection_type: str = "STANDARD"
+    certificate_names: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the client did not say who it is."""
+        return not (self.user or self.password or self.token or self.nkey or self.jwt)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the client is, as the rest of the server sees it."""
+
+    name: str = ""
+    account: str = GLOBAL_ACCOUNT
+    permissions: Permissions = field(default_factory=Permissions)
+    expires: int = 0  # Unix seconds, 0 = never
+    max_subscriptions: int = -1
+    max_payload: int = -1
+
+
+class Credentials:
+    """Everyone the server knows. ``identify`` is the only way in."""
+
+    def __init__(
+        self,
+        users: Iterable[User] = (),
+        *,
+        token: str = "",
+        no_auth_user: str = "",
+        trust: Trust | None = None,
+        map_certificates: bool = False,
+    ) -> None:
+        listed = list(users)
+        self._by_name = {user.name: user for user in listed if user.name}
+        self._by_nkey = {user.nkey: user for user in listed if user.nkey}
+        self._token = token
+        self._no_auth_user = no_auth_user
+        self._trust = trust
+        self._map_certificates = map_certificates
+
+    @property
+    def required(self) -> bool:
+        """Whether a client must say who it is."""
+        known = bool(self._by_name or self._by_nkey or self._token or self._trust)
+        return known and not self._no_auth_user
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody is configured, so that everyone may do everything."""
+        return not (self._by_name or self._by_nkey or self._token or self._trust)
+
+    @property
+    def wants_nonce(self) -> bool:
+        """Whether clients may have to sign something fresh."""
+        return bool(self._by_nkey or self._trust)
+
+    def identify(self, presented: Presented, now: float) -> Identity | None:
+        """Return who it is, or None: the client only learns that it was not believed."""
+        if self.open:
+            return Identity()
+        if presented.nothing and not self._map_certificates and self._no_auth_user:
+            return self._admit(self._by_name.get(self._no_auth_user), presented)
+        if self._trust is not None:
+            return self._by_jwt(self._trust, presented, now)
+        if presented.nkey:
+            return self._by_signature(presented)
+        if self._map_certificates:
+            return self._by_certificate(presented)
+        if presented.user:
+            return self._by_password(presented)
+        if self._token and (presented.token or presented.password):
+            given = presented.token or presented.password
+            return Identity() if same_secret(self._token, given) else None
+        return None
+
+    def _by_jwt(self, trust: Trust, presented: Presented, now: float) -> Identity | None:
+        try:
+            admitted = trust.admit(
+                presented.jwt, now=now, address=presented.address, kind=presented.connection_type
+            )
+        except Refused:
+            return None
+        bearer = bool(admitted.permissions.get("bearer_token"))
+        if not bearer and not _signed(admitted.user, presented):
+            return None
+        return Identity(
+            admitted.user,
+            admitted.account,
+            permissions_of_claims(admitted.permissions),
+            admitted.expires,
+            admitted.permissions.get("subs", -1),
+            admitted.permissions.get("payload", -1),
+        )
+
+    def _by_signature(self, presented: Presented) -> Identity | None:
+        user = self._by_nkey.get(presented.nkey)
+        if user is None or not _signed(user.nkey, presented):
+            return None
+        return self._admit(user, presented)
+
+    def _by_password(self, presented: Presented) -> Identity | None:
+        user = self._by_name.get(presented.user)
+        # An unknown name costs one comparison too, so that time does not tell names apart.
+        held = user.password if user is not None else "\0"
+        if not same_secret(held, presented.password) or user is None:
+            return None
+        return self._admit(user, presented)
+
+    def _by_certificate(self, presented: Presented) -> Identity | None:
+        for name in presented.certificate_names:
+            if name in self._by_name:
+                return self._admit(self._by_name[name], presented)
+        return None
+
+    @staticmethod
+    def _admit(user: User | None, presented: Presented) -> Identity | None:
+        if user is None:
+            return None
+        if user.connection_types and presented.connection_type not in user.connection_types:
+            return None
+        return Identity(user.name or user.nkey, user.account, user.permissions)
+
+
+def same_secret(held: str, given: str) -> bool:
+    """Compare a configured secret, plain or bcrypt, with what was given, in constant time."""
+    if held.startswith(("$2a$", "$2b$", "$2x$", "$2y$")):
+        try:
+            return bcrypt.checkpw(given.encode()[:72], held.encode())
+        except ValueError:
+            return False
+    return hmac.compare_digest(held.encode(), given.encode())
+
+
+def _signed(public: str, presented: Presented) -> bool:
+    try:
+        signature = nkeys.decode_signature(presented.signature)
+    except nkeys.BadKey:
+        return False
+    return nkeys.verify(public, Role.USER, signature, presented.nonce.encode())
+
+
+def permissions_of_claims(claims: dict[str, Any]) -> Permissions:
+    """Read the permissions of a user JWT (``pub``, ``sub``, ``resp``)."""
+    responses = claims.get("resp")
+    return Permissions(
+        _rule(claims.get("pub") or {}, queues=False),
+        _rule(claims.get("sub") or {}, queues=True),
+        None if responses is None else _responses(responses),
+    )
+
+
+def _rule(lists: dict[str, Any], *, queues: bool) -> Rule:
+    return Rule.of(lists.get("allow") or None, lists.get("deny") or (), queues=queues)
+
+
+def _responses(claims: dict[str, Any]) -> Responses:
+    return Responses(claims.get("max") or 1, (claims.get("ttl") or 120_000_000_000) / 1e9)

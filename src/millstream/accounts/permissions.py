@@ -1,0 +1,138 @@
+"""Permissions: which subjects a user may publish and subscribe to. Deny always wins.
+
+No allow list means that everything is allowed. A subscribe entry may name a queue group after a
+blank (``"orders.> workers"``): it then speaks of subscriptions in that group alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
+
+RESPONSE_MAX = 1
+RESPONSE_SECONDS = 120.0
+
+
+class BadPermission(ValueError):
+    """An entry that is no subject, or a subject with more than one queue group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a list: a pattern, and the queue group that it is about ("" = any)."""
+
+    pattern: str
+    queue: str = ""
+
+    @classmethod
+    def parse(cls, text: str, *, queues: bool) -> "Entry":
+        """Read ``"subject"`` or, where ``queues`` are allowed, ``"subject queue"``."""
+        words = text.split()
+        if not 1 <= len(words) <= (2 if queues else 1) or not is_pattern(words[0]):
+            raise BadPermission(f"{text!r} is no valid subject")
+        return cls(*words)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An allow and a deny list for one direction."""
+
+    allow: tuple[Entry, ...] | None = None  # None: everything
+    deny: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(
+        cls, allow: Iterable[str] | None = None, deny: Iterable[str] = (), *, queues: bool = False
+    ) -> "Rule":
+        """Read both lists."""
+        allowed = None
+        if allow is not None:
+            allowed = tuple(Entry.parse(text, queues=queues) for text in allow)
+        return cls(allowed, tuple(Entry.parse(text, queues=queues) for text in deny))
+
+    def permits(self, subject: str, queue: str = "") -> bool:
+        """Say whether ``subject`` (wildcards are tokens like any other) may be used."""
+        if self.allow is not None and not _allowed(self.allow, subject, queue):
+            return False
+        return not _denied(self.deny, subject, queue)
+
+    def filters(self, subject: str, queue: str = "") -> tuple[str, ...]:
+        """Return the denied patterns that a permitted subscription could still receive on."""
+        if not (queue or has_wildcard(subject)):
+            return ()
+        return tuple(entry.pattern for entry in self.deny if overlap(entry.pattern, subject))
+
+
+def _matching(entries: Iterable[Entry], subject: str) -> list[Entry]:
+    return [entry for entry in entries if is_subset(subject, entry.pattern)]
+
+
+def _queue_named(queue: str, entries: list[Entry]) -> bool:
+    """A queue name may itself be a pattern, as in ``"orders v1.*"``."""
+    return any(
+        entry.queue == queue or (has_wildcard(entry.queue) and is_subset(queue, entry.queue))
+        for entry in entries
+    )
+
+
+def _allowed(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
+    found = _matching(entries, subject)
+    named = [entry for entry in found if entry.queue]
+    if queue and named:
+        return _queue_named(queue, named)
+    return any(not entry.queue for entry in found)
+
+
+def _denied(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
+    found = _matching(entries, subject)
+    if any(not entry.queue for entry in found):
+        return True
+    return bool(queue) and _queue_named(queue, [entry for entry in found if entry.queue])
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Leave to answer: how often and for how long after a request arrived."""
+
+    max_messages: int = RESPONSE_MAX  # below 0: no limit
+    seconds: float = RESPONSE_SECONDS  # below 0: no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Both directions, and leave to answer the requests that a user receives."""
+
+    publish: Rule = field(default_factory=Rule)
+    subscribe: Rule = field(default_factory=Rule)
+    responses: Responses | None = None
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing needs to be checked."""
+        return self.publish == Rule() and self.subscribe == Rule() and self.responses is None
+
+
+class Answers:
+    """The reply subjects that one connection may publish to because it was asked there."""
+
+    def __init__(self, granted: Responses, most: int = 4096) -> None:
+        self._granted = granted
+        self._most = most
+        self._open: dict[str, tuple[int, float]] = {}  # reply → (messages left, until)
+
+    def asked(self, reply: str, now: float) -> None:
+        """Note a request; the oldest is forgotten above the bound."""
+        self._open.pop(reply, None)
+        if len(self._open) >= self._most:
+            del self._open[next(iter(self._open))]
+        self._open[reply] = (self._granted.max_messages, now + self._granted.seconds)
+
+    def may_answer(self, reply: str, now: float) -> bool:
+        """Say whether one more message may go to ``reply``, and count it."""
+        left, until = self._open.get(reply, (0, 0.0))
+        if left == 0 or (self._granted.seconds >= 0 and now >= until):
+            self._open.pop(reply, None)
+            return False
+        if left > 0:
+            self._open[reply] = (left - 1, until)
+        return True
