@@ -9,7 +9,7 @@ FACTS = ServerFacts(
     nats_url="nats://127.0.0.1:4222",
     http_url="http://127.0.0.1:8222",
     http_offers=("API", "/healthz"),
-    ready_seconds=0.31,
+    ready_seconds=0.3141,
 )
 
 
@@ -19,7 +19,7 @@ def test_banner_says_what_runs_where_how_safe_and_what_to_try() -> None:
         "  nats   nats://127.0.0.1:4222     any NATS client",
         "  http   http://127.0.0.1:8222     API, /healthz",
         "  auth   off, loopback only        other machines cannot connect",
-        "ready in 0.3 s.   Try:  ./millstream pub orders.new '{\"id\":1}'",
+        "ready in 0.31 s.   Try:  ./millstream pub orders.new '{\"id\":1}'",
     ]
 
 

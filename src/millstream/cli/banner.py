@@ -63,7 +63,7 @@ def _counts(stream: RecoveredStream) -> str:
 
 
 def _last_line(facts: ServerFacts, command: str) -> str:
-    ready = f"ready in {facts.ready_seconds:.1f} s."
+    ready = f"ready in {facts.ready_seconds:.2g} s."
     if facts.nats_url is None:
         return ready
     server = "" if facts.nats_url == DEFAULT_URL else f"-s {facts.nats_url} "
