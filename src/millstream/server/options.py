@@ -1,0 +1,206 @@
+"""Options: everything the server can be told, as one value, whoever said it and how.
+
+The defaults are nats-server's. Plain numbers are seconds and bytes. A port of 0 means a free one,
+None that nothing listens; a limit of 0 means none, unless a comment says otherwise.
+"""
+
+from dataclasses import dataclass, field
+
+from millstream.server.auth_options import (
+    AccountOptions,
+    Authorization,
+    Mapping,
+    Trust,
+    UserOptions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePair:
+    """A certificate and its private key, as files."""
+
+    cert_file: str
+    key_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """One ``tls`` block.
+
+    ``handshake_first`` sends nothing before the handshake; with a ``fallback_delay`` the server
+    waits that long for a client that starts one, and then goes on as without.
+    """
+
+    certificates: tuple[CertificatePair, ...] = ()
+    ca_file: str = ""
+    verify: bool = False
+    verify_and_map: bool = False
+    timeout: float = 2.0
+    handshake_first: bool = False
+    fallback_delay: float = 0.0
+    pinned_certs: frozenset[str] = frozenset()
+    min_version: str = "1.2"
+    cipher_suites: tuple[str, ...] = ()
+    curve_preferences: tuple[str, ...] = ()
+    connection_rate_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WebsocketOptions:
+    """The listener for NATS over WebSocket."""
+
+    port: int
+    host: str = "0.0.0.0"
+    advertise: str = ""
+    no_tls: bool = False
+    tls: TlsOptions | None = None
+    same_origin: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    handshake_timeout: float = 2.0
+    compression: bool = False
+    authorization: Authorization | None = None
+    no_auth_user: str = ""
+    jwt_cookie: str = ""
+    user_cookie: str = ""
+    pass_cookie: str = ""
+    token_cookie: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    ping_interval: float | None = None  # None = as everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamLimits:
+    """Bounds for what clients may ask of JetStream; 0 means no bound but our own."""
+
+    max_ack_pending: int = 0
+    max_ha_assets: int = 0
+    max_request_batch: int = 0
+    duplicate_window: float = 0.0
+    max_batch_inflight_per_stream: int = 0
+    max_batch_inflight_total: int = 0
+    max_batch_size: int = 0
+    max_batch_timeout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamOptions:
+    """Persistence. An empty ``store_dir`` means a directory for temporary files.
+
+    ``sync_interval`` of None acknowledges after fsync; a number of seconds syncs on that timer.
+    """
+
+    store_dir: str = ""
+    max_memory: int = -1
+    max_store: int = -1
+    domain: str = ""
+    sync_interval: float | None = None
+    strict: bool = True
+    unique_tag: str = ""
+    limits: JetStreamLimits = JetStreamLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorOptions:
+    """The HTTP and HTTPS ports; an empty ``host`` means the clients' host."""
+
+    host: str = ""
+    port: int | None = None
+    tls_port: int | None = None
+    base_path: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What is said, and where: standard error, or a file that is cut at ``size_limit``."""
+
+    debug: bool = False
+    trace: bool = False
+    trace_verbose: bool = False
+    trace_headers: bool = False
+    time: bool = True
+    utc: bool = False
+    file: str = ""
+    size_limit: int = 0
+    max_files: int = 0
+    max_traced_message: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LameDuckOptions:
+    """How a server leaves: wait ``grace_period``, then close clients over ``duration``."""
+
+    duration: float = 120.0
+    grace_period: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """What one client, or all of them together, may take."""
+
+    max_connections: int = 65536
+    max_subscriptions: int = 0
+    max_subject_tokens: int = 0
+    max_payload: int = 1 << 20
+    max_pending: int = 64 << 20
+    max_control_line: int = 4096
+    max_closed_clients: int = 10000
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    write_deadline: float = 10.0
+    no_fast_producer_stall: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve."""
+
+    host: str = "0.0.0.0"
+    port: int = 4222
+    server_name: str = ""
+    advertise: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+    headers: bool = True
+    monitor: MonitorOptions = MonitorOptions()
+    limits: LimitOptions = LimitOptions()
+    log: LogOptions = LogOptions()
+    lame_duck: LameDuckOptions = LameDuckOptions()
+    jetstream: JetStreamOptions | None = None
+    tls: TlsOptions | None = None
+    allow_non_tls: bool = False
+    websocket: WebsocketOptions | None = None
+    authorization: Authorization = Authorization()
+    no_auth_user: str = ""
+    accounts: tuple[AccountOptions, ...] = ()
+    mappings: tuple[Mapping, ...] = ()
+    system_account: str = ""
+    no_system_account: bool = False
+    trust: Trust = Trust()
+    cluster_name: str = ""
+    pid_file: str = ""
+    ports_file_dir: str = ""
+    sublist_cache: bool = True
+    config_file: str = field(default="", compare=False)
+
+    @property
+    def users(self) -> tuple[UserOptions, ...]:
+        """Every user of the file, of whichever account."""
+        listed = self.authorization.users or ()
+        return (*listed, *(user for account in self.accounts for user in account.users))
+
+    @property
+    def credentials(self) -> bool:
+        """Whether clients must say who they are."""
+        return self.authorization.required or self.trust.required or bool(self.users)
+
+    @property
+    def auth_timeout(self) -> float:
+        """How long a client may take to send its credentials."""
+        if self.authorization.timeout:
+            return self.authorization.timeout
+        return 2.0 if self.tls is None else self.tls.timeout + 1.0
+
+    @property
+    def monitor_host(self) -> str:
+        """Where monitoring listens."""
+        return self.monitor.host or self.host
