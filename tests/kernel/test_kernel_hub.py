@@ -69,6 +69,9 @@ class Recorder:
     def on_ping(self, cid: int) -> None:
         self.calls.append(("ping", cid))
 
+    def on_info(self, cid: int, info: bytes) -> None:
+        self.calls.append(("info", cid, info))
+
     def on_pong(self, cid: int) -> None:
         self.calls.append(("pong", cid))
 

@@ -134,9 +134,13 @@ def test_an_interest_lets_go_of_its_sinks() -> None:
     assert len(gc.get_referrers(sink)) == holders - 1
 
 
-@given(st.lists(st.sampled_from([b" ", b"\t", b"x", b"yz"])).map(b"".join), st.integers(0, 8))
-def test_compiled_words_agree_with_the_reference(line: bytes, most: int) -> None:
-    assert _scan.words(line, most) == reference_scan.words(line, most)
+@given(
+    st.lists(st.sampled_from([b" ", b"\t", b"\r", b"x", b"yz"])).map(b"".join),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_compiled_words_agree_with_the_reference(line: bytes, most: int, at_cr: bool) -> None:
+    assert _scan.words(line, most, at_cr) == reference_scan.words(line, most, at_cr)
 
 
 @given(st.one_of(st.binary(max_size=12), st.integers(0, 10**11).map(lambda n: b"%d" % n)))

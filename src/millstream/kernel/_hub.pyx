@@ -21,7 +21,10 @@ from millstream.kernel._batch cimport Batch, Entry
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, make_room, pending, reserve
 from millstream.kernel._interest cimport Interest, Match, Members, SinkSlot, Sub
 from millstream.kernel._memory cimport must_alloc, must_grow
-from millstream.kernel._scan cimport Word, read_size, same_verb, split_words, write_decimal
+from millstream.kernel._scan cimport (
+    CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
+    read_verb, split_words, verb_may_come, write_decimal,
+)
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -666,21 +669,48 @@ cdef class Hub:
         """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
         cdef Py_ssize_t reach = size if size < CONTROL_LINE + 2 else CONTROL_LINE + 2
         cdef const char *lf = <const char *>memchr(at, b"\n", reach)
+        cdef const char *args
         cdef const char *line_end
+        cdef int verb
         if lf == NULL:
-            if not verb_is_possible(at, size):
-                return self._refuse(conn, BAD_OPERATION)
-            if size >= CONTROL_LINE + 2:
-                return self._refuse(conn, TOO_LONG)
-            return 0
+            return self._incomplete(conn, at, size)
+        verb = read_verb(at, lf - at, &args)
+        if args == lf and verb > LONE_VERBS:
+            # nats-server takes the first byte of an argument whatever it is, a line feed too
+            lf = <const char *>memchr(args + 1, b"\n", at + reach - args - 1)
+            if lf == NULL:
+                return self._incomplete(conn, at, size)
+            args += 1
         line_end = lf - 1 if lf > at and (lf - 1)[0] == b"\r" else lf
         if line_end - at > CONTROL_LINE:
             return self._refuse(conn, TOO_LONG)
-        if lf - at > 3 and same_verb(at, b"pub", 3) and is_blank(at[3]):
-            return self._pub(conn, at, at + 4, line_end, lf + 1, at + size)
-        if lf - at > 4 and same_verb(at, b"hpub", 4) and is_blank(at[4]):
-            return self._hpub(conn, at, at + 5, line_end, lf + 1, at + size)
-        return self._control(conn, at, line_end, lf + 1)
+        if verb == PUB:
+            return self._pub(conn, at, args, line_end, lf + 1, at + size)
+        if verb == HPUB:
+            return self._hpub(conn, at, args, line_end, lf + 1, at + size)
+        if verb == NO_VERB:
+            return self._refuse(conn, BAD_OPERATION)
+        if memchr(at, b"\r", lf - at) != NULL:
+            line_end = lf - 1  # a CR anywhere costs the last byte of the line, as in nats-server
+        self._control(conn, verb, args, line_end)
+        return lf + 1 - at
+
+    cdef Py_ssize_t _incomplete(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+        """Wait for the end of a line as long as it may still become one."""
+        cdef const char *lf
+        cdef const char *ignored
+        cdef int verb = read_verb(at, size, &ignored)
+        if verb == NO_VERB and not verb_may_come(at, size):
+            return self._refuse(conn, BAD_OPERATION)
+        if size < CONTROL_LINE + 2:
+            return 0
+        if size > KEEP_SIZE or (verb != PING and verb != PONG):
+            return self._refuse(conn, TOO_LONG)
+        lf = <const char *>memchr(at, b"\n", size)  # whatever follows PING or PONG is ignored
+        if lf == NULL:
+            return 0
+        self._control(conn, verb, at, at)
+        return lf + 1 - at
 
     cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept:
         try:
@@ -690,13 +720,23 @@ cdef class Hub:
         self._close(conn, CLOSED_ON_ERROR)
         return -1
 
+    cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept:
+        """The payload does not end where it should; complaints of its subject still come first."""
+        if conn.pedantic and not subject_is_legal(subject.at, subject.size):
+            self._complain(conn)
+        return self._refuse(conn, BAD_OPERATION)
+
+    cdef void _complain(self, Conn *conn) noexcept:
+        append(&conn.out, b"-ERR 'Invalid Publish Subject'\r\n", 32)
+        self._mark(conn)
+
     cdef Py_ssize_t _pub(
         self, Conn *conn, const char *op, const char *args, const char *line_end,
         const char *body, const char *end,
     ) noexcept:
         cdef Word words[3]
         cdef Pub pub
-        cdef int count = split_words(args, line_end, words, 3)
+        cdef int count = split_words(args, line_end, words, 3, False)
         cdef Py_ssize_t size
         if count != 2 and count != 3:
             return self._refuse(conn, BAD_ARGUMENTS)
@@ -705,11 +745,11 @@ cdef class Hub:
             return self._refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
             return self._refuse(conn, TOO_LARGE)
+        if not body_is_sound(body, end, size):
+            return self._refuse_body(conn, &words[0])
         if end - body < size + 2:
-            conn.needs = (body - op) + size + 2
+            conn.needs = (body - op) + size + 1  # that byte may already be wrong
             return 0
-        if body[size] != b"\r" or body[size + 1] != b"\n":
-            return self._refuse(conn, BAD_OPERATION)
         pub.subject = words[0].at
         pub.subject_len = words[0].size
         pub.reply = words[1].at
@@ -730,7 +770,7 @@ cdef class Hub:
     ) noexcept:
         cdef Word words[4]
         cdef Pub pub
-        cdef int count = split_words(args, line_end, words, 4)
+        cdef int count = split_words(args, line_end, words, 4, False)
         cdef Py_ssize_t headers, size
         if not conn.headers:
             return self._refuse(conn, NO_HEADERS)
@@ -742,11 +782,11 @@ cdef class Hub:
             return self._refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
             return self._refuse(conn, TOO_LARGE)
+        if not body_is_sound(body, end, size):
+            return self._refuse_body(conn, &words[0])
         if end - body < size + 2:
-            conn.needs = (body - op) + size + 2
+            conn.needs = (body - op) + size + 1  # that byte may already be wrong
             return 0
-        if body[size] != b"\r" or body[size + 1] != b"\n":
-            return self._refuse(conn, BAD_OPERATION)
         pub.subject = words[0].at
         pub.subject_len = words[0].size
         pub.reply = words[1].at
@@ -757,7 +797,8 @@ cdef class Hub:
         pub.tail = words[count - 2].at
         pub.tail_len = body + size + 2 - pub.tail
         if words[count - 2].size + 1 + words[count - 1].size + size + 4 != pub.tail_len \
-                or line_end[0] != b"\r" or headers == 0:
+                or line_end[0] != b"\r" or headers == 0 \
+                or pub.tail[words[count - 2].size] != b" ":
             pub.tail = NULL
         self._publish_from(conn, &pub)
         return body + size + 2 - op
@@ -778,8 +819,7 @@ cdef class Hub:
             if conn.closed:
                 return
         if conn.pedantic and not conn.memo_legal:
-            append(&conn.out, b"-ERR 'Invalid Publish Subject'\r\n", 32)
-            self._mark(conn)
+            self._complain(conn)
         if conn.verbose:
             append(&conn.out, b"+OK\r\n", 5)
             self._mark(conn)
@@ -831,28 +871,22 @@ cdef class Hub:
         if self.spent_count:
             self._drop_spent()
 
-    cdef Py_ssize_t _control(
-        self, Conn *conn, const char *op, const char *end, const char *following
-    ) noexcept:
-        """Everything that is not a message. What needs judgement goes to the handler."""
-        cdef Py_ssize_t size = end - op
-        cdef Py_ssize_t used = following - op
-        if size >= 4 and same_verb(op, b"ping", 4) and all_blank(op + 4, end):
+    cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
+        """Everything that is not a message; what needs judgement goes to the handler."""
+        if verb == PING:
             self._ping(conn)
-            return used
-        if size >= 4 and same_verb(op, b"pong", 4) and all_blank(op + 4, end):
+        elif verb == PONG:
             self._call_pong(conn)
-            return used
-        if size > 3 and same_verb(op, b"sub", 3) and is_blank(op[3]):
-            return used if self._sub(conn, op + 4, end) else -1
-        if size > 5 and same_verb(op, b"unsub", 5) and is_blank(op[5]):
-            return used if self._unsub(conn, op + 6, end) else -1
-        if size > 7 and same_verb(op, b"connect", 7) and is_blank(op[7]):
-            self._call_connect(conn, op + 8, end)
-            return used
-        if is_harmless(op, size):
-            return used
-        return self._refuse(conn, BAD_OPERATION)
+        elif verb == SUB:
+            self._sub(conn, args, end)
+        elif verb == UNSUB:
+            self._unsub(conn, args, end)
+        elif verb == CONNECT:
+            self._call_connect(conn, args, end)
+        elif verb == INFO:
+            self._call_info(conn, args, end)
+        elif verb == ERR:
+            self._refuse(conn, BAD_ARGUMENTS)
 
     cdef void _ping(self, Conn *conn) noexcept:
         append(&conn.out, b"PONG\r\n", 6)
@@ -877,13 +911,19 @@ cdef class Hub:
         except Exception:
             self._failed(conn, "taking CONNECT failed cid=%d")
 
-    cdef bint _sub(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept:
+        try:
+            self.handler.on_info(conn.cid, at[:end - at])
+        except Exception:
+            self._failed(conn, "taking INFO failed cid=%d")
+
+    cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[3]
-        cdef int count = split_words(at, end, words, 3)
+        cdef int count = split_words(at, end, words, 3, True)
         cdef bytes queue = b""
         if count != 2 and count != 3:
             self._refuse(conn, BAD_ARGUMENTS)
-            return False
+            return
         if count == 3:
             queue = words[1].at[:words[1].size]
         try:
@@ -892,22 +932,20 @@ cdef class Hub:
                 words[count - 1].at[:words[count - 1].size])
         except Exception:
             self._failed(conn, "taking SUB failed cid=%d")
-        return True
 
-    cdef bint _unsub(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[2]
-        cdef int count = split_words(at, end, words, 2)
+        cdef int count = split_words(at, end, words, 2, True)
         cdef Py_ssize_t most = 0
         if count != 1 and count != 2:
             self._refuse(conn, BAD_ARGUMENTS)
-            return False
+            return
         if count == 2:
             most = read_size(words[1].at, words[1].size)
         try:
             self.handler.on_unsub(conn.cid, words[0].at[:words[0].size], most if most > 0 else 0)
         except Exception:
             self._failed(conn, "taking UNSUB failed cid=%d")
-        return True
 
     cdef void _failed(self, Conn *conn, str what) noexcept:
         """A fault of ours ends the one connection that met it, and is logged."""
@@ -1285,18 +1323,6 @@ cdef void conn_free(Conn *conn) noexcept:
     free(conn)
 
 
-cdef inline bint is_blank(char c) noexcept nogil:
-    return c == b" " or c == b"\t"
-
-
-cdef bint all_blank(const char *at, const char *end) noexcept nogil:
-    while at < end:
-        if not is_blank(at[0]):
-            return False
-        at += 1
-    return True
-
-
 cdef Py_ssize_t write_tail(char *to, const Pub *pub, bint with_headers) noexcept nogil:
     """Write ``[headers size] size CRLF body CRLF``, without the headers for who cannot read them."""
     cdef char *at = to
@@ -1316,6 +1342,14 @@ cdef Py_ssize_t write_tail(char *to, const Pub *pub, bint with_headers) noexcept
     return at + 2 - to
 
 
+cdef inline bint body_is_sound(
+    const char *body, const char *end, Py_ssize_t size
+) noexcept nogil:
+    """False once what is there cannot be ``size`` bytes and CRLF any more."""
+    return (end - body <= size or body[size] == b"\r") \
+        and (end - body <= size + 1 or body[size + 1] == b"\n")
+
+
 cdef bint subject_is_legal(const char *subject, Py_ssize_t size) noexcept nogil:
     """A publish subject: no empty token and no wildcard token."""
     cdef Py_ssize_t i
@@ -1330,27 +1364,3 @@ cdef bint subject_is_legal(const char *subject, Py_ssize_t size) noexcept nogil:
                 return False
         previous = c
     return previous != b"."
-
-
-cdef bint begins(const char *at, Py_ssize_t size, const char *verb, int verb_len) noexcept nogil:
-    """Could what is there grow into ``verb``?"""
-    return same_verb(at, verb, <int>size if size < verb_len else verb_len)
-
-
-cdef bint verb_is_possible(const char *at, Py_ssize_t size) noexcept nogil:
-    return begins(at, size, b"pub", 3) or begins(at, size, b"hpub", 4) \
-        or begins(at, size, b"ping", 4) or begins(at, size, b"pong", 4) \
-        or begins(at, size, b"sub", 3) or begins(at, size, b"unsub", 5) \
-        or begins(at, size, b"connect", 7) or begins(at, size, b"info", 4) \
-        or begins_exactly(at, size, b"+OK", 3) or begins_exactly(at, size, b"-ERR", 4)
-
-
-cdef bint begins_exactly(const char *at, Py_ssize_t size, const char *verb, int n) noexcept nogil:
-    return memcmp(at, verb, size if size < n else n) == 0
-
-
-cdef bint is_harmless(const char *op, Py_ssize_t size) noexcept nogil:
-    """What a server may say to a client; said to a server it means nothing."""
-    return (size >= 4 and same_verb(op, b"info", 4)) \
-        or (size >= 3 and memcmp(op, b"+OK", 3) == 0) \
-        or (size >= 4 and memcmp(op, b"-ERR", 4) == 0)

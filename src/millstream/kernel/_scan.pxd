@@ -1,6 +1,7 @@
 """Splitting a control line and reading its numbers; inline, because the hub does it per message."""
 
 from libc.stdint cimport uint32_t
+from libc.string cimport strlen
 
 
 cdef struct Word:
@@ -8,22 +9,26 @@ cdef struct Word:
     uint32_t size
 
 
-# Find up to ``most`` words between runs of space and TAB; the answer may exceed ``most`` by one,
-# which is how a caller learns of too many.
+cdef inline bint is_blank(char c) noexcept nogil:
+    return c == b" " or c == b"\t"
+
+
+# Find up to ``most`` words between runs of space and TAB (and CR, if told so); the answer may
+# exceed ``most`` by one, which is how a caller learns of too many.
 cdef inline int split_words(
-    const char *at, const char *end, Word *words, int most
+    const char *at, const char *end, Word *words, int most, bint at_cr
 ) noexcept nogil:
     cdef int count = 0
     cdef const char *start
     while True:
-        while at < end and (at[0] == b" " or at[0] == b"\t"):
+        while at < end and (is_blank(at[0]) or (at_cr and at[0] == b"\r")):
             at += 1
         if at == end:
             return count
         if count == most:
             return most + 1
         start = at
-        while at < end and at[0] != b" " and at[0] != b"\t":
+        while at < end and not is_blank(at[0]) and not (at_cr and at[0] == b"\r"):
             at += 1
         words[count].at = start
         words[count].size = <uint32_t>(at - start)
@@ -43,13 +48,74 @@ cdef inline Py_ssize_t read_size(const char *at, uint32_t size) noexcept nogil:
     return value
 
 
-# Compare with a lower-case verb, ignoring case.
-cdef inline bint same_verb(const char *at, const char *verb, int size) noexcept nogil:
-    cdef int i
+cdef enum:
+    NO_VERB
+    PING
+    PONG
+    OK
+    LONE_VERBS = OK           # those above take an argument
+    PUB
+    HPUB
+    SUB
+    UNSUB
+    CONNECT
+    INFO
+    ERR
+
+
+# Compare with a lower-case verb, ignoring case (``verb`` holds letters only).
+cdef inline bint same_verb(const char *at, const char *verb, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
     for i in range(size):
         if (at[i] | 0x20) != verb[i]:
             return False
     return True
+
+
+# Name the verb of a line of ``size`` bytes and set ``args`` to its first argument (or the end).
+# CONNECT and INFO need no blank behind them, and what follows PING, PONG and +OK is ignored.
+cdef inline int read_verb(const char *at, Py_ssize_t size, const char **args) noexcept nogil:
+    cdef int verb = NO_VERB
+    cdef Py_ssize_t length = 4
+    args[0] = at
+    if size > 3 and same_verb(at, b"pub", 3) and is_blank(at[3]):
+        verb = PUB
+    elif size > 4 and same_verb(at, b"hpub", 4) and is_blank(at[4]):
+        verb, length = HPUB, 5
+    elif size >= 4 and same_verb(at, b"ping", 4):
+        verb = PING
+    elif size >= 4 and same_verb(at, b"pong", 4):
+        verb = PONG
+    elif size > 3 and same_verb(at, b"sub", 3) and is_blank(at[3]):
+        verb = SUB
+    elif size > 5 and same_verb(at, b"unsub", 5) and is_blank(at[5]):
+        verb, length = UNSUB, 6
+    elif size >= 7 and same_verb(at, b"connect", 7):
+        verb, length = CONNECT, 7
+    elif size >= 4 and same_verb(at, b"info", 4):
+        verb = INFO
+    elif size >= 3 and at[0] == b"+" and same_verb(at + 1, b"ok", 2):
+        verb, length = OK, 3
+    elif size > 4 and at[0] == b"-" and same_verb(at + 1, b"err", 3) and is_blank(at[4]):
+        verb, length = ERR, 5
+    if verb != NO_VERB:
+        while length < size and is_blank(at[length]):
+            length += 1
+        args[0] = at + length
+    return verb
+
+
+cdef inline bint may_become(const char *at, Py_ssize_t size, const char *verb) noexcept nogil:
+    return <size_t>size <= strlen(verb) and same_verb(at, verb, size)
+
+
+# Could these first bytes of a line still grow into a verb? (``|0x20`` keeps + and - as they are.)
+cdef inline bint verb_may_come(const char *at, Py_ssize_t size) noexcept nogil:
+    return may_become(at, size, b"pub") or may_become(at, size, b"hpub") \
+        or may_become(at, size, b"ping") or may_become(at, size, b"pong") \
+        or may_become(at, size, b"sub") or may_become(at, size, b"unsub") \
+        or may_become(at, size, b"connect") or may_become(at, size, b"info") \
+        or may_become(at, size, b"+ok") or may_become(at, size, b"-err")
 
 
 # Write ``value`` in decimal and return how many characters that took.

@@ -4,14 +4,15 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 
-def words(bytes line not None, int most):
+def words(bytes line not None, int most, bint at_cr=False):
     """Return up to ``most`` words of ``line``, or None when there are more."""
     cdef Word found[8]
     cdef int count
     if most < 0 or most > 8:
         raise ValueError("most is 0 to 8")
     count = split_words(
-        PyBytes_AS_STRING(line), PyBytes_AS_STRING(line) + PyBytes_GET_SIZE(line), found, most)
+        PyBytes_AS_STRING(line), PyBytes_AS_STRING(line) + PyBytes_GET_SIZE(line), found, most,
+        at_cr)
     if count > most:
         return None
     return [found[i].at[:found[i].size] for i in range(count)]

@@ -46,12 +46,11 @@ _TEXTS = {
     Closed.AUTHENTICATION: "Authentication Failure",
 }
 
-# What the kernel refuses, as the client reads it; malformed arguments end without a word.
+# What the kernel refuses, as the client reads it; the rest ends without a word.
 _REFUSALS = {
     _hub.UNKNOWN_OPERATION: errors.UNKNOWN_OPERATION,
     _hub.PAYLOAD_TOO_LARGE: errors.MAXIMUM_PAYLOAD,
     _hub.LINE_TOO_LONG: errors.MAXIMUM_CONTROL_LINE,
-    _hub.HEADERS_NOT_SUPPORTED: errors.HEADERS_NOT_SUPPORTED,
 }
 
 
@@ -87,9 +86,9 @@ class Session:
         hub.write(cid, info.line())
 
     def connect(self, options: bytes) -> None:
-        """Take CONNECT; a second one starts over without subscriptions."""
+        """Take CONNECT; a second one amends the first and starts without subscriptions."""
         try:
-            asked = parse_connect(options)
+            asked = parse_connect(options, self.options)
         except MalformedConnect:
             self._hub.close_connection(self.cid, Closed.PROTOCOL)
             return
@@ -139,6 +138,13 @@ class Session:
     def pong(self) -> None:
         """Note that the client is alive."""
         self._pings_out = 0
+
+    def info(self, info: bytes) -> None:
+        """Ignore a client's INFO, unless it is none."""
+        try:
+            parse_connect(info, self.options)
+        except MalformedConnect:
+            self._hub.close_connection(self.cid, Closed.PROTOCOL)
 
     def refuse(self, code: int) -> None:
         """Say why the kernel closes the connection, where clients expect a word."""

@@ -94,6 +94,10 @@ class Sessions:
         """Take PONG."""
         self._sessions[cid].pong()
 
+    def on_info(self, cid: int, info: bytes) -> None:
+        """Take an INFO, which only servers send; from a client it means nothing."""
+        self._sessions[cid].info(info)
+
     def on_error(self, cid: int, code: int) -> None:
         """Say why input was refused; the hub closes the connection."""
         self._sessions[cid].refuse(code)

@@ -32,13 +32,15 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_account: bool = False
 
 
-def parse_connect(options: bytes) -> ConnectOptions:
-    """Read CONNECT's argument; unknown keys are ignored and null means absent."""
+def parse_connect(options: bytes, before: ConnectOptions) -> ConnectOptions:
+    """Read CONNECT's argument: what it leaves out, or says null to, stays as ``before``."""
     try:
-        given: Any = msgspec.json.decode(options)
+        given: Any = msgspec.json.decode(options.decode("utf-8", "replace"))
+        if given is None:
+            return before
         if not isinstance(given, dict):
             raise MalformedConnect("CONNECT takes a JSON object")
         present = {key: value for key, value in given.items() if value is not None}
-        return msgspec.convert(present, ConnectOptions)
+        return msgspec.convert({**msgspec.to_builtins(before), **present}, ConnectOptions)
     except msgspec.MsgspecError as error:
         raise MalformedConnect(str(error)) from error

@@ -3,7 +3,6 @@
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
 MAXIMUM_PAYLOAD = "Maximum Payload Violation"
 MAXIMUM_CONTROL_LINE = "maximum control line exceeded"
-HEADERS_NOT_SUPPORTED = "message headers not supported"
 AUTHORIZATION_VIOLATION = "Authorization Violation"
 AUTHENTICATION_TIMEOUT = "Authentication Timeout"
 MAXIMUM_CONNECTIONS = "maximum connections exceeded"

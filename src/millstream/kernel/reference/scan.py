@@ -4,11 +4,12 @@ import re
 
 _SIZE = re.compile(rb"[0-9]{1,9}")
 _WORD = re.compile(rb"[^ \t]+")
+_WORD_AT_CR = re.compile(rb"[^ \t\r]+")
 
 
-def words(line: bytes, most: int) -> list[bytes] | None:
+def words(line: bytes, most: int, at_cr: bool = False) -> list[bytes] | None:
     """Return up to ``most`` words of ``line``, or None when there are more."""
-    found = _WORD.findall(line)
+    found = (_WORD_AT_CR if at_cr else _WORD).findall(line)
     return found if len(found) <= most else None
 
 
