@@ -15,6 +15,7 @@ from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.performance import Stopwatch
+from millstream.topics.settled import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -58,7 +59,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
     stream = topics.find(topic_of(request), request.caller)
     if request.flag("touch", True):
         topics.touch(stream)
-    state, config = stream.state(), stream.config.to_topic()
+    state, config = settled(stream, topics.clock.time_ns()), stream.config.to_topic()
     answer = {
         "topic": stream.name,
         "type": config["type"],
@@ -99,7 +100,7 @@ async def list_topics(request: Request, topics: Topics) -> Response:
 
 
 def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
-    state = stream.state()
+    state = settled(stream, topics.clock.time_ns())
     return {
         "topic": stream.name,
         "head_seq": state.last_seq,
@@ -118,7 +119,7 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
     check_name(name, request.caller)
     stream = topics.find_or_none(name, request.caller)
     if stream is not None:
-        count = stream.state().messages
+        count = settled(stream, topics.clock.time_ns()).messages
         if request.flag("if_empty", False) and count:
             raise TopicNotEmpty(name, count)
         await topics.catalog.delete(name, request.caller.account)
@@ -137,7 +138,7 @@ def data_bytes(stream: "Stream") -> int:
     exact = getattr(stream.log, "data_bytes", None)
     if exact is not None:
         return int(exact())
-    state = stream.log.state()
+    state = stream.log.state()  # frames carry a header, a trailer and the subject besides
     return max(0, state.bytes - state.count * (HEADER + TRAILER + len(stream.name.encode())))
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from millstream.streams import patterns
 from millstream.topics.rendering import Fields, Renderer
+from millstream.topics.settled import loss_reason, settled
 from millstream.topics.tombstone import Tombstone, start_reading
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Page:
 
 def read_page(stream: "Stream", query: Query, now_ns: int) -> Page:
     """Read until the limit, the byte budget, a loss to report, or the head."""
-    state = stream.state()
-    start = start_reading(state, query.from_seq)
+    state = settled(stream, now_ns)
+    start = start_reading(state, query.from_seq, loss_reason(stream))
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
     stop = state.last_seq if start.stop_before is None else start.stop_before - 1
     if _fill(stream, query, page, stop, now_ns):

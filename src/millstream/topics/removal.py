@@ -10,6 +10,7 @@ from millstream.topics import bodies
 from millstream.topics.config import data_bytes
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.performance import Stopwatch
+from millstream.topics.settled import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -28,7 +29,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     matches = None if body.match is None else tag_matcher(body.match)
     stream = topics.find(topic_of(request), request.caller)
     deleted = await _delete(stream, before, matches)
-    state = stream.state()
+    state = settled(stream, topics.clock.time_ns())
     answer = {
         "topic": stream.name,
         "deleted": deleted,

@@ -13,6 +13,7 @@ from millstream.topics.errors import NotFound
 from millstream.topics.events import Session, check_accept, heartbeat, respond
 from millstream.topics.page import Query
 from millstream.topics.performance import Stopwatch
+from millstream.topics.settled import settled
 
 MOST_TOPICS = 256
 SESSION_TTL_MS = 300_000
@@ -118,7 +119,7 @@ def _positions(
     for name, wish in body.topics.items():
         if lenient and topics.find_or_none(name, request.caller) is None:
             continue
-        state = topics.find(name, request.caller).state()
+        state = settled(topics.find(name, request.caller), topics.clock.time_ns())
         start = bodies.unsigned(wish.from_seq, "from_seq", 0)
         yield (
             name,

@@ -1,0 +1,68 @@
+"""A topic's state with its limits applied as of now.
+
+The log removes records once the removal is logged, and timers run when the loop comes round; a
+reader must not see the difference. What the limits already doom is treated as gone.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from millstream.streams import retention
+from millstream.streams.state import StreamState
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+SCAN_RECORDS = 256
+SCAN_BYTES = 1024 * 1024
+
+
+def settled(stream: "Stream", now_ns: int) -> StreamState:
+    """Return the stream's state without what its caps and its time to live have doomed."""
+    state = stream.state()
+    floor = max(_expired_floor(stream, state, now_ns), _capped_floor(stream, state))
+    if floor <= state.first_seq:
+        return state
+    left = stream.count_from(floor, None)
+    return replace(
+        state,
+        first_seq=floor,
+        messages=left,
+        evict_floor=max(state.evict_floor, floor - 1),
+        num_deleted=max(0, state.last_seq - floor + 1 - left),
+    )
+
+
+def loss_reason(stream: "Stream") -> str:
+    """Return why records went from the old end, as far as the configuration tells."""
+    config = stream.config
+    capped = config.max_msgs > 0 or config.max_bytes > 0
+    if config.max_age > 0:
+        return "mixed" if capped else "ttl"
+    return "cap"
+
+
+def _expired_floor(stream: "Stream", state: StreamState, now_ns: int) -> int:
+    until = retention.expired_until(stream.config, now_ns)
+    # Only a record that is older than its time to live is gone, not one that is just as old.
+    return stream.log.seek_time(until) if until > 0 and state.messages else 0
+
+
+def _capped_floor(stream: "Stream", state: StreamState) -> int:
+    over = retention.excess(stream.config, state)
+    if not over or stream.config.discard != "old":
+        return 0
+    if not over.bytes and not state.num_deleted:
+        return state.first_seq + over.messages
+    at, messages, size = state.first_seq, over.messages, over.bytes
+    while messages > 0 or size > 0:
+        frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)
+        if not len(frames):
+            break
+        for seq, _, subject, payload, headers, *_ in frames:
+            if messages <= 0 and size <= 0:
+                break
+            at = seq + 1
+            messages -= 1
+            size -= 30 + len(subject) + len(payload) + len(headers)
+    return at
