@@ -17,9 +17,11 @@ import msgspec
 from millstream.errors import BadRequest
 
 if TYPE_CHECKING:
+    from millstream.store.log import LogState
     from millstream.streams.stream import Stream
 
 MAX_SEGMENTS = 2_000  # about 300 bytes each: a page stays below the smallest usual max_payload
+RETENTION = "retention"  # the log knows how far its limits have trimmed, not which limit did
 READ_RECORDS = 65_536
 READ_BYTES = 1 << 20
 
@@ -80,13 +82,22 @@ def plan_for(
         "incarnation": stream.incarnation,
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
-        "gaps": [[gap.first, gap.last, gap.reason] for gap in state.gaps],
+        "gaps": _gaps(state),
         "segments": [_segment(s) for s in page[:MAX_SEGMENTS]],
         "tail": {"from_seq": max(tail_from, state.first_seq), "to_seq": state.last_seq},
     }
     if len(page) > MAX_SEGMENTS:
         plan["next_from_seq"] = page[MAX_SEGMENTS].base_seq
     return plan
+
+
+def _gaps(state: "LogState") -> list[list[Any]]:
+    """Return every lost range: what the limits took, then what was lost above that."""
+    floor = state.evict_floor
+    taken: list[list[Any]] = [[1, floor, RETENTION]] if floor else []
+    return taken + [
+        [max(gap.first, floor + 1), gap.last, gap.reason] for gap in state.gaps if gap.last > floor
+    ]
 
 
 def read_range(stream: "Stream", asked: RangeRequest, most: int = READ_BYTES) -> bytes:

@@ -1,0 +1,161 @@
+"""Spark and a running broker: what NATS clients published is what Spark reads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.client import connect
+from millstream.spark.options import parse
+from millstream.spark.source import BatchReader
+from support.small_broker import SmallBroker, small_broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+COUNT = 1_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmallBroker]:
+    """A stream of four sealed segments and a tail of 200 records, published by a NATS client."""
+    with small_broker(tmp_path / "data", segment_records=200) as running:
+        running.create("ORDERS", ["orders.>"])
+        publish(running, 1, COUNT)
+        running.seal("ORDERS", 4)
+        yield running
+
+
+def publish(broker: SmallBroker, first: int, last: int) -> None:
+    with connect(broker.url) as client:
+        for number in range(first, last + 1):
+            client.publish(f"orders.{number % 4}", b"number %d" % number, {"N": str(number)})
+            if number % 50 == 0:  # small batches, so that segments end near their bound
+                client.request(f"orders.{number % 4}x", b"")
+        client.flush()
+
+
+def load(spark: SparkSession, broker: SmallBroker, **options: object) -> DataFrame:
+    given = {"url": broker.url, "stream": "ORDERS"} | options
+    return spark.read.format("millstream").options(**given).load()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    found = frame.where("length(payload) > 0").select("payload").collect()
+    return sorted(int(bytes(row.payload).split()[1]) for row in found)
+
+
+def test_what_was_published_is_what_spark_reads(spark: SparkSession, broker: SmallBroker) -> None:
+    plan = broker.do(lambda: broker._store.plan(broker.stream("ORDERS").incarnation))
+    assert len(plan) >= 4
+    for access in ("auto", "broker"):
+        frame = load(spark, broker, access=access, includeHeaders="true")
+        assert numbers(frame) == list(range(1, COUNT + 1))
+        row = frame.where("cast(payload as string) = 'number 7'").first()
+        assert (row.subject, row.headers) == ("orders.3", {"N": ["7"]})
+    assert len(numbers(load(spark, broker, subject="orders.1"))) == COUNT // 4
+
+
+def test_deleted_records_are_absent_from_files_and_tail(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    before = {r.seq for r in load(spark, broker).select("seq").collect()}
+    gone = [2, 150, max(before)]
+    assert broker.delete("ORDERS", gone) == 3
+    broker.flushed("ORDERS")
+    assert {r.seq for r in load(spark, broker).select("seq").collect()} == before - set(gone)
+
+
+def test_a_damaged_record_is_told_and_never_served(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    segment = broker.do(lambda: broker._store.plan(broker.stream("ORDERS").incarnation))[1]
+    with open(segment.path, "r+b") as file:
+        content = file.read()
+        position = content.index(b"number 3")
+        file.seek(position)
+        file.write(b"NUMBER 3")
+    with pytest.raises(PySparkException, match=r"has lost records .* \(corruption\)"):
+        load(spark, broker).collect()
+    frame = load(spark, broker, failOnDataLoss="false")
+    (gap,) = frame.where("gap_from is not null").collect()
+    assert gap.gap_from == gap.gap_to
+    assert len(numbers(frame)) == COUNT - 1
+    assert gap.gap_from not in {r.seq for r in frame.select("seq").collect()}
+
+
+def test_a_tail_that_seals_after_planning_is_read_all_the_same(broker: SmallBroker) -> None:
+    reader = BatchReader(parse({"url": broker.url, "stream": "ORDERS"}), ("seq",))
+    partitions = reader.partitions()
+    head = broker.do(lambda: broker.stream("ORDERS").log.state().last_seq)
+    publish(broker, COUNT + 1, COUNT + 400)
+    broker.seal("ORDERS", 6)
+    found = [
+        seq
+        for partition in partitions
+        for batch in reader.read(partition)
+        for seq in batch.column("seq").to_pylist()
+    ]
+    assert found == list(range(1, head + 1))
+
+
+def test_a_segment_trimmed_after_planning_is_told(broker: SmallBroker) -> None:
+    options = {"url": broker.url, "stream": "ORDERS", "failOnDataLoss": "false"}
+    reader = BatchReader(parse(options), ("seq", "gap_from", "gap_to", "gap_reason"))
+    partitions = reader.partitions()
+    head = broker.do(lambda: broker.stream("ORDERS").log.state().last_seq)
+    first_kept = partitions[1].value[0].from_seq
+    broker.trim("ORDERS", first_kept, "cap")
+    rows = [
+        row
+        for partition in partitions
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+    assert [row["seq"] for row in rows if row["seq"]] == list(range(first_kept, head + 1))
+    assert [tuple(row.values()) for row in rows if row["gap_from"]] == [
+        (None, 1, first_kept - 1, "retention")
+    ]
+
+
+def test_a_query_copies_a_growing_stream_exactly_once(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    reader = spark.readStream.format("millstream").option("url", broker.url)
+    frame = reader.option("maxRecordsPerTrigger", 400).load("ORDERS")
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
+    for last in (COUNT, COUNT + 500):
+        if last > COUNT:
+            publish(broker, COUNT + 1, last)
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", out)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        assert numbers(spark.read.parquet(out)) == list(range(1, last + 1))
+
+
+def test_a_stream_deleted_and_made_anew_ends_the_query(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    def run() -> None:
+        reader = spark.readStream.format("millstream").option("url", broker.url)
+        query = (
+            reader.load("ORDERS")
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    run()
+    broker.delete_stream("ORDERS")
+    broker.create("ORDERS", ["orders.>"])
+    publish(broker, 1, 10)
+    with pytest.raises(PySparkException, match="deleted and created again"):
+        run()
