@@ -2,10 +2,11 @@
 
     wal/shard-NN/wal-<16 digits>.log
     0 8s "MSTRWAL\\0"   8 u32 version   12 u32 shard   16 u64 index   24 u64 epoch   32 u64 nonce
-   40 u64 first position   48 u64 hash of the boot id   56 u64 XXH3-64 of bytes 0..56
+   40 u64 first position   48 u64 0   56 u64 XXH3-64 of bytes 0..56
    64 entries, then zeros
 
-A file of zeros is one made ahead and not used yet.
+A file of zeros is one made ahead and not used yet. The nonce is random in its upper half and
+names the machine's boot in its lower one: entries of an earlier boot may have lost their tail.
 """
 
 import logging
@@ -35,7 +36,6 @@ class WalHeader:
     epoch: int
     nonce: int
     first_position: int
-    boot: int
 
 
 def shard_directory(directory: str, shard: int) -> str:
@@ -59,7 +59,7 @@ def wal_indexes(files: Files, directory: str) -> list[int]:
 def encode_header(header: WalHeader) -> bytes:
     """Return the first bytes of a WAL file."""
     fields = (header.shard, header.index, header.epoch, header.nonce, header.first_position)
-    body = HEADER.pack(MAGIC, VERSION, *fields, header.boot, 0)[:HEADER_CHECKED]
+    body = HEADER.pack(MAGIC, VERSION, *fields, 0, 0)[:HEADER_CHECKED]
     return body + xxh3_64_intdigest(body).to_bytes(8, "little")
 
 
@@ -71,7 +71,7 @@ def decode_header(data: bytes, path: str) -> WalHeader | None:
     """
     if len(data) < HEADER.size:
         return None
-    magic, version, shard, index, epoch, nonce, first, boot, check = HEADER.unpack_from(data)
+    magic, version, shard, index, epoch, nonce, first, _, check = HEADER.unpack_from(data)
     if magic != MAGIC or xxh3_64_intdigest(data[:HEADER_CHECKED]) != check:
         return None
     if version != VERSION:
@@ -79,7 +79,7 @@ def decode_header(data: bytes, path: str) -> WalHeader | None:
             f"{path} has format version {version}, this millstream knows version {VERSION}: "
             "start the newer millstream that wrote it"
         )
-    return WalHeader(shard, index, epoch, nonce, first, boot)
+    return WalHeader(shard, index, epoch, nonce, first)
 
 
 class LocalEngine:
@@ -95,7 +95,6 @@ class LocalEngine:
         next_index: int,
         next_position: int,
         file_bytes: int,
-        boot: int,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -103,7 +102,6 @@ class LocalEngine:
         self._epoch = epoch
         self._nonce = nonce
         self._capacity = file_bytes
-        self._boot = boot
         self._next_index = next_index
         self._ahead: tuple[int, File] | None = None
         self._file: File | None = None
@@ -159,7 +157,7 @@ class LocalEngine:
             self._tail += len(entry)
             self.position += 1
         self.sync()
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, first, self._boot)
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, first)
         try:
             write_all(file, encode_header(header), 0)
             file.sync()
@@ -214,7 +212,7 @@ class LocalEngine:
         index, file = self._ahead
         if HEADER.size + size > self._capacity:
             self._grow(file, HEADER.size + size)
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self._boot)
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position)
         if self._file is not None:
             self._file.close()
         self._ahead = None

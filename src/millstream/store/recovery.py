@@ -19,7 +19,7 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import MORE, RECORD, body, index_frames, scan
 from millstream.store.entry import Damage, Entry, Run, scan_entries
 from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID, FileLog, Trimmed, Voided
-from millstream.store.files import Files, write_all
+from millstream.store.files import File, Files, write_all
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.log import Durability, Gap
 from millstream.store.segment import (
@@ -109,7 +109,7 @@ class Replay:
         self.position = self._from  # the last one accepted
         self.epoch = 0
         self.last_index = 0
-        self.last_boot = 0
+        self.last_nonce = 0
         self.torn_bytes = 0
         self.damaged_bytes = 0
         self.controls: list[Control] = []
@@ -141,29 +141,27 @@ class Replay:
                 header = decode_header(data, path)
                 if header is None and not any(data):
                     continue  # made ahead, never used
-                first = (
-                    header.first_position
-                    if header
-                    else self._first_position(file.view(file.size()))
-                )
+                first, nonce = self._beginning(header, file)
             finally:
                 file.close()
             if first == 0:
                 continue
-            self.last_boot = header.boot if header else 1  # unknown counts as another boot
-            if header is not None:
-                self.epoch = max(self.epoch, header.epoch)
+            self.last_nonce = nonce
             if found:
                 found[-1].limit = first
             found.append(WalFile(index, path, header, first))
         return found
 
-    def _first_position(self, buffer: memoryview) -> int:
-        for item in scan_entries(buffer, HEADER.size, 0):
+    def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
+        """Return (first position, nonce) of a file; its first sound entry tells when it must."""
+        if header is not None:
+            self.epoch = max(self.epoch, header.epoch)
+            return header.first_position, header.nonce
+        for item in scan_entries(file.view(file.size()), HEADER.size, 0):
             if isinstance(item, Entry):
                 self.epoch = max(self.epoch, item.epoch)
-                return item.position
-        return 0
+                return item.position, item.nonce
+        return 0, 0
 
     def _replay_file(self, wal: WalFile, last: bool) -> None:
         file = self._files.open(wal.path)
@@ -651,23 +649,37 @@ def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:
     """Write frames back into the damaged places of a segment and index it again."""
     wrote = False
     file = segment.open()
-    at = HEADER_BYTES
-    for i in range(len(segment.index) + 1):
-        end = segment.index.offset(i) if i < len(segment.index) else segment.size
-        below = segment.index.seq(i) if i < len(segment.index) else 1 << 63
-        above = segment.index.seq(i - 1) if i else 0
+    for start, end, above, below in _damaged_places(segment):
         fill = b"".join(frames[seq] for seq in sorted(frames) if above < seq < below)
-        if end > at and fill and len(fill) <= end - at:
-            log.warning("repaired from the wal file=%s offset=%d", segment.path, at)
-            write_all(file, fill, at)
+        if fill and len(fill) <= end - start:
+            log.warning("repaired from the wal file=%s offset=%d", segment.path, start)
+            write_all(file, fill, start)
             wrote = True
-        if i < len(segment.index):
-            at = end + segment.index.frame_len(i)
     if wrote:
         file.sync()
+        size = segment.size
         segment.index.truncate(0)
-        index_segment(segment, file.view(segment.size), segment.size)
+        index_segment(segment, file.view(segment.flushed), segment.flushed)
+        for block in segment.blocks:
+            index_frames(
+                block.data, 0, len(block.data), segment.log_id, segment.index, block.offset
+            )
+        segment.size = size
     segment.release()
+
+
+def _damaged_places(segment: Segment) -> list[tuple[int, int, int, int]]:
+    """Return (start, end, sequence before, sequence after) of file ranges without a record."""
+    places = []
+    at, above = HEADER_BYTES, 0
+    index = segment.index
+    for i in range(index.position(segment.flushed_seq + 1)):
+        if index.offset(i) > at:
+            places.append((at, index.offset(i), above, index.seq(i)))
+        at, above = index.offset(i) + index.frame_len(i), index.seq(i)
+    if segment.flushed > at:
+        places.append((at, segment.flushed, above, 1 << 63))
+    return places
 
 
 def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from millstream.errors import StorageUnusable
-from millstream.kernel._frames import DELETED, Frames
+from millstream.kernel._frames import DELETED, Frames, check
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store.files import File, Files, ensure_dir, replace_file, write_all
 
@@ -200,12 +200,16 @@ class Segment:
         first = self._first_block_seq()
         stop = min(stop, self.index.position(first)) if first else stop
         packed, after = self.index.offsets_from(at, max_records, max_bytes, stop, 0, ids)
-        frames = Frames(self.view(), packed)
-        bad = frames.verified()
+        view = self.view()
+        try:
+            frames = Frames(view, packed)
+            bad = frames.verified()
+        except ValueError:  # a header so damaged that its lengths do not add up
+            bad = _first_damaged(view, packed)
         if bad < 0:
             return frames, after, -1
         damaged = self._position_of(int.from_bytes(packed[4 * bad : 4 * bad + 4], "little"), at)
-        return Frames(self.view(), packed[: 4 * bad]), damaged, damaged
+        return Frames(view, packed[: 4 * bad]), damaged, damaged
 
     def _position_of(self, offset: int, at: int) -> int:
         while self.index.offset(at) != offset:
@@ -323,6 +327,13 @@ class Segment:
         """Close the file and forget the view; what readers hold of it stays valid."""
         self.release()
         self._view = None
+
+
+def _first_damaged(view: memoryview, packed: bytes) -> int:
+    for i, (offset,) in enumerate(struct.iter_unpack("<I", packed)):
+        if check(view, offset) <= 0:
+            return i
+    return -1
 
 
 def _offset(block: Block) -> int:

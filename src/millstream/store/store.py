@@ -14,7 +14,7 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
-from millstream.store.file_log import VOID, FileLog, LogOptions, Voided
+from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
 from millstream.store.lock import lock_directory
@@ -29,8 +29,6 @@ from millstream.store.snapshot import (
     write_snapshot,
 )
 from millstream.store.worker import InlineWorker, ThreadWorker, Worker
-
-TWICE = range(16, 21)  # catalog and consumer frames: nothing else could rebuild them
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +122,9 @@ class Store:
         logs.find_holes()
         replay = Replay(files, logs, snapshot)
         replay.run(wal_directory)
-        boot = xxh3_64_intdigest(files.boot_id().encode())
-        gaps = logs.finish(power_lost=bool(replay.last_boot) and replay.last_boot != boot)
+        boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
+        before = replay.last_nonce & 0xFFFFFFFF
+        gaps = logs.finish(power_lost=bool(replay.wal_files) and before != boot)
         self._rescued = logs.rescued
         self._logs = logs.logs
         self._dropped = logs.dropped
@@ -145,7 +144,7 @@ class Store:
     def _start_committing(self, replay: Replay, gaps: list[tuple[int, Gap]], boot: int) -> None:
         options = self.options
         epoch = replay.epoch + 1
-        nonce = options.nonce or secrets.randbits(64)
+        nonce = (options.nonce or secrets.randbits(32)) << 32 | boot
         engine = LocalEngine(
             self.files,
             shard_directory(self.directory, options.shard),
@@ -155,7 +154,6 @@ class Store:
             replay.last_index + 1,
             replay.position + 1,
             options.wal_file_bytes,
-            boot,
         )
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
         entries = self._relog(replay, gaps, epoch, nonce)
@@ -178,8 +176,8 @@ class Store:
         pieces = [*replay.relog, *self._rescued]
         for log_id, gap in gaps:
             body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
-            frame = self._control_frame(VOID, log_id, body)
-            pieces.append((Run(log_id, 0, 1, len(frame)), frame))
+            frame = self._control_frame(VOID, log_id, body) * 2
+            pieces.append((Run(log_id, 0, 2, len(frame)), frame))
         entries: list[bytes] = []
         position = replay.position + 1
         while pieces:
@@ -259,7 +257,7 @@ class Store:
         frame = self._control_frame(kind, log_id, body)
         number = self._control_number
         self._open_controls.add(number)
-        copies = 2 if kind in TWICE else 1
+        copies = 2 if sync or kind == DELETE else 1  # nothing else could rebuild them
         settled = partial(self._control_settled, number, done)
         self._committer.submit(Submission(log_id, 0, copies, frame * copies, sync, settled))
 
