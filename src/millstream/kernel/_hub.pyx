@@ -690,7 +690,7 @@ cdef class Hub:
             return self._hpub(conn, at, args, line_end, lf + 1, at + size)
         if verb == NO_VERB:
             return self._refuse(conn, BAD_OPERATION)
-        if memchr(at, b"\r", lf - at) != NULL:
+        if args < lf and memchr(args + 1, b"\r", lf - args - 1) != NULL:
             line_end = lf - 1  # a CR anywhere costs the last byte of the line, as in nats-server
         self._control(conn, verb, args, line_end)
         return lf + 1 - at
@@ -997,9 +997,9 @@ cdef class Hub:
         """
         cdef Py_ssize_t kept = conn.inbox.tail
         cdef ssize_t got
-        if kept > KEEP_SIZE and conn.needs > kept:
-            got = conn.needs - kept
-            if got > READ_SIZE:
+        if kept > KEEP_SIZE:
+            got = conn.needs + 1 - kept
+            if got < 1 or got > READ_SIZE:
                 got = READ_SIZE
             got = recv(conn.fd, reserve(&conn.inbox, got), got, MSG_DONTWAIT)
             if got <= 0:
