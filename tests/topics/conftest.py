@@ -1,92 +1,10 @@
-"""A topics API over a real store in a fresh directory, without sockets."""
+"""The topics API of a fresh directory."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
-
-from millstream.clock import ManualClock
-from millstream.delivery.timers import Timers
-from millstream.http.request import ANYONE, Caller, Request
-from millstream.http.response import Answer, Response, StreamedResponse
-from millstream.http.routes import Routes
-from millstream.store.files import OsFiles
-from millstream.store.store import Store
-from millstream.streams.catalog import Catalog
-from millstream.streams.stream import Stream
-from millstream.topics.context import Topics
-from millstream.topics.routes import topics_routes
-
-JSON = {"content-type": "application/json"}
-
-
-class Api:
-    """Requests to the route table, answers as plain values."""
-
-    def __init__(self, directory: Path) -> None:
-        loop = asyncio.get_running_loop()
-        self.clock = ManualClock()
-        self.timers = Timers(self.clock)
-        self.store = Store.open(str(directory), OsFiles(), self.clock, loop.call_soon_threadsafe)
-        self.catalog = Catalog(self.store, self.clock, self.timers)
-        self.topics = Topics(self.catalog, self.clock, self.store, shortest_heartbeat_ms=1)
-        self.routes = Routes(topics_routes(self.topics))
-
-    def stream(self, name: str) -> Stream:
-        return self.catalog.get(name)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.timers.run_due()
-
-    async def send(
-        self,
-        method: str,
-        target: str,
-        body: object = None,
-        headers: dict[str, str] | None = None,
-        caller: Caller = ANYONE,
-    ) -> Answer:
-        path, _, query = target.partition("?")
-        raw = b""
-        if isinstance(body, bytes):
-            raw = body
-        elif body is not None:
-            raw = msgspec.json.encode(body)
-        if headers is None:
-            headers = JSON if body is not None else {}
-        pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        request = Request(method, path, query, pairs, raw, caller=caller)
-        return await self.routes(request)
-
-    async def call(self, method: str, target: str, body: object = None, **more: Any) -> Any:
-        """Return (status, decoded body)."""
-        answer = await self.send(method, target, body, **more)
-        assert isinstance(answer, Response)
-        return answer.status, msgspec.json.decode(answer.body)
-
-    async def write(self, topic: str, *data: object, **fields: Any) -> Any:
-        """Write plain records; returns the answer, which must be a success."""
-        body = {"records": [{"data": each} for each in data], **fields}
-        status, answer = await self.call("POST", f"/v0/topics/{topic}", body)
-        assert status in (200, 201), answer
-        return answer
-
-    async def diff(self, topic: str, **body: Any) -> Any:
-        status, answer = await self.call("POST", f"/v0/topics/{topic}/diff", body)
-        assert status == 200, answer
-        return answer
-
-    async def error(self, method: str, target: str, body: object = None, **more: Any) -> Any:
-        """Return (status, code), having checked the shape of the refusal."""
-        status, answer = await self.call(method, target, body, **more)
-        assert list(answer) == ["error"], answer
-        assert set(answer["error"]) <= {"code", "message", "detail"}
-        assert answer["error"]["message"]
-        return status, answer["error"]["code"]
+from topics_api import Api
 
 
 @pytest.fixture
@@ -95,36 +13,3 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     yield made
     made.catalog.close()
     made.store.close()
-
-
-class Events:
-    """Server-sent events of an answer, one after another."""
-
-    def __init__(self, answer: Answer) -> None:
-        assert isinstance(answer, StreamedResponse), answer
-        self.answer = answer
-
-    async def next(self) -> dict[str, str]:
-        """Return the next event's fields; a comment is under ``comment``."""
-        async with asyncio.timeout(5):
-            chunk = await anext(self.answer.chunks)
-        assert chunk.endswith(b"\n\n")
-        assert b"\n\n" not in chunk[:-2]
-        fields: dict[str, str] = {}
-        for line in chunk.decode().splitlines():
-            if line.startswith(":"):
-                fields["comment"] = line
-            elif line:
-                name, _, value = line.partition(": ")
-                fields[name] = value
-        return fields
-
-    async def named(self) -> tuple[str, Any]:
-        """Return the next named event and its data, past comments and ``retry``."""
-        while True:
-            fields = await self.next()
-            if "event" in fields:
-                return fields["event"], msgspec.json.decode(fields["data"])
-
-    async def close(self) -> None:
-        await self.answer.chunks.aclose()  # type: ignore[attr-defined]

@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             while request is not None:
                 keep = await self._answer(request)
-                if not keep:
+                if not keep or self._door.stopping.is_set():
                     self._linger()
                     return
                 request = self._next_waiting()
@@ -234,9 +234,8 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> bool:
         """Write one answer; returns whether the connection goes on."""
-        keep = request.keep_alive and not self._door.stopping.is_set()
         answer = await self._app(request)
-        keep = keep and not self._door.stopping.is_set()
+        keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):
             return await self._stream(request, answer, keep)
         keep = keep and not answer.close

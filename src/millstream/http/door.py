@@ -19,7 +19,7 @@ App = Callable[[Request], Awaitable[Answer]]
 class HttpDoor:
     """Serves one application on one address.
 
-    ``stopping`` is set when the door begins to close: long answers watch it and end by themselves.
+    ``on_stop`` is called when the door begins to close: it tells long answers to end by themselves.
     """
 
     def __init__(
@@ -28,10 +28,11 @@ class HttpDoor:
         app: App,
         clock: Clock,
         limits: Limits | None = None,
-        stopping: asyncio.Event | None = None,
+        on_stop: Callable[[], None] | None = None,
     ) -> None:
         self.limits = limits or Limits()
-        self.stopping = stopping or asyncio.Event()
+        self.stopping = asyncio.Event()
+        self._on_stop = on_stop
         self._loop = loop
         self._app = app
         self._clock = clock
@@ -66,6 +67,8 @@ class HttpDoor:
         for listener in self._servers:
             listener.close()
         self.stopping.set()
+        if self._on_stop is not None:
+            self._on_stop()
         for connection in list(self._connections):
             connection.finish()
         if self._connections:

@@ -1,0 +1,287 @@
+"""Event streams: frames in order, resumption, heartbeats, ends, and nothing that injects."""
+
+import asyncio
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from topics_api import Events
+
+from millstream.http.request import Caller
+
+
+def event_id(cursors: dict[str, int]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(cursors)).rstrip(b"=").decode()
+
+
+async def tail(api: Any, target: str, **headers: str) -> Events:
+    return Events(await api.send("GET", target, headers=headers))
+
+
+async def watch(api: Any, topics: dict[str, Any], **fields: Any) -> str:
+    status, answer = await api.call("POST", "/v0/watch", {"topics": topics, **fields})
+    assert status == 200, answer
+    return str(answer["stream_url"])
+
+
+async def seqs(events: Events) -> list[int]:
+    name, data = await events.named()
+    assert name == "record", (name, data)
+    return [record["$seq"] for record in data["records"]]
+
+
+async def test_a_tail_starts_at_the_head_and_delivers_what_comes(api: Any) -> None:
+    await api.write("t", "old")
+    events = await tail(api, "/v0/topics/t/tail")
+    assert await events.next() == {"retry": "2000"}
+    assert await events.named() == ("caught-up", {"topic": "t", "head_seq": 1})
+    await api.write("t", {"x": 1})
+    fields = await events.next()
+    ms = api.clock.time_ns() // 1_000_000
+    assert fields == {
+        "id": event_id({"t": 2}),
+        "event": "record",
+        "data": '{"topic":"t","from_seq":1,"head_seq":2,'
+        f'"records":[{{"$seq":2,"$ts":{ms},"data":{{"x":1}}}}],"to_seq":2}}',
+    }
+    assert (await events.named())[0] == "caught-up"
+    await events.close()
+
+
+async def test_a_tail_from_a_sequence_sends_the_whole_backlog_in_one_frame(api: Any) -> None:
+    await api.write("t", *range(5))
+    events = await tail(api, "/v0/topics/t/tail?from_seq=2")
+    assert await seqs(events) == [3, 4, 5]
+    assert (await events.named())[0] == "caught-up"
+    await events.close()
+
+
+async def test_a_tail_goes_on_after_the_last_event_that_the_client_saw(api: Any) -> None:
+    await api.write("t", *range(5))
+    events = await tail(api, "/v0/topics/t/tail", **{"last-event-id": event_id({"t": 3})})
+    assert await seqs(events) == [4, 5]
+    await events.close()
+    target = "/v0/topics/t/tail?from_seq=1"
+    events = await tail(api, target, **{"last-event-id": event_id({"t": 4})})
+    assert await seqs(events) == [5]
+    await events.close()
+    events = await tail(api, target, **{"last-event-id": "%%%"})
+    assert await seqs(events) == [2, 3, 4, 5]
+    await events.close()
+
+
+async def test_refusals_of_a_tail(api: Any) -> None:
+    assert await api.error("GET", "/v0/topics/no/tail") == (404, "topic_not_found")
+    json = {"accept": "application/json"}
+    assert await api.error("GET", "/v0/topics/no/tail", headers=json) == (406, "not_acceptable")
+    await api.write("t", 1)
+    assert await api.error("GET", "/v0/topics/t/tail?from_seq=x") == (400, "invalid_request")
+
+
+async def test_the_connection_cap_is_exact_and_slots_come_back(api: Any) -> None:
+    await api.write("t", 1)
+    api.topics.max_sse_connections = 1
+    events = await tail(api, "/v0/topics/t/tail")
+    assert await api.error("GET", "/v0/topics/t/tail") == (429, "throttled")
+    await events.close()
+    await events.close()
+    assert api.topics.sse_connections == 0
+    await (await tail(api, "/v0/topics/t/tail")).close()
+
+
+async def test_a_watch_shows_where_each_topic_stands(api: Any) -> None:
+    await api.write("a", 1, 2)
+    body = {"topics": {"a": {"tail": True}}, "from": "tail"}
+    status, answer = await api.call("POST", "/v0/watch", body)
+    assert status == 200
+    assert answer["wid"].startswith("wid_")
+    assert len(answer["wid"]) == 26
+    assert answer["stream_url"] == "/v0/watch/" + answer["wid"]
+    assert answer["session_ttl_ms"] == 300_000
+    assert answer["topics"] == {"a": {"from_seq": 2, "head_seq": 2, "earliest_seq": 1}}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"topics": {}}, 400, "invalid_request"),
+        ({"topics": {str(n): {} for n in range(257)}}, 400, "invalid_request"),
+        ({}, 400, "invalid_request"),
+        ({"topics": {"a": {"from_seq": -1}}}, 400, "invalid_request"),
+        ({"topics": {"no": {}}}, 404, "topic_not_found"),
+    ],
+)
+async def test_a_bad_watch_is_refused(api: Any, body: object, status: int, code: str) -> None:
+    await api.write("a", 1)
+    assert await api.error("POST", "/v0/watch", body) == (status, code)
+
+
+async def test_a_lenient_watch_drops_unknown_topics(api: Any) -> None:
+    await api.write("a", 1)
+    body = {"topics": {"a": {}, "no": {}}}
+    assert list((await api.call("POST", "/v0/watch?lenient=true", body))[1]["topics"]) == ["a"]
+
+
+async def test_one_forbidden_name_refuses_the_whole_watch(api: Any) -> None:
+    caller = Caller(prefixes=("a",))
+    body = {"topics": {"a": {}, "b": {}}}
+    assert await api.error("POST", "/v0/watch", body, caller=caller) == (403, "forbidden")
+
+
+async def test_topics_are_drained_in_name_order_and_then_followed(api: Any) -> None:
+    await api.write("b", 1)
+    await api.write("a", 1, 2)
+    events = await tail(api, await watch(api, {"b": {}, "a": {}}))
+    names = [await events.named() for _ in range(4)]
+    assert [(name, data["topic"]) for name, data in names] == [
+        ("record", "a"),
+        ("caught-up", "a"),
+        ("record", "b"),
+        ("caught-up", "b"),
+    ]
+    await api.write("b", 2)
+    assert (await events.named())[1]["topic"] == "b"
+    await events.close()
+
+
+async def test_a_reconnect_goes_on_where_the_session_stands(api: Any) -> None:
+    await api.write("jobs", 1, 2, 3)
+    url = await watch(api, {"jobs": {}})
+    events = await tail(api, url)
+    assert await seqs(events) == [1, 2, 3]
+    await events.close()
+    events = await tail(api, url)
+    assert (await events.named())[0] == "caught-up"
+    await events.close()
+    events = await tail(api, url, **{"last-event-id": event_id({"jobs": 1, "x": 9})})
+    assert await seqs(events) == [2, 3]
+    await events.close()
+    events = await tail(api, url, **{"last-event-id": event_id({"jobs": 99})})
+    assert (await events.named())[0] == "caught-up"
+    await events.close()
+
+
+async def test_a_gap_is_reported_before_the_records_after_it(api: Any) -> None:
+    await api.call("PUT", "/v0/topics/t", {"cap_records": 2})
+    await api.write("t", 1, 2, 3, 4)
+    events = await tail(api, await watch(api, {"t": {}}))
+    assert await events.named() == (
+        "tombstone",
+        {
+            "topic": "t",
+            "reason": "from_seq_too_old",
+            "gap_from": 1,
+            "gap_to": 2,
+            "earliest_seq": 3,
+            "head_seq": 4,
+        },
+    )
+    assert await seqs(events) == [3, 4]
+    await events.close()
+
+
+async def test_a_later_gap_has_its_own_reason(api: Any) -> None:
+    await api.call("PUT", "/v0/topics/t", {"cap_records": 2})
+    await api.write("t", 1)
+    events = await tail(api, await watch(api, {"t": {}}))
+    assert await seqs(events) == [1]
+    await api.write("t", 2, 3, 4, 5)
+    await events.named()
+    name, data = await events.named()
+    assert (name, data["reason"], data["gap_from"], data["gap_to"]) == ("tombstone", "cap", 2, 3)
+    await events.close()
+
+
+async def test_the_end_of_the_last_topic_ends_the_stream(api: Any) -> None:
+    await api.write("t", 1)
+    events = await tail(api, await watch(api, {"t": {"tail": True}}))
+    await events.named()
+    await api.call("DELETE", "/v0/topics/t")
+    assert await events.named() == (
+        "topic-deleted",
+        {"topic": "t", "head_seq": 0, "reason": "deleted"},
+    )
+    with pytest.raises(StopAsyncIteration):
+        await events.next()
+    await events.close()
+
+
+async def test_shutdown_ends_an_idle_stream_with_a_reason(api: Any) -> None:
+    await api.write("t", 1)
+    events = await tail(api, "/v0/topics/t/tail")
+    await events.named()
+    waiting = asyncio.create_task(events.named())
+    await asyncio.sleep(0.01)
+    api.topics.stop()
+    name, data = await waiting
+    assert (name, data["code"]) == ("error", "server_shutting_down")
+    with pytest.raises(StopAsyncIteration):
+        await events.next()
+    await events.close()
+
+
+async def test_an_idle_stream_sends_heartbeats(api: Any) -> None:
+    await api.write("t", 1)
+    events = await tail(api, "/v0/topics/t/tail?heartbeat_ms=5")
+    await events.named()
+    for _ in range(2):
+        assert (await events.next())["comment"].startswith(": hb ")
+    await events.close()
+
+
+async def test_own_records_are_silent_in_a_watch(api: Any) -> None:
+    await api.write("t", 1, 2, node="me")
+    events = await tail(api, await watch(api, {"t": {}}, node="me"))
+    assert await events.named() == ("caught-up", {"topic": "t", "head_seq": 2})
+    await events.close()
+
+
+async def test_a_watch_can_leave_out_data(api: Any) -> None:
+    body = {"records": [{"data": 1, "tag": "x", "meta": {"k": 1}}]}
+    await api.call("POST", "/v0/topics/t", body)
+    url = await watch(api, {"t": {}}, include_data=False, include_tags=True, include_meta=False)
+    events = await tail(api, url)
+    record = (await events.named())[1]["records"][0]
+    assert set(record) == {"$seq", "$ts", "$tag"}
+    await events.close()
+
+
+async def test_sessions_are_capped_and_idle_ones_go(api: Any) -> None:
+    await api.write("t", 1)
+    api.topics.max_watch_sessions = 1
+    url = await watch(api, {"t": {}})
+    body = {"topics": {"t": {}}}
+    status, answer = await api.call("POST", "/v0/watch", body)
+    assert (status, answer["error"]["detail"]) == (429, {"limit": "max_watch_sessions", "max": 1})
+    api.pass_time(300.001)
+    assert await api.error("GET", url) == (404, "not_found")
+    assert (await api.call("POST", "/v0/watch", body))[0] == 200
+
+
+async def test_a_session_belongs_to_the_key_that_opened_it(api: Any) -> None:
+    await api.write("t", 1)
+    url = await watch(api, {"t": {}})
+    assert await api.error("GET", url, caller=Caller(key="other")) == (401, "unauthorized")
+    assert await api.error("GET", "/v0/watch/wid_nope") == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "poison", ["a\nevent: forged", "a\r\n\r\ndata: x", "a\u2028b", "\x00", "a\rid: 5", "\u0085"]
+)
+async def test_no_text_in_a_record_can_forge_an_event(api: Any, poison: str) -> None:
+    body = {
+        "records": [
+            {"data": {poison: poison}, "tag": poison, "node": poison, "meta": {"m": poison}}
+        ]
+    }
+    await api.call("POST", "/v0/topics/t", body)
+    events = await tail(api, "/v0/topics/t/tail?from_seq=0")
+    await events.next()
+    chunk = await anext(events.answer.chunks)
+    assert chunk.count(b"\n") == 4
+    assert b"\r" not in chunk
+    data = msgspec.json.decode(chunk.split(b"\ndata: ")[1])
+    assert data["records"][0]["data"] == {poison: poison}
+    assert data["records"][0]["$tag"] == poison
+    await events.close()
