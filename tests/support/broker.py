@@ -31,7 +31,7 @@ def serve_command(port: int, http_port: int, data_dir: Path) -> list[str]:
 def millstream(*, data_dir: Path | None = None, extra: Sequence[str] = ()) -> Iterator[Peer]:
     """A millstream of its own; give ``data_dir`` to start again over the same records."""
     with scratch_directory("millstream") as directory:
-        port = free_port()
-        command = serve_command(port, free_port(), data_dir or directory / "data")
-        with running("millstream", [*command, *extra], port, directory) as peer:
+        port, http_port = free_port(), free_port()
+        command = serve_command(port, http_port, data_dir or directory / "data")
+        with running("millstream", [*command, *extra], port, directory, http_port) as peer:
             yield peer

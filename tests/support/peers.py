@@ -33,6 +33,7 @@ class Peer:
     port: int
     process: subprocess.Popen[bytes]
     directory: Path
+    http_port: int = 0  # where it serves HTTP, if it does
 
     @property
     def pid(self) -> int:
@@ -64,14 +65,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(name: str, command: Sequence[str], port: int, directory: Path) -> Iterator[Peer]:
+def running(
+    name: str, command: Sequence[str], port: int, directory: Path, http_port: int = 0
+) -> Iterator[Peer]:
     """Run ``command`` until the block ends; it must greet on ``port`` with INFO."""
     log = directory / "output.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
-    peer = Peer(name, "127.0.0.1", port, process, directory)
+    peer = Peer(name, "127.0.0.1", port, process, directory, http_port)
     try:
         _wait_until_it_greets(peer)
         yield peer
@@ -115,7 +118,7 @@ def _wait_until_it_greets(peer: Peer) -> None:
     while time.monotonic() < deadline:
         if peer.process.poll() is not None:
             raise PeerFailed(f"{peer.name} ended at start:\n{peer.output()[-2000:]}")
-        if _greets(peer):
+        if _greets(peer) and _accepts_http(peer):
             return
         time.sleep(0.01)
     raise PeerFailed(f"{peer.name} was not ready in {READY_SECONDS} s:\n{peer.output()[-2000:]}")
@@ -127,6 +130,16 @@ def _greets(peer: Peer) -> bool:
             return probe.recv(5) == b"INFO "
     except OSError:
         return False
+
+
+def _accepts_http(peer: Peer) -> bool:
+    if not peer.http_port:
+        return True
+    try:
+        socket.create_connection((peer.host, peer.http_port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
