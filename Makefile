@@ -8,6 +8,7 @@ ARGS    ?=
 PYTEST  := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help run build test check lint unit crash spark proof compat bench docs shape lock clean
 
 help:           ## list the commands
@@ -75,7 +76,7 @@ clean:          ## remove everything that was built, but no data
 	$(BIN)/pip install -q -r $<
 	@touch $@
 
-.venv/.spark: requirements/spark.txt .venv/.run
+.venv/.spark: requirements/spark.txt .venv/.dev
 	scripts/bootstrap.sh java
 	$(BIN)/pip install -q -r $<
 	@touch $@
