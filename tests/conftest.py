@@ -1,5 +1,6 @@
 """Rules that every test obeys: nothing left behind, nothing stale, Spark only where it runs."""
 
+import importlib.util
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,15 @@ from support import scale
 from support.java import spark_is_missing
 from support.kernel_build import stale_and_imported, stale_modules
 from support.leaks import holdings, left_behind, without_stray_tasks
+
+# These cannot even be imported without Spark's packages, so `make check` leaves them alone.
+SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
+collect_ignore = [] if SPARK_IS_INSTALLED else ["spark"]
+
+
+def pytest_report_header() -> str | None:
+    """Say what is left out."""
+    return None if SPARK_IS_INSTALLED else "tests/spark is left out: `make spark` installs Spark"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
