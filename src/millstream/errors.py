@@ -56,7 +56,9 @@ class StreamExists(MillstreamError):
     code = "topic_exists_incompatible"
 
     def __init__(self, name: str) -> None:
-        super().__init__("stream name already in use with a different configuration", {"topic": name})
+        super().__init__(
+            "stream name already in use with a different configuration", {"topic": name}
+        )
         self.name = name
 
 
@@ -171,4 +173,6 @@ class Throttled(MillstreamError):
     code = "throttled"
 
     def __init__(self, limit: str, most: int) -> None:
-        super().__init__(f"the server's {limit} of {most} is reached", {"limit": limit, "max": most})
+        super().__init__(
+            f"the server's {limit} of {most} is reached", {"limit": limit, "max": most}
+        )
