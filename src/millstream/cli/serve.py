@@ -22,6 +22,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--server-name", help="What the server calls itself.  [default: its id]")
 @click.option("--max-payload", type=int, help=f"In bytes.  [default: {DEFAULTS.max_payload}]")
 @click.option("--ports-file-dir", type=FILE, help="Write the ports taken to a file in here.")
+@click.option("--segment-max-events", type=int, help="Seal a segment after so many records.")
+@click.option("--segment-max-bytes", type=int, help="Seal a segment after so many bytes.")
+@click.option("--segment-max-age-ms", type=int, help="Seal a segment after so long.")
 @click.option("--pid-file", type=FILE, help="Write the process id here.")
 @click.option(
     "--allow-insecure-no-auth",

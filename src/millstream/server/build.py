@@ -58,7 +58,12 @@ def build(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) ->
 def open_store(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
     """Lock and recover the data directory."""
     directory = str(Path(config.data_dir).resolve())
-    options = StoreOptions(log=LogOptions())
+    segments = LogOptions(
+        segment_records=config.segment_max_events,
+        segment_bytes=config.segment_max_bytes,
+        segment_age=config.segment_max_age_ms / 1000,
+    )
+    options = StoreOptions(log=segments)
     return Store.open(directory, OsFiles(), clock, loop.call_soon_threadsafe, options)
 
 

@@ -34,6 +34,9 @@ class ServeConfig:
     max_payload: int = 1024 * 1024
     ports_file_dir: Path | None = None
     pid_file: Path | None = None
+    segment_max_events: int = 1 << 20
+    segment_max_bytes: int = 64 << 20
+    segment_max_age_ms: int = 3_600_000
     allow_insecure_no_auth: bool = False
 
     @property
@@ -96,6 +99,13 @@ def _integer(given: Given, source: str) -> int:
         raise ConfigError(f"{source} must be a whole number, not {given!r}") from None
 
 
+def _positive(given: Given, source: str) -> int:
+    number = _integer(given, source)
+    if not 1 <= number < 2**31:
+        raise ConfigError(f"{source} must be 1 to {2**31 - 1}, not {number}")
+    return number
+
+
 def _port(given: Given, source: str) -> int:
     port = _integer(given, source)
     if not -1 <= port <= 65535:
@@ -127,5 +137,8 @@ _READERS = {
     "max_payload": _payload,
     "ports_file_dir": _path,
     "pid_file": _path,
+    "segment_max_events": _positive,
+    "segment_max_bytes": _positive,
+    "segment_max_age_ms": _positive,
     "allow_insecure_no_auth": _switch,
 }

@@ -26,12 +26,12 @@ _STORE_TICK = 1.0
 def run(config: ServeConfig, announce: Announce) -> int:
     """Serve until a signal says stop; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    return uvloop.run(_serve(config, announce, SystemClock()))
+    new = not config.data_dir.exists()
+    return uvloop.run(_serve(config, announce, SystemClock(), new))
 
 
-async def _serve(config: ServeConfig, announce: Announce, clock: Clock) -> int:
+async def _serve(config: ServeConfig, announce: Announce, clock: Clock, new: bool) -> int:
     started = clock.monotonic()
-    new = not Path(config.data_dir).exists()
     server = Server(config, build(config, asyncio.get_running_loop(), clock))
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
