@@ -176,8 +176,8 @@ class Committer:
                 self._fail(late + group[len(written) :], failed)
                 return
             self._dirty_since = None
-            self._post(partial(self._settle_synced, self._engine.synced_position))
             self._post(partial(self._settle, late, None, self._engine.position))
+            self._post(partial(self._settle_synced, self._engine.synced_position))
         elif self._dirty_since is None:
             self._dirty_since = self._clock.monotonic()
         if error is not None:

@@ -99,6 +99,7 @@ class FileLog:
         self._options = options
         self.directory = log_directory(host.directory, log_id)
         self._dropped = False
+        self._closed = False
         self._deleting: set[int] = set()
         self._reserve_step = 128
         self.subjects = SubjectTable()
@@ -458,6 +459,8 @@ class FileLog:
 
     def flush(self) -> None:
         """Hand committed bytes to the files, and seal what is complete."""
+        if self._closed:
+            return
         for segment in self.segments:
             if segment.sealed and not segment.flags:
                 continue
@@ -467,7 +470,7 @@ class FileLog:
     def _flush_segment(self, segment: Segment) -> None:
         flush = segment.unflushed(self.committed_seq)
         seal = segment.full and not segment.sealed and flush.end == segment.size
-        if not flush.data and not flush.flags and not seal:
+        if not flush.parts and not flush.flags and not seal:
             return
         if segment.flushed == segment.size == flush.end and not segment.made:
             return
@@ -539,12 +542,20 @@ class FileLog:
         self._dropped = True
         segments, self.segments = self.segments, []
         self.count = self.bytes = 0
+        self._host.worker.run(
+            partial(self._remove_files, segments), partial(_report, self.directory)
+        )
+
+    def _remove_files(self, segments: list[Segment]) -> None:
         for segment in segments:
-            if segment.made:
-                self._host.worker.run(segment.unlink, partial(_report, segment.path))
+            segment.unlink()
+        files = self._host.files
+        if files.exists(self.directory) and not files.listdir(self.directory):
+            files.remove_dir(self.directory)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; commits that are still being reported no longer touch them."""
+        self._closed = True
         for segment in self.segments:
             segment.close()
 

@@ -11,6 +11,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+MOST_PARTS = 512  # Linux takes at most 1024 in one call
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -107,6 +109,17 @@ def write_all(file: File, data: Buffer, offset: int) -> None:
             raise OSError(errno.EIO, "the disk accepts no bytes")
         offset += wrote
         rest = rest[wrote:]
+
+
+def write_parts(file: File, parts: Sequence[bytes], offset: int) -> None:
+    """Write the parts one after another, many a call."""
+    for at in range(0, len(parts), MOST_PARTS):
+        some = parts[at : at + MOST_PARTS]
+        size = sum(map(len, some))
+        wrote = file.pwritev(some, offset)
+        if wrote < size:
+            write_all(file, b"".join(some)[wrote:], offset + wrote)
+        offset += size
 
 
 def ensure_dir(files: Files, path: str) -> None:

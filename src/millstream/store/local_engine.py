@@ -9,6 +9,7 @@ A file of zeros is one made ahead and not used yet. The nonce is random in its u
 names the machine's boot in its lower one: entries of an earlier boot may have lost their tail.
 """
 
+import errno
 import logging
 import struct
 from dataclasses import dataclass
@@ -108,6 +109,7 @@ class LocalEngine:
         self._tail = 0
         self._broken = ""
         self.index = 0
+        self.written = 0  # bytes of entries since the start
         self.history: list[tuple[int, int]] = []  # (file index, first position), oldest first
         self.position = next_position  # the next one to give away
         self.synced_position = next_position - 1  # recovery synced what it kept
@@ -134,8 +136,9 @@ class LocalEngine:
         if position != self.position:
             return Taken(self._nonce)
         file = self._file_with_room(len(entry))
-        self._write(file, entry)
+        self._write(file, entry, self._tail)
         self._tail += len(entry)
+        self.written += len(entry)
         self.position += 1
         if sync:
             self.sync()
@@ -153,7 +156,7 @@ class LocalEngine:
         first = self.position
         self._file, self.index, self._tail = file, index, HEADER.size
         for entry in entries:
-            self._write(file, entry)
+            self._write(file, entry, self._tail)
             self._tail += len(entry)
             self.position += 1
         self.sync()
@@ -213,12 +216,11 @@ class LocalEngine:
         if HEADER.size + size > self._capacity:
             self._grow(file, HEADER.size + size)
         header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position)
+        self._write(file, encode_header(header), 0)  # refused: the next attempt starts here again
         if self._file is not None:
             self._file.close()
         self._ahead = None
-        self._file, self.index, self._tail = file, index, 0
-        self._write(file, encode_header(header))
-        self._tail = HEADER.size
+        self._file, self.index, self._tail = file, index, HEADER.size
         self.history.append((index, self.position))
 
     def _create(self, index: int) -> tuple[int, File]:
@@ -246,20 +248,24 @@ class LocalEngine:
                 raise StorageFull("no space left for the write-ahead log") from error
             self._break("grow", error)
 
-    def _write(self, file: File, data: bytes) -> None:
+    def _write(self, file: File, data: bytes, offset: int) -> None:
+        rest = memoryview(data)
         try:
-            write_all(file, data, self._tail)
+            while len(rest):
+                wrote = file.pwritev((rest,), offset + len(data) - len(rest))
+                if wrote <= 0:
+                    raise OSError(errno.EIO, "the disk accepts no bytes")
+                rest = rest[wrote:]
         except OSError as error:
             if not is_no_space(error):
                 self._break("write", error)
-            self._wipe(file, len(data))
+            self._wipe(file, len(data) - len(rest), offset)
             raise StorageFull("no space left for the write-ahead log") from error
 
-    def _wipe(self, file: File, size: int) -> None:
-        """Put zeros over what a refused write may have left, so that recovery never finds it."""
+    def _wipe(self, file: File, size: int, offset: int) -> None:
+        """Put zeros over what a refused write has left, so that recovery never finds it."""
         try:
-            written = max(0, min(size, file.size() - self._tail))
-            write_all(file, bytes(written), self._tail)
+            write_all(file, bytes(size), offset)
         except OSError as error:
             self._break("wipe", error)
 

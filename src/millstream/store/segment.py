@@ -25,7 +25,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from millstream.errors import StorageUnusable
 from millstream.kernel._frames import DELETED, Frames, check
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.store.files import File, Files, ensure_dir, replace_file, write_all
+from millstream.store.files import File, Files, ensure_dir, replace_file, write_all, write_parts
 
 VERSION = 1
 DATA_MAGIC = b"MSTRSEG\0"
@@ -56,7 +56,7 @@ class Flush:
     """Bytes on their way into the file: those at ``offset`` up to ``end``, and delete flags."""
 
     offset: int
-    data: bytes
+    parts: list[bytes]
     end: int
     last_seq: int
     flags: list[int]
@@ -274,13 +274,13 @@ class Segment:
                 parts.append(block.data[max(end - block.offset, 0) :])
                 end, last_seq = block.end, block.last_seq
         flags, self.flags = self.flags, []
-        return Flush(self.flushed, b"".join(parts), end, last_seq, flags)
+        return Flush(self.flushed, parts, end, last_seq, flags)
 
     def write(self, flush: Flush) -> None:
         """Put committed bytes and delete flags into the file (on the file thread)."""
         file = self.open()
-        if flush.data:
-            write_all(file, flush.data, flush.offset)
+        if flush.parts:
+            write_parts(file, flush.parts, flush.offset)
         for offset in flush.flags:
             write_all(file, bytes((DELETED,)), offset)
 

@@ -74,6 +74,8 @@ class Store:
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
         self._logs: dict[int, FileLog] = {}
         self._dropped: set[int] = set()
+        self._dropped_lately: set[int] = set()  # as of the newest snapshot
+        self._dropped_before: set[int] = set()  # as of the one before it
         self._unsynced: set[FileLog] = set()
         self._problems: dict[str, str] = {}
         self._control_number = 0
@@ -81,6 +83,7 @@ class Store:
         self._snapshot_number = 0
         self._snapshot_positions: list[int] = []
         self._checkpointing = False
+        self._written_before = 0
         self._closed = False
         self._rescued: list[tuple[Run, bytes]] = []
         self._lock: File | None = None
@@ -132,6 +135,7 @@ class Store:
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = sorted(s.position for s in snapshots)
         self._start_committing(replay, gaps, boot)
+        self._remove_orphans()
         self.recovery = Recovery(
             logs=logs.recovered,
             controls=replay.controls,
@@ -192,6 +196,20 @@ class Store:
             position += 1
             del pieces[:take]
         return entries
+
+    def _remove_orphans(self) -> None:
+        """Remove what a crash left of logs that were dropped and of files half written."""
+        streams = f"{self.directory}/streams"
+        if not self.files.exists(streams):
+            return
+        for name in self.files.listdir(streams):
+            directory = f"{streams}/{name}"
+            gone = len(name) == 16 and int(name, 16) in self._dropped
+            for file in self.files.listdir(directory):
+                if gone or file.endswith(".tmp"):
+                    self.files.unlink(f"{directory}/{file}")
+            if gone:
+                self.files.remove_dir(directory)
 
     def _make_log(self, log_id: int, durability: Durability) -> FileLog:
         return FileLog(self, log_id, durability, self.options.log)
@@ -309,11 +327,17 @@ class Store:
 
     # --- checkpoints
 
+    @property
+    def checkpoint_due(self) -> bool:
+        """Say whether the WAL has grown enough since the last snapshot to be worth one."""
+        return self._engine.written - self._written_before >= self.options.checkpoint_bytes
+
     def checkpoint(self, sections: dict[str, bytes]) -> None:
         """Write a snapshot of what is committed now; then WAL files that it covers go."""
         if self._checkpointing:
             return
         self._checkpointing = True
+        self._written_before = self._engine.written
         work: list[tuple[FileLog, Segment, Flush]] = []
         for each in self._logs.values():
             if each.durability is not Durability.EPHEMERAL:
@@ -341,16 +365,29 @@ class Store:
                 for each in self._logs.values()
                 if each.durability is not Durability.EPHEMERAL
             ],
-            dropped=sorted(self._dropped),
+            dropped=self._forget_dropped(),
             sections=sections,
         )
+
+    def _forget_dropped(self) -> list[int]:
+        """Return the dropped logs that files or the WAL may still speak of.
+
+        The WAL reaches back to the older snapshot, so an id goes with the second one after it,
+        once its directory is gone too.
+        """
+        streams = f"{self.directory}/streams"
+        settled = {i for i in self._dropped_before if not self.files.exists(f"{streams}/{i:016x}")}
+        self._dropped -= settled
+        self._dropped_before = self._dropped_lately
+        self._dropped_lately = set(self._dropped)
+        return sorted(self._dropped)
 
     def _write_checkpoint(
         self, work: list[tuple[FileLog, Segment, Flush]], snapshot: Snapshot
     ) -> None:
         """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
         for _, segment, flush in work:
-            if segment.made or flush.data:
+            if segment.made or flush.parts:
                 segment.write(flush)
                 segment.sync()
         write_snapshot(self.files, f"{self.directory}/meta", snapshot)
@@ -403,7 +440,11 @@ class Store:
             return
         self._closed = True
         self.worker.close()
+        self.worker = InlineWorker()
         self._committer.stop()
+        if sections is not None and not self._problems and not self._open_controls:
+            self._checkpointing = False
+            self.checkpoint(sections)
         for each in self._logs.values():
             each.close()
         if self._lock is not None:

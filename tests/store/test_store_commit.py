@@ -1,0 +1,203 @@
+"""When an acknowledgement is true, and what happens when it cannot be given."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from millstream.errors import ShardReadOnly, StorageFull
+from millstream.store.log import Durability
+from support.fake_disk import Crashed, FakeDisk, Mode
+from support.store_bench import SMALL, Bench, records
+
+
+def no_space() -> OSError:
+    return OSError(errno.ENOSPC, "no space left on device")
+
+
+def bad_disk() -> OSError:
+    return OSError(errno.EIO, "input/output error")
+
+
+class FailingDisk(FakeDisk):
+    """Fails every call of one kind while told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuse: dict[str, OSError] = {}
+
+    def enter(self, call: str, path: str) -> int | None:
+        most = super().enter(call, path)
+        if "wal" in path and call in self.refuse:
+            raise self.refuse[call]
+        return most
+
+
+def test_an_fsync_record_is_invisible_and_unacknowledged_until_the_sync() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    _, answer = bench.append(log, [b"a"])
+    assert answer == []
+    assert records(log) == []
+    bench.run()
+    assert answer == [None]
+    assert disk.trace[-1].startswith("sync /data/wal")
+    assert log.state().synced_seq == 1
+
+
+def test_a_disk_record_is_acknowledged_after_the_write_and_synced_by_the_timer() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    bench.clock.advance(0.05)
+    bench.run()
+    assert log.state().synced_seq == 1
+    _, answer = bench.append(log, [b"b"])
+    bench.run()
+    assert answer == [None]
+    assert log.state().synced_seq == 1
+    bench.clock.advance(0.049)
+    bench.run()
+    assert log.state().synced_seq == 1
+    bench.clock.advance(0.001)
+    bench.run()
+    assert log.state().synced_seq == 2
+
+
+def test_a_memory_record_is_visible_before_anything_is_written() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    calls = disk.calls
+    bench.append(log, [b"a"])
+    assert [r[3] for r in records(log)] == [b"a"]
+    assert disk.calls == calls
+
+
+def test_many_appends_share_one_sync() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    answers = [bench.append(log, [b"x"])[1] for _ in range(10)]
+    bench.run()
+    assert answers == [[None]] * 10
+    assert sum(call.startswith("sync /data/wal") for call in disk.trace) == 2  # made, committed
+
+
+def test_a_failed_sync_is_never_followed_by_an_ack() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"kept"])
+    bench.run()
+    disk.refuse = {"sync": bad_disk()}
+    _, first = bench.append(log, [b"lost"])
+    _, second = bench.append(log, [b"lost too"])
+    bench.run()
+    disk.refuse = {}
+    assert isinstance(first[0], ShardReadOnly)
+    assert isinstance(second[0], ShardReadOnly)
+    with pytest.raises(ShardReadOnly, match="shard 0 is read-only: sync"):
+        bench.append(log, [b"refused"])
+    assert "shard 0" in bench.store.health()[0]
+    assert [r[3] for r in records(log)] == [b"kept"]
+
+
+def test_after_a_failed_sync_a_restart_has_every_earlier_ack() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"kept"])
+    bench.run()
+    disk.refuse = {"sync": bad_disk()}
+    bench.append(log, [b"lost"])
+    bench.run()
+    again = Bench(disk.after_crash(Mode.DROP, 0)).store.log(1)
+    assert again is not None
+    assert [r[3] for r in records(again)] == [b"kept"]
+
+
+@pytest.mark.parametrize("call", ["write", "create", "preallocate"])
+def test_a_full_disk_is_an_error_and_writes_resume_by_themselves(call: str) -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"before"])
+    bench.run()
+    disk.refuse = {call: no_space()}
+    answers = [bench.append(log, [b"x" * 700])[1] for _ in range(9)]  # past the end of the file
+    bench.run()
+    assert isinstance(answers[-1][0], StorageFull)
+    acked = sum(answer == [None] for answer in answers)
+    assert log.next_seq == acked + 2
+    assert len(records(log)) == acked + 1
+    disk.refuse = {}
+    first, answer = bench.append(log, [b"after"])
+    bench.run()
+    assert answer == [None]
+    assert first == acked + 2
+    again = Bench(disk.after_crash(Mode.DROP, 0)).store.log(1)
+    assert again is not None
+    assert records(again) == records(log)
+    assert [r[3] for r in records(again)][-1] == b"after"
+
+
+def test_a_refused_write_is_not_found_by_the_next_start() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"before"])
+    bench.run()
+    disk.failures = {disk.calls + 1: 150, disk.calls + 2: no_space()}  # half of it gets through
+    _, answer = bench.append(log, [b"y" * 60, b"refused"])
+    bench.run()
+    assert isinstance(answer[0], StorageFull)
+    left = disk.after_crash(Mode.KEEP, 0)
+    assert b"y" * 60 not in b"".join(left.content().values())
+    again = Bench(left).store.log(1)
+    assert again is not None
+    assert [r[3] for r in records(again)] == [b"before"]
+    assert again.state().gaps == ()
+
+
+def test_a_batch_larger_than_an_entry_is_whole_or_absent() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"before"])
+    bench.run()
+    start = disk.calls
+    bench.append(log, [bytes([i]) * 600_000 for i in range(4)])
+    bench.run()
+    wrote = [n for n, call in enumerate(disk.trace[start:], start + 1) if call.startswith("write")]
+    assert len(wrote) >= 4
+    for call in range(start + 1, disk.calls + 1):
+        torn = FakeDisk()
+        torn.crash_at = call
+        run = Bench(torn)
+        other = run.store.create_log(1, Durability.FSYNC)
+        run.append(other, [b"before"])
+        run.run()
+        run.append(other, [bytes([i]) * 600_000 for i in range(4)])
+        with pytest.raises(Crashed):
+            run.run()
+        found = Bench(torn.after_crash(Mode.KEEP, 0)).store.log(1)
+        assert found is not None
+        assert len(records(found)) in (1, 5)
+
+
+def test_pressure_is_told_at_the_high_and_the_low_mark() -> None:
+    bench = Bench(FakeDisk(), replace(SMALL, high_water=1000))
+    told: list[bool] = []
+    bench.store.on_pressure = told.append
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"x" * 400])
+    assert told == []
+    bench.append(log, [b"x" * 600])
+    assert told == [True]
+    assert bench.store.backlog_bytes >= 1000
+    bench.run()
+    assert told == [True, False]
+    assert bench.store.backlog_bytes == 0

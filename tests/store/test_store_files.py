@@ -1,0 +1,70 @@
+"""The seam to the operating system, on a real disk and on the fake one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millstream.store.files import OsFiles, ensure_dir, replace_file, write_all, write_parts
+from support.fake_disk import Crashed, FakeDisk, Mode
+
+
+def test_directories_are_for_this_user_alone(tmp_path: Path) -> None:
+    ensure_dir(OsFiles(), f"{tmp_path}/data/wal")
+    assert os.stat(tmp_path / "data").st_mode & 0o777 == 0o700
+    assert os.stat(tmp_path / "data/wal").st_mode & 0o777 == 0o700
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    files = OsFiles()
+    replace_file(files, str(tmp_path), "state", b"old and long")
+    replace_file(files, str(tmp_path), "state", b"new")
+    assert (tmp_path / "state").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_view_stays_valid_after_the_file_is_closed(tmp_path: Path) -> None:
+    files = OsFiles()
+    replace_file(files, str(tmp_path), "state", b"bytes")
+    file = files.open(f"{tmp_path}/state")
+    view = file.view(5)
+    file.close()
+    assert bytes(view) == b"bytes"
+
+
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x")
+    os.symlink(tmp_path / "secret", tmp_path / "link")
+    with pytest.raises(OSError, match="symbolic links"):
+        OsFiles().open(f"{tmp_path}/link")
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_short_writes_are_continued(most: int) -> None:
+    disk = FakeDisk()
+    disk.failures = dict.fromkeys(range(1, 40), most)
+    file = disk.open("/f", create=True)
+    write_all(file, b"0123456789", 0)
+    write_parts(file, [b"abc", b"defgh"], 10)
+    assert file.pread(100, 0) == b"0123456789abcdefgh"
+
+
+def test_the_fake_disk_forgets_what_was_not_synced() -> None:
+    disk = FakeDisk()
+    file = disk.open("/kept", create=True)
+    write_all(file, b"stable", 0)
+    file.sync()
+    disk.sync_dir("/")
+    write_all(file, b"STABLE", 0)
+    disk.open("/unnamed", create=True).sync()
+    left = disk.after_crash(Mode.DROP, 0)
+    assert left.content() == {"/kept": b"stable"}
+
+
+def test_the_fake_disk_stays_off_after_a_crash() -> None:
+    disk = FakeDisk()
+    disk.crash_at = 1
+    with pytest.raises(Crashed):
+        disk.open("/a", create=True)
+    with pytest.raises(Crashed):
+        disk.open("/a")

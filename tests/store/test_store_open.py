@@ -1,0 +1,205 @@
+"""Opening a directory: locks, versions, snapshots, what is refused and what is reported."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable  # noqa: TC003
+from pathlib import Path
+
+import pytest
+
+from millstream.clock import SystemClock
+from millstream.errors import StorageUnusable
+from millstream.store.files import OsFiles
+from millstream.store.log import Durability
+from millstream.store.store import Store
+from support.fake_disk import FakeDisk, Mode
+from support.store_bench import Bench, image, records
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def open_real(directory: Path) -> tuple[Store, "queue.SimpleQueue[Callable[[], None]]"]:
+    posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    return Store.open(str(directory), OsFiles(), SystemClock(), posted.put), posted
+
+
+def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    store, _ = open_real(tmp_path / "data")
+    try:
+        before = content(tmp_path)
+        with pytest.raises(StorageUnusable, match="in use by another millstream process"):
+            open_real(tmp_path / "data")
+        assert content(tmp_path) == before
+    finally:
+        store.close()
+    again, _ = open_real(tmp_path / "data")
+    again.close()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".data", ".bin"])
+def test_a_file_of_a_future_version_is_refused_untouched(suffix: str) -> None:
+    from xxhash import xxh3_64_intdigest
+
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"x"])
+    bench.run()
+    bench.store.checkpoint({})
+    bench.run()
+    left = disk.after_crash(Mode.KEEP, 0)
+    path = next(p for p in left.names if p.endswith(suffix))
+    node = left.names[path]
+    assert node is not None
+    node.data[8:12] = (2).to_bytes(4, "little")
+    if suffix != ".bin":
+        node.data[56:64] = xxh3_64_intdigest(bytes(node.data[:56])).to_bytes(8, "little")
+    node.sync()
+    before = left.content()
+    with pytest.raises(StorageUnusable, match="format version 2"):
+        Bench(left)
+    assert left.content() == before
+
+
+def three_checkpoints() -> tuple[FakeDisk, Bench]:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for step in range(3):
+        for i in range(8):
+            bench.append(log, [b"%d.%d" % (step, i) + b"x" * 400])
+            bench.run()
+        bench.store.checkpoint({"step": b"%d" % step})
+        bench.run()
+    bench.append(log, [b"last"])
+    bench.run()
+    return disk, bench
+
+
+def test_two_snapshots_are_kept_and_wal_files_below_the_older_one_go() -> None:
+    disk, _ = three_checkpoints()
+    names = sorted(p.rsplit("/", 1)[1] for p in disk.names if "/meta/" in p or "/wal-" in p)
+    assert [n for n in names if n.startswith("snapshot")] == [
+        "snapshot-0000000000000002.bin",
+        "snapshot-0000000000000003.bin",
+    ]
+    assert "wal-0000000000000001.log" not in names
+
+
+def test_a_damaged_snapshot_costs_nothing() -> None:
+    disk, bench = three_checkpoints()
+    left = disk.after_crash(Mode.DROP, 0)
+    node = left.names["/data/meta/snapshot-0000000000000003.bin"]
+    assert node is not None
+    node.data[40] ^= 1
+    node.sync()
+    again = Bench(left)
+    assert image(again.store) == image(bench.store)
+    assert again.store.recovery.sections == {"step": b"1"}
+
+
+def test_a_start_is_refused_when_the_wal_does_not_reach_back() -> None:
+    disk, _ = three_checkpoints()
+    left = disk.after_crash(Mode.KEEP, 0)
+    for number in (2, 3):
+        node = left.names[f"/data/meta/snapshot-{number:016d}.bin"]
+        assert node is not None
+        node.data[40] ^= 1
+        node.sync()
+    with pytest.raises(StorageUnusable, match="restore the missing files"):
+        Bench(left)
+
+
+def test_a_damaged_index_is_rebuilt_from_the_data() -> None:
+    disk, bench = three_checkpoints()
+    left = disk.after_crash(Mode.DROP, 0)
+    path = next(p for p in left.names if p.endswith(".idx"))
+    node = left.names[path]
+    assert node is not None
+    node.data[70] ^= 1
+    node.sync()
+    assert image(Bench(left).store) == image(bench.store)
+
+
+def test_a_power_cut_never_gives_a_disk_sequence_out_again() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    for _ in range(5):
+        bench.append(log, [b"x"])
+        bench.run()
+    again = Bench(disk.after_crash(Mode.DROP, 0)).store.log(1)
+    assert again is not None
+    assert again.next_seq > 5
+    (gap,) = again.state().gaps
+    assert gap.reason == "void"
+    assert gap.first == len(records(again)) + 1
+
+
+def test_kill_9_skips_no_sequence() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    for _ in range(5):
+        bench.append(log, [b"x"])
+        bench.run()
+    again = Bench(disk.after_crash(Mode.KEEP, 0)).store.log(1)
+    assert again is not None
+    assert again.next_seq == 6
+    assert again.state().gaps == ()
+
+
+WRITER = """
+import queue, sys, time
+from millstream.clock import SystemClock
+from millstream.kernel._batch import Batch
+from millstream.store.files import OsFiles
+from millstream.store.log import Durability
+from millstream.store.store import Store
+posted = queue.SimpleQueue()
+store = Store.open(sys.argv[1], OsFiles(), SystemClock(), posted.put)
+log = store.create_log(1, Durability(sys.argv[2]))
+batch = Batch()
+for i in range(20):
+    batch.add(b"s", b"", b"", b"payload %d" % i)
+acked = lambda last: lambda error: print(last, flush=True)
+while True:
+    log.append(batch, 0, 20, time.time_ns(), acked(log.next_seq + 19))
+    posted.get()()
+    while not posted.empty():
+        posted.get()()
+"""
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, durability: str) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "data"), durability], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    last = 0
+    deadline = time.monotonic() + 20
+    while last < 400 and time.monotonic() < deadline:
+        last = int(writer.stdout.readline())
+    os.kill(writer.pid, signal.SIGKILL)
+    rest = writer.stdout.read().split()
+    writer.stdout.close()
+    writer.wait()
+    last = max([last, *(int(n) for n in rest[:-1])])
+    store, _ = open_real(tmp_path / "data")
+    try:
+        log = store.log(1)
+        assert log is not None
+        found = records(log)
+        assert [r[0] for r in found] == list(range(1, len(found) + 1))
+        assert len(found) >= last >= 400
+        assert len(found) % 20 == 0
+        assert all(r[3] == b"payload %d" % ((r[0] - 1) % 20) for r in found)
+    finally:
+        store.close()
