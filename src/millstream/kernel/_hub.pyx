@@ -301,7 +301,7 @@ cdef class Hub:
         return list(self.peers)
 
     def take_activity(self, uint32_t cid):
-        """Tell whether anything arrived from the connection since the last call."""
+        """Tell whether the connection completed an operation since the last call."""
         cdef Peer peer = self.peers.get(cid)
         if peer is None:
             return False
@@ -656,13 +656,13 @@ cdef class Hub:
         cdef const char *at = data
         cdef const char *end = data + size
         cdef Py_ssize_t used
-        conn.active = True
         conn.needs = 0
         while at < end and not conn.closed:
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
             at += used
+            conn.active = True
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
