@@ -114,7 +114,7 @@ def test_every_flipped_bit_of_a_frame_is_noticed() -> None:
     raw = frames(good, STREAM_ID)
     records = records_of(raw)
     start = int(records.entries["offset"][1])
-    end = int(records.ends()[1])
+    end = int(records.ends[1])
     for position in range(start, end - 1):  # the last byte is the delete flag
         damaged = bytearray(raw)
         damaged[position] ^= 0x10
@@ -184,7 +184,7 @@ def test_a_subject_pattern_selects_records(pattern: str, seqs: list[int]) -> Non
     given_rows = [Row(i + 1, T0, subject, b"") for i, subject in enumerate(subjects)]
     records = records_of(frames(given_rows, STREAM_ID))
     found = records.select(matching(records, pattern_of(pattern)))
-    assert found.seqs().tolist() == seqs
+    assert found.seqs.tolist() == seqs
 
 
 ROWS = st.lists(

@@ -76,7 +76,7 @@ def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
             raise
         yield from _from_server(ServerRange(part.from_seq, part.to_seq), task)
         return
-    seqs = records.seqs()
+    seqs = records.seqs
     low, high = np.searchsorted(seqs, [part.from_seq, part.to_seq + 1])
     for batch in rows.batches(records.select(slice(int(low), int(high)))):
         yield from _decoded(batch, task)
@@ -96,7 +96,7 @@ def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
         for batch in rows.batches(records):
             yield from _decoded(batch, task)
         seen += len(records)
-        position = int(records.seqs()[-1]) + 1
+        position = int(records.seqs[-1]) + 1
     if seen < part.to_seq - part.from_seq + 1:
         yield from _gaps(_lost_meanwhile(part, task, server), task)
 
@@ -135,7 +135,7 @@ def _wanted(records: Records, task: Task) -> Records:
 
 def _runs(damaged: Records) -> tuple[Lost, ...]:
     """Return damaged sequences as ranges."""
-    seqs = damaged.seqs()
+    seqs = damaged.seqs
     breaks = np.flatnonzero(np.diff(seqs) != 1)
     firsts = seqs[np.concatenate(([0], breaks + 1))]
     lasts = seqs[np.concatenate((breaks, [len(seqs) - 1]))]

@@ -7,6 +7,7 @@ A record's pieces lie side by side in its frame, so their places follow from the
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,13 @@ ENTRY = np.dtype(
     ]
 )
 
+PIECES = ("tag", "node", "meta", "headers", "payload")  # in frame order, after the subject
+
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Records:
     """Records of one buffer: their index entries, and the subjects that the entries number."""
 
@@ -61,35 +64,42 @@ class Records:
         """Return the records of a slice or mask; nothing is copied but entries."""
         return replace(self, entries=self.entries[which])
 
+    @cached_property
     def seqs(self) -> Ints:
-        """Return the sequences."""
-        seqs: Ints = self.entries["seq"].astype(np.int64) + self.base_seq
+        """The sequences."""
+        seqs: Ints = self.entries["seq"] + np.int64(self.base_seq)
         return seqs
 
+    @cached_property
     def ends(self) -> Ints:
-        """Return where each frame ends in the buffer."""
-        start, length = self.spans("payload")
-        return start + length + FRAME_TRAILER
+        """Where each frame ends in the buffer."""
+        ends: Ints = self._payload_starts + self.entries["payload_len"] + FRAME_TRAILER
+        return ends
 
     def spans(self, column: str) -> tuple[Ints, Ints]:
         """Return start and length in the buffer of one variable-length piece of each record."""
+        length: Ints = self.entries[f"{column}_len"].astype(np.int64)
+        start = self._payload_starts
+        for piece in PIECES[PIECES.index(column) : -1]:
+            start = start - self.entries[f"{piece}_len"]
+        return start, length
+
+    @cached_property
+    def _payload_starts(self) -> Ints:
         entries = self.entries
-        start = entries["offset"].astype(np.int64) + FRAME_HEADER
-        length = self.subject_lens[entries["subject"]]
-        for piece in ("tag", "node", "meta", "headers", "payload"):
-            start = start + length
-            length = entries[f"{piece}_len"].astype(np.int64)
-            if piece == column:
-                return start, length
-        raise KeyError(column)
+        start: Ints = entries["offset"] + self.subject_lens[entries["subject"]]
+        for piece in PIECES[:-1]:
+            start += entries[f"{piece}_len"]
+        start += FRAME_HEADER
+        return start
 
 
 def live(records: Records) -> Mask:
     """Return which records are not deleted: by the index's flag or by the frame's last byte."""
     data = np.frombuffer(records.data, dtype=np.uint8)
-    last = np.minimum(records.ends(), len(data)) - 1  # a cut file must not stop the others
-    flagged = (records.entries["flags"] & DELETED_FLAG) != 0
-    mask: Mask = ~flagged & (data[last] != DELETED_BYTE)
+    last = np.minimum(records.ends, len(data)) - 1  # a cut file must not stop the others
+    mask: Mask = data[last] != DELETED_BYTE
+    mask &= (records.entries["flags"] & DELETED_FLAG) == 0
     return mask
 
 
@@ -166,7 +176,7 @@ def _stream(records: Records, stream: str) -> pa.Array:
 
 
 def _seq(records: Records, _stream: str) -> pa.Array:
-    return _ints(records.seqs(), pa.int64())
+    return _ints(records.seqs, pa.int64())
 
 
 def _ts(records: Records, _stream: str) -> pa.Array:

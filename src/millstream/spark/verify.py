@@ -17,8 +17,8 @@ def intact(records: Records, stream_id: int) -> Mask:
     if _all_intact(records, stream_id):
         return np.ones(len(records), dtype=np.bool_)
     starts = records.entries["offset"].tolist()
-    lengths = (records.ends() - records.entries["offset"]).tolist()
-    seqs = records.seqs().tolist()
+    lengths = (records.ends - records.entries["offset"]).tolist()
+    seqs = records.seqs.tolist()
     checks = zip(starts, lengths, seqs, strict=True)
     return np.array(
         [_is_record(records, start, length, seq, stream_id) for start, length, seq in checks],
@@ -34,12 +34,12 @@ def _all_intact(records: Records, stream_id: int) -> bool:
         frames = Frames(records.data, starts.tobytes())
     except ValueError:  # something that is no frame
         return False
-    seqs = records.seqs()
+    seqs = records.seqs
     return (
         frames.verified() == -1
         and frames.first_seq == seqs[0]
         and frames.last_seq == seqs[-1]
-        and frames.size == int((records.ends() - starts).sum())
+        and frames.size == int((records.ends - starts).sum())
         and _stream_id(records, int(starts[0])) == stream_id
     )
 

@@ -1,0 +1,194 @@
+"""Measure Spark over sealed segments beside Spark's own Parquet scan of the same rows.
+
+python benches/spark_scan.py [--rows 2000000] [--segments 8] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import encode_batch
+from millstream.kernel._index import SegmentIndex, SubjectTable
+from millstream.spark import reader, register
+from millstream.spark.columns import RECORD_COLUMNS
+from millstream.spark.options import Access
+from millstream.spark.planner import FileRange
+from millstream.store.segment import data_header, encode_idx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STREAM_ID = 7
+COLUMNS = tuple(name for name in RECORD_COLUMNS if name != "headers")
+T0 = 1_700_000_000_000_000_000
+
+
+def payload(number: int) -> bytes:
+    """A JSON object of 100 bytes."""
+    text = b'{"id":%d,"user":%d,"amount":%d,"note":"' % (number, number % 977, number % 10_007)
+    return text + b"x" * (98 - len(text)) + b'"}'
+
+
+def write_segments(directory: Path, rows: int, count: int) -> list[dict[str, Any]]:
+    """Write ``count`` sealed segments as the store does; returns their part of a read plan."""
+    segments = []
+    each = rows // count
+    for base in range(1, each * count, each):
+        batch, index = Batch(), SegmentIndex(base, SubjectTable())
+        for number in range(base, base + each):
+            batch.add(b"orders.eu.%d" % (number % 50), b"", b"", payload(number))
+        data = data_header(STREAM_ID, base)
+        data += encode_batch(batch, 0, each, STREAM_ID, base, T0 + base, index, len(data), False)
+        path, idx = directory / f"{base}.data", directory / f"{base}.idx"
+        path.write_bytes(data)
+        idx.write_bytes(encode_idx(index, STREAM_ID, len(data)))
+        names = {"path": str(path), "idx_path": str(idx), "bytes": len(data)}
+        segments.append(names | {"base_seq": base, "last_seq": base + each - 1})
+    return segments
+
+
+def serve_plan(segments: list[dict[str, Any]]) -> ThreadingHTTPServer:
+    """Answer every request with the one plan; nothing is read through this server."""
+    last = segments[-1]["last_seq"]
+    plan: dict[str, Any] = {"stream": "S", "incarnation": STREAM_ID, "first_seq": 1}
+    plan |= {"last_seq": last, "segments": segments, "gaps": []}
+    body = json.dumps(plan | {"tail": {"from_seq": last + 1, "to_seq": last}}).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def decoded(segments: list[dict[str, Any]], columns: tuple[str, ...]) -> float:
+    """Decode and verify every segment in this process; returns rows per CPU second."""
+    nothing: dict[str, Any] = {"subject": None, "start_ns": None, "end_ns": None}
+    task = reader.Task(
+        "", 1, "S", STREAM_ID, columns, access=Access.FILES, fail_on_data_loss=True, **nothing
+    )
+    started, rows = time.process_time(), 0
+    for s in segments:
+        part = FileRange(s["path"], s["idx_path"], s["base_seq"], s["last_seq"])
+        rows += sum(batch.num_rows for batch in reader.read(part, task))
+    return rows / (time.process_time() - started)
+
+
+def noop(frame: DataFrame) -> None:
+    """Read every column of every row into nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def cpu_seconds() -> float:
+    """CPU time so far of Spark: the Java machine and the Python workers below this process."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        stats[int(path.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    family, found = {os.getpid()}, True
+    while found:
+        found = {pid for pid, (parent, _) in stats.items() if parent in family} - family
+        family |= found
+    return sum(stats[pid][1] for pid in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds(work: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """The median wall and CPU time of ``rounds`` after one to warm up."""
+    wall, cpu = [], []
+    for _ in range(rounds + 1):
+        started, burnt = time.perf_counter(), cpu_seconds()
+        work()
+        wall.append(time.perf_counter() - started)
+        cpu.append(cpu_seconds() - burnt)
+    return median(wall[1:]), median(cpu[1:])
+
+
+def session(home: Path) -> SparkSession:
+    """A local session on two cores."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.memory", "1g").config("spark.local.dir", str(home))
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    return spark
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--segments", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        segments = write_segments(home, asked.rows, asked.segments)
+        for columns in (COLUMNS, ("seq", "payload"), ("seq",)):
+            best = max(decoded(segments, columns) for _ in range(asked.rounds))
+            print(f"decode and verify {','.join(columns)}: {best / 1e6:.1f} M rows/s of CPU")
+        server = serve_plan(segments)
+        spark = session(home)
+        options = {"url": f"http://127.0.0.1:{server.server_address[1]}", "stream": "S"}
+        ours = spark.read.format("millstream").options(**options)
+        ours.load().write.parquet(str(home / "parquet"))
+        theirs = spark.read.parquet(str(home / "parquet"))
+        assert sum(pq.read_metadata(f).num_rows for f in home.glob("parquet/*.parquet")) == (
+            ours.load().count()
+        )
+        compare("scan of all columns", ours.load(), theirs, noop, asked.rounds)
+        narrow = ours.option("columns", "seq").load()
+        compare("sum of seq", narrow, theirs, lambda f: f.agg(F.sum("seq")).collect(), asked.rounds)
+        narrow = ours.option("columns", "subject").load()
+        compare(
+            "count by subject",
+            narrow,
+            theirs,
+            lambda f: f.groupBy("subject").count().collect(),
+            asked.rounds,
+        )
+        spark.stop()
+        server.shutdown()
+
+
+def compare(
+    name: str,
+    ours: DataFrame,
+    theirs: DataFrame,
+    work: Callable[[DataFrame], object],
+    rounds: int,
+) -> None:
+    """Print wall and CPU times, and our speed as a share of Parquet's; CPU is the steady figure."""
+    parquet = seconds(lambda: work(theirs), rounds)
+    segments = seconds(lambda: work(ours), rounds)
+    for what, mine, native in zip(("wall", "cpu"), segments, parquet, strict=True):
+        print(f"{name}, {what}: {mine:.2f} s, parquet {native:.2f} s, {native / mine:.2f}x")
+
+
+if __name__ == "__main__":
+    main()
