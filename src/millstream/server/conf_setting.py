@@ -17,6 +17,7 @@ from millstream.server.durations import parse_duration
 Values: TypeAlias = dict[str, Any]
 
 _SIZE = re.compile(r"([+-]?\d+)([KMGT])")
+_DURATION = "a duration in quotes, like '10s', '2m' or '1h30m'"
 _SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -100,10 +101,12 @@ class Setting:
 
     def duration(self) -> float:
         """Return the seconds of a duration in quotes."""
+        if not isinstance(self.value, str):
+            self._expected(_DURATION)
         try:
-            return parse_duration(self.text())
-        except ValueError as error:
-            raise self.wrong(str(error)) from None
+            return parse_duration(self.value)
+        except ValueError:
+            self._expected(_DURATION)
 
     def duration_or_seconds(self) -> float:
         """Return seconds; a bare number means seconds too, but is better written as a duration."""
@@ -154,6 +157,8 @@ class Setting:
         """Return an array of strings; a lone string counts as one."""
         if isinstance(self.value, str):
             return (self.value,)
+        if not isinstance(self.value, list):
+            self._expected("a string or an array of strings")
         return tuple(element.text() for element in self.elements())
 
     def text_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -219,7 +224,9 @@ def _take(setting: Setting, place: tuple[str, Reader], values: Values) -> None:
 
 
 def _near(key: str, table: Table) -> str:
-    near = difflib.get_close_matches(key.lower(), table, n=1)
+    near = difflib.get_close_matches(key.lower(), table, n=5)
+    # Swapped letters are the likeliest slip.
+    near.sort(key=lambda name: sorted(name) != sorted(key.lower()))
     return f": did you mean '{near[0]}'?" if near else ": remove it, or check its spelling"
 
 

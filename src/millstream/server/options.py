@@ -169,13 +169,13 @@ class Options:
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
     websocket: WebsocketOptions | None = None
-    authorization: Authorization = Authorization()
+    authorization: Authorization = field(default_factory=Authorization)
     no_auth_user: str = ""
     accounts: tuple[AccountOptions, ...] = ()
     mappings: tuple[Mapping, ...] = ()
     system_account: str = ""
     no_system_account: bool = False
-    trust: Trust = Trust()
+    trust: Trust = field(default_factory=Trust)
     cluster_name: str = ""
     pid_file: str = ""
     ports_file_dir: str = ""

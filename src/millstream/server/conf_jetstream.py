@@ -1,0 +1,102 @@
+"""The ``jetstream`` block as it stands in a file."""
+
+from millstream.server.conf_accounts import enabled
+from millstream.server.conf_setting import Setting, Table, ignored, read, unsupported
+from millstream.server.conf_syntax import Block
+from millstream.server.options import JetStreamLimits, JetStreamOptions
+
+_ONE_SERVER = "it tunes clusters, and this server is one"
+_OWN_STORE = "this store has its own way of keeping files"
+
+
+def jetstream(setting: Setting) -> JetStreamOptions | None:
+    """Read the block; None means JetStream stays off."""
+    if isinstance(setting.value, bool):
+        return JetStreamOptions() if setting.value else None
+    if not isinstance(setting.value, Block):
+        return JetStreamOptions() if enabled(setting) else None
+    values = read(setting.value, _JETSTREAM, setting.findings)
+    on = values.pop("enabled", True)
+    return JetStreamOptions(**values) if on else None
+
+
+def _sync(setting: Setting) -> float | None:
+    if isinstance(setting.value, str) and setting.value.lower() == "always":
+        return None
+    return setting.duration_or_seconds()
+
+
+def _limits(setting: Setting) -> JetStreamLimits:
+    return JetStreamLimits(**read(setting.block(), _LIMITS, setting.findings))
+
+
+def _batch(setting: Setting) -> dict[str, object]:
+    return read(setting.block(), _BATCH, setting.findings)
+
+
+def _absolute(setting: Setting) -> int:
+    number = setting.size()
+    if number < 0:
+        raise setting.wrong(f"must not be negative, not {number}")
+    return number
+
+
+def _concurrent(setting: Setting) -> int:
+    number = setting.integer()
+    if not 4 <= number <= 8192:
+        raise setting.wrong(f"must be 4 to 8192, not {number}")
+    return number
+
+
+def _tag(setting: Setting) -> str:
+    return setting.text().strip().lower()
+
+
+_ENCRYPTION = unsupported("records are not encrypted at rest; leave it out")
+_BATCH: Table = {
+    "max_inflight_per_stream": ("max_batch_inflight_per_stream", Setting.integer),
+    "max_inflight_total": ("max_batch_inflight_total", Setting.integer),
+    "max_msgs": ("max_batch_size", Setting.integer),
+    "timeout": ("max_batch_timeout", Setting.duration),
+}
+_LIMITS: Table = {
+    "max_ack_pending": ("max_ack_pending", Setting.integer),
+    "max_ha_assets": ("max_ha_assets", Setting.integer),
+    "max_request_batch": ("max_request_batch", Setting.integer),
+    "duplicate_window": ("duplicate_window", Setting.duration),
+    "batch": ("", _batch),
+}
+_JETSTREAM: Table = {
+    **dict.fromkeys(("enable", "enabled"), ("enabled", Setting.switch)),
+    **dict.fromkeys(("store", "store_dir", "storedir"), ("store_dir", Setting.text)),
+    **dict.fromkeys(("sync", "sync_interval"), ("sync_interval", _sync)),
+    **dict.fromkeys(("max_memory_store", "max_mem_store", "max_mem"), ("max_memory", Setting.size)),
+    **dict.fromkeys(("max_file_store", "max_file"), ("max_store", Setting.size)),
+    "strict": ("strict", Setting.switch),
+    "domain": ("domain", Setting.text),
+    "limits": ("limits", _limits),
+    "unique_tag": ("unique_tag", _tag),
+    **dict.fromkeys(
+        (
+            "key",
+            "ek",
+            "encryption_key",
+            "prev_key",
+            "prev_ek",
+            "prev_encryption_key",
+            "cipher",
+            "tpm",
+        ),
+        ("", _ENCRYPTION),
+    ),
+    "extension_hint": ("", ignored(Setting.text, _ONE_SERVER)),
+    "max_outstanding_catchup": ("", ignored(Setting.size, _ONE_SERVER)),
+    "max_buffered_size": ("", ignored(Setting.size, _OWN_STORE)),
+    "max_buffered_msgs": ("", ignored(Setting.integer, _OWN_STORE)),
+    "request_queue_limit": ("", ignored(Setting.integer, _OWN_STORE)),
+    "info_queue_limit": ("", ignored(Setting.integer, _OWN_STORE)),
+    "meta_compact": ("", ignored(_absolute, _ONE_SERVER)),
+    "meta_compact_size": ("", ignored(_absolute, _ONE_SERVER)),
+    "meta_compact_sync": ("", ignored(Setting.switch, _ONE_SERVER)),
+    "max_concurrent_io": ("", ignored(_concurrent, _OWN_STORE)),
+}
