@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,8 +36,8 @@ def close_hubs() -> Iterator[None]:
 class Recorder:
     """A handler that carries out SUB and UNSUB and keeps what it was told."""
 
-    def __init__(self, **limits: int) -> None:
-        self.hub = Hub(self, **limits)  # type: ignore[arg-type]
+    def __init__(self, **options: Any) -> None:
+        self.hub = Hub(self, **options)
         self.interest = Interest()
         self.calls: list[tuple[object, ...]] = []
         self.output: dict[int, bytes] = {}
@@ -502,6 +503,28 @@ def test_frames_are_sent_under_their_own_subject_with_their_reply() -> None:
     assert door.sent(a) == (
         b"MSG s.1 1 ack.1 3\r\none\r\nHMSG s.2 1 ack.2 12 15\r\nNATS/1.0\r\n\r\ntwo\r\n"
     )
+
+
+def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
+    frames_module = pytest.importorskip("millstream.kernel._frames")
+    seen = []
+
+    def decorate(headers: bytes, tag: bytes, node: bytes, meta: bytes) -> bytes:
+        seen.append((headers, tag, node, meta))
+        return b"NATS/1.0\r\nT: t\r\n\r\n"
+
+    door = Recorder(decorate=decorate)
+    a = door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\n")
+    batch = Batch()
+    batch.add(b"s", b"", b"", b"body", tag=b"tag", node=b"node", meta=b"{}")
+    encoded = frames_module.encode_batch(batch, 0, 1, 1, 10, 0, None, 0, True)
+    door.hub.publish_frames(
+        door.interest, b"inbox", frames_module.Frames(encoded, [0]), 0, 1, [b""]
+    )
+    door.hub.flush()
+    assert seen == [(b"", b"tag", b"node", b"{}")]
+    assert door.sent(a) == b"HMSG s 1 18 22\r\nNATS/1.0\r\nT: t\r\n\r\nbody\r\n"
 
 
 def test_counters_add_up() -> None:

@@ -1,0 +1,71 @@
+"""The listening socket under pressure."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+
+from millstream.nats.listener import Listener
+
+
+class Noticed(logging.Handler):
+    """Sets an event when something is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.event.set()
+
+
+async def test_running_out_of_descriptors_is_waited_out() -> None:
+    noticed = Noticed()
+    logging.getLogger("millstream.nats.listener").addHandler(noticed)
+    loop = asyncio.get_running_loop()
+    peers: asyncio.Queue[str] = asyncio.Queue()
+    taken: list[int] = []
+
+    def accepted(fd: int, peer: str) -> None:
+        peers.put_nowait(peer)
+        taken.append(fd)
+
+    listener = Listener(loop, accepted)
+    address = listener.start("127.0.0.1", 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as client:
+        client.setblocking(False)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            await loop.sock_connect(client, address)
+            await asyncio.wait_for(noticed.event.wait(), 5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert peers.empty()
+        assert await asyncio.wait_for(peers.get(), 5) == "127.0.0.1"
+    listener.stop()
+    logging.getLogger("millstream.nats.listener").removeHandler(noticed)
+    for fd in taken:
+        os.close(fd)
+
+
+async def test_a_handover_that_fails_closes_the_connection_and_the_server_goes_on() -> None:
+    loop = asyncio.get_running_loop()
+    tries: list[int] = []
+
+    def refuse(fd: int, peer: str) -> None:
+        tries.append(fd)
+        raise OSError("no room")
+
+    listener = Listener(loop, refuse)
+    host, port = listener.start("127.0.0.1", 0)
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+    listener.stop()
+    assert len(tries) == 2
