@@ -15,6 +15,10 @@ from topics_api import Api
 from millstream.http.browser import BrowserGuard
 from millstream.http.door import HttpDoor
 
+# libuv opens its signal pipe with the first loop and keeps it for the life of the process.
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as _first:
+    _first.run(asyncio.sleep(0))
+
 
 @pytest.fixture
 async def port(api: Api) -> AsyncIterator[int]:

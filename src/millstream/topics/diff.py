@@ -31,7 +31,7 @@ async def diff(request: Request, topics: Topics) -> Response:
     stream = topics.find(topic_of(request), request.caller)
     topics.touch(stream)
     page = read_page(stream, query, topics.clock.time_ns())
-    if wait_ms and page.caught_up and not page.records and page.tombstone is None:
+    if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
     return Response(200, encode_page(stream.name, page, watch))
 
@@ -98,6 +98,6 @@ def encode_page(topic: str, page: Page, watch: Stopwatch) -> bytes:
     )
     return b'{"topic":%b,"records":[%b],%b' % (
         msgspec.json.encode(topic),
-        b",".join(page.records),
+        page.records,
         rest[1:],
     )

@@ -137,7 +137,7 @@ class EventStream(AsyncIterator[bytes]):
                 gap_to = page.tombstone.gap_to
                 session.cursors[name] = min(gap_to, page.next_from_seq)
                 yield self._frame(b"tombstone", _tombstone(name, page, is_first))
-            if page.records:
+            if page.count:
                 announced.discard(name)
                 start = before if page.tombstone is None else page.tombstone.gap_to
                 session.cursors[name] = page.next_from_seq
@@ -187,7 +187,7 @@ def _records(name: str, from_seq: int, page: Page) -> bytes:
         _encode(name),
         from_seq,
         page.head_seq,
-        b",".join(page.records),
+        page.records,
         page.next_from_seq,
     )
 

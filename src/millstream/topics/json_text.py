@@ -20,7 +20,9 @@ BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 WRAPPED = re.compile(rb'\{"(\$+)base64[^"\\]*":')
 ONLY_KEY = re.compile(r"\$+base64")
 
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+is_json = msgspec.json.Decoder(msgspec.Raw).decode
+"""Raises DecodeError or RecursionError for what is no JSON; bytes in strings are not looked at."""
+
 _format = msgspec.json.format
 
 
@@ -115,20 +117,33 @@ def payload_of(data: bytes) -> bytes:
 def shown(payload: bytes) -> bytes:
     """Return a stored payload as JSON: compact, or wrapped as base64 when it is none."""
     try:
-        _check(payload)
+        is_json(payload)
         if not payload.isascii():
             payload.decode()
         if b" " in payload or b"\n" in payload or b"\t" in payload or b"\r" in payload:
             payload = _format(payload, indent=-1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return b'{"$base64":"%b"}' % base64.b64encode(payload)
-    if payload[:3] == b'{"$' and WRAPPED.match(payload) is not None:
+    if payload[:2] == b'{"' and (b"$base64" in payload or b"\\u" in payload):
         return _escaped(payload)
     return payload
 
 
 def _escaped(payload: bytes) -> bytes:
+    """Double the ``$`` of an object that would otherwise read as wrapped bytes."""
     value = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
-    if len(value) == 1 and ONLY_KEY.match(next(iter(value))):
-        return b'{"$' + payload[2:]
-    return payload
+    if len(value) != 1:
+        return payload
+    ((key, inner),) = value.items()
+    if ONLY_KEY.match(key) is None:
+        return payload
+    return b"{%b:%b}" % (msgspec.json.encode("$" + key), bytes(inner))
+
+
+def compact_list(text: bytes) -> bytes:
+    """Return JSON values with commas between them, without blanks between tokens."""
+    if not text.isascii():
+        text.decode()
+    if b" " in text or b"\n" in text or b"\t" in text or b"\r" in text:
+        return _format(b"[%b]" % text, indent=-1)[1:-1]
+    return text

@@ -1,6 +1,6 @@
 """Page: one read of a topic, as diff, tail and watch all make it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.streams import patterns
@@ -50,7 +50,8 @@ class Page:
     head_seq: int
     earliest_seq: int
     tombstone: Tombstone | None
-    records: list[bytes] = field(default_factory=list)  # each one JSON
+    records: bytes = b""  # JSON objects with commas between them
+    count: int = 0
     scanned: int = 0
 
     @property
@@ -65,20 +66,24 @@ def read_page(stream: "Stream", query: Query, now_ns: int) -> Page:
     start = start_reading(state, query.from_seq, loss_reason(stream))
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
     stop = state.last_seq if start.stop_before is None else start.stop_before - 1
-    if _fill(stream, query, page, stop, now_ns):
+    found: list[Fields] = []
+    if _fill(stream, query, page, stop, now_ns, found):
         page.next_from_seq = max(page.next_from_seq, stop)
+    render = Renderer(stream.name, query.include_tags, query.include_meta, query.include_data)
+    page.records, page.count = render.join(found), len(found)
     return page
 
 
-def _fill(stream: "Stream", query: Query, page: Page, stop: int, now_ns: int) -> bool:
-    """Add records up to ``stop``; returns whether nothing up to there is left to look at."""
+def _fill(
+    stream: "Stream", query: Query, page: Page, stop: int, now_ns: int, found: list[Fields]
+) -> bool:
+    """Find records up to ``stop``; returns whether nothing up to there is left to look at."""
     skips = _skips(stream, query, now_ns)
-    render = Renderer(stream.name, query.include_tags, query.include_meta, query.include_data)
-    records, used, cursor = page.records, 0, page.next_from_seq
+    used, cursor, limit, budget = 0, page.next_from_seq, query.limit, query.max_bytes
     while cursor < stop:
-        missing = query.limit - len(records)
+        missing = limit - len(found)
         wanted = missing if skips is None else max(missing, READ_AHEAD)
-        frames = stream.read(cursor + 1, wanted, query.max_bytes)
+        frames = stream.read(cursor + 1, wanted, budget)
         if not len(frames):
             return True
         for record in frames:
@@ -87,12 +92,12 @@ def _fill(stream: "Stream", query: Query, page: Page, stop: int, now_ns: int) ->
                 return True
             if skips is None or not skips(record):
                 used += len(record[3]) + len(record[7])
-                if records and used > query.max_bytes:
+                if found and used > budget:
                     return False
-                records.append(render(record))
+                found.append(record)
             page.next_from_seq = cursor = seq
             page.scanned += 1
-            if len(records) >= query.limit:
+            if len(found) >= limit:
                 return False
     return True
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from millstream.topics.json_text import shown
+from millstream.topics.json_text import compact_list, is_json, shown
 
 Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 
@@ -10,7 +10,7 @@ _encode = msgspec.json.encode
 
 
 class Renderer:
-    """Turns a record's fields into JSON text for one topic and one set of wishes."""
+    """Turns records into JSON text for one topic and one set of wishes."""
 
     def __init__(
         self, topic: str, include_tags: bool, include_meta: bool, include_data: bool = True
@@ -20,11 +20,40 @@ class Renderer:
         self._meta = include_meta
         self._data = include_data
 
-    def __call__(self, record: Fields) -> bytes:
-        """Return the record as JSON; what it does not have is left out, never null."""
+    def join(self, records: list[Fields]) -> bytes:
+        """Return records as JSON objects with commas between them.
+
+        Most payloads are JSON already: they are checked one by one but made compact together.
+        """
+        pieces, own, tags, plain = [], self._subject, self._tags, self._data
+        for record in records:
+            seq, ts_ns, subject, payload, headers, tag, node, meta = record
+            if (
+                not plain
+                or headers
+                or meta
+                or node
+                or (tag and tags)
+                or subject != own
+                or b"$base64" in payload
+                or b"\\u" in payload
+            ):
+                pieces.append(self.one(record))
+                continue
+            try:
+                is_json(payload)
+            except (msgspec.DecodeError, RecursionError):
+                pieces.append(self.one(record))
+                continue
+            pieces.append(b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts_ns // 1_000_000, payload))
+        try:
+            return compact_list(b",".join(pieces))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return b",".join([self.one(record) for record in records])
+
+    def one(self, record: Fields) -> bytes:
+        """Return a record as JSON; what it does not have is left out, never null."""
         seq, ts_ns, subject, payload, headers, tag, node, meta = record
-        if not (headers or tag or node or meta) and subject == self._subject and self._data:
-            return b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts_ns // 1_000_000, shown(payload))
         parts = [b'{"$seq":%d,"$ts":%d' % (seq, ts_ns // 1_000_000)]
         if node:
             parts.append(b',"$node":' + text(node))
