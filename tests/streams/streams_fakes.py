@@ -9,6 +9,7 @@ from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.store.log import Durability, LogState
+from millstream.store.recovery import Control
 from millstream.streams.catalog import Catalog
 
 
@@ -46,7 +47,7 @@ class FakeLog:
                 batch, start + at, 1, self.log_id, first + at, ts_ns, None, 0, True
             )
             subject, _, headers, payload, _ = batch.message(start + at)
-            size = 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+            size = 61 + len(subject) + len(payload) + len(headers)
             new[first + at] = (frame, ts_ns, size, subject)
         self.next += count
         if self.held is not None:
@@ -112,13 +113,13 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.logs: dict[int, FakeLog] = {}
-        self.controls: list[tuple[int, int, bytes]] = []
+        self.controls: list[Control] = []
         self.synced: list[bool] = []
 
     def create_log(self, log_id: int, durability: Durability) -> FakeLog:
-        assert log_id not in self.logs
-        self.logs[log_id] = FakeLog(log_id, durability)
-        return self.logs[log_id]
+        found = self.logs.setdefault(log_id, FakeLog(log_id, durability))
+        found.durability = durability
+        return found
 
     def log(self, log_id: int) -> FakeLog | None:
         return self.logs.get(log_id)
@@ -129,7 +130,7 @@ class FakeStore:
     def control(
         self, kind: int, log_id: int, body: bytes, done: Callable[..., None], sync: bool = True
     ) -> None:
-        self.controls.append((kind, log_id, body))
+        self.controls.append(Control(kind, log_id, body, len(self.controls) + 1))
         self.synced.append(sync)
         done(None)
 
@@ -208,6 +209,9 @@ class FakeHub:
             self.sent.append((route, replies[at], headers, payload))
         return count
 
+    def room(self, interest: object, subject: bytes) -> int:
+        return 8 << 20
+
     def flush(self) -> None:
         self.flushes += 1
 
@@ -235,7 +239,9 @@ class World:
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.timers.run_due()
+        for _ in range(100):
+            if not self.timers.run_due():
+                return
 
 
 def batch_of(*messages: tuple[bytes, bytes, bytes, bytes]) -> Batch:

@@ -52,10 +52,15 @@ class Timers:
         return timer
 
     def run_due(self) -> int:
-        """Run everything whose time has come; returns how many ran."""
-        ran = 0
-        while self._queue and self._queue[0][0] <= self.clock.monotonic():
-            timer = heapq.heappop(self._queue)[2]
+        """Run everything whose time has come; returns how many ran.
+
+        What a callback sets for now waits for the next call, so that no owner can keep the
+        loop to itself.
+        """
+        now, due, ran = self.clock.monotonic(), [], 0
+        while self._queue and self._queue[0][0] <= now:
+            due.append(heapq.heappop(self._queue)[2])
+        for timer in due:
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 self._run(callback)

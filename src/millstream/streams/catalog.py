@@ -7,7 +7,7 @@ deleted and created anew replays to the right log, whatever the order of the rec
 import asyncio
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,7 @@ from millstream.errors import (
     SubjectsOverlap,
 )
 from millstream.store.log import Committed, Durability, Log
+from millstream.store.recovery import Control
 from millstream.streams import patterns
 from millstream.streams.config import StreamConfig
 from millstream.streams.stream import Stream, settle
@@ -41,7 +42,7 @@ class Store(Protocol):
     """What the catalog needs of the store."""
 
     def create_log(self, log_id: int, durability: Durability) -> Log:
-        """Create an empty log."""
+        """Return the log of this id, made if there is none; an existing one takes the class."""
         ...
 
     def log(self, log_id: int) -> Log | None:
@@ -95,6 +96,7 @@ class Catalog:
         self._streams: dict[tuple[str, str], Stream] = {}
         self._next_id = 1
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
+        self._listeners: list[Callable[[Stream, bool], None]] = []
 
     # -- names -------------------------------------------------------------------------------
 
@@ -109,6 +111,18 @@ class Catalog:
         """Return the account's streams by name."""
         found = (s for (owner, _), s in self._streams.items() if owner == account)
         return sorted(found, key=lambda stream: stream.name.encode())
+
+    def everything(self) -> list[Stream]:
+        """Return the streams of all accounts."""
+        return list(self._streams.values())
+
+    def listen(self, changed: Callable[[Stream, bool], None]) -> None:
+        """Call ``changed(stream, alive)`` after a stream was created, updated or deleted."""
+        self._listeners.append(changed)
+
+    def _tell(self, stream: Stream, alive: bool) -> None:
+        for changed in self._listeners:
+            changed(stream, alive)
 
     def _closest(self, name: str, account: str) -> str | None:
         names = [known for owner, known in self._streams if owner == account]
@@ -131,6 +145,7 @@ class Catalog:
             await self._write(STREAM_SET, entry)
             stream = self._open(entry, config)
             stream.capture()
+            self._tell(stream, True)
             return stream, True
 
     async def update(self, config: StreamConfig, account: str = "$G") -> Stream:
@@ -143,7 +158,9 @@ class Catalog:
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
+            self._store.create_log(stream.incarnation, config.durability(self._default_durability))
             stream.reconfigure(config)
+            self._tell(stream, True)
             return stream
 
     async def delete(self, name: str, account: str = "$G") -> None:
@@ -154,6 +171,7 @@ class Catalog:
             await self._write(STREAM_GONE, entry)
             del self._streams[account, name]
             stream.close()
+            self._tell(stream, False)
             self._store.drop_log(stream.incarnation)
 
     def _check_overlap(self, config: StreamConfig, account: str) -> None:
@@ -164,16 +182,11 @@ class Catalog:
                 raise SubjectsOverlap()
 
     def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
-        wanted = config.durability(self._default_durability)
-        if wanted is stream.log.durability:
-            return
-        change = getattr(self._store, "set_durability", None)
-        if change is None:
+        wanted, current = config.durability(self._default_durability), stream.log.durability
+        if wanted is not current and Durability.EPHEMERAL in (wanted, current):
             raise InvalidStreamConfig(
-                f"the durability of a stream cannot change yet: {config.name} is"
-                f" {stream.log.durability}"
+                f"the durability of {config.name} cannot change from {current} to {wanted}"
             )
-        change(stream.incarnation, wanted)
 
     def _take_id(self) -> int:
         taken, self._next_id = self._next_id, self._next_id + 1
@@ -188,12 +201,9 @@ class Catalog:
         await done
 
     def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
-        found = self._store.log(entry.id)
-        if found is None:
-            found = self._store.create_log(entry.id, config.durability(self._default_durability))
         stream = Stream(
             config,
-            found,
+            self._store.create_log(entry.id, config.durability(self._default_durability)),
             created_ns=entry.created_ns,
             clock=self._clock,
             timers=self._timers,
@@ -206,7 +216,7 @@ class Catalog:
 
     # -- recovery ----------------------------------------------------------------------------
 
-    def replay(self, section: bytes | None, controls: Iterable[tuple[int, int, bytes]]) -> None:
+    def replay(self, section: bytes | None, controls: Iterable[Control]) -> None:
         """Rebuild from the snapshot's section and the control frames after it, in order.
 
         Applying a frame twice changes nothing: entries are keyed by the incarnation.
@@ -216,12 +226,12 @@ class Catalog:
             saved = msgspec.json.decode(section, type=_Section)
             self._next_id = saved.next_id
             entries = {entry.id: entry for entry in saved.streams}
-        for kind, _, body in controls:
-            if kind not in (STREAM_SET, STREAM_GONE):
+        for control in controls:
+            if control.kind not in (STREAM_SET, STREAM_GONE):
                 continue
-            entry = msgspec.json.decode(body, type=_Entry)
+            entry = msgspec.json.decode(control.body, type=_Entry)
             self._next_id = max(self._next_id, entry.id + 1)
-            if kind == STREAM_SET:
+            if control.kind == STREAM_SET:
                 entries[entry.id] = entry
             else:
                 entries.pop(entry.id, None)

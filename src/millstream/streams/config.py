@@ -434,6 +434,7 @@ def _check_unsupported(config: StreamConfig) -> None:
         ("allow_batched", config.allow_batched),
         ("allow_msg_schedules", config.allow_msg_schedules),
         ("placement", config.placement),
+        ("first_seq", config.first_seq > 1),
         ("retention: " + config.retention, config.retention != "limits"),
         ("compression: " + config.compression, config.compression != "none"),
     ):

@@ -1,16 +1,15 @@
 """Header blocks as streams need them, and the extras (tag, node, meta) that travel in headers.
 
 HTTP writes tag, node and meta beside the payload; NATS clients see and send them as the headers
-``Millstream-Tag``, ``Millstream-Node`` and ``Millstream-Meta``. Control characters and ``%`` are
-percent-encoded there, since a header value ends at its line.
+``Millstream-Tag``, ``Millstream-Node`` and ``Millstream-Meta``, percent-encoded where a header
+value could not hold them. ``wire.headers.with_extras`` is the way out, this is the way in.
 """
 
 import re
 
 VERSION = b"NATS/1.0\r\n"
 _EXTRA = re.compile(rb"\r\nMillstream-(Tag|Node|Meta):[ \t]*([^\r\n]*)")
-_UNSAFE = re.compile(rb"[\x00-\x1f\x7f%]")
-_ENCODED = re.compile(rb"%([0-9A-Fa-f]{2})")
+_ENCODED = re.compile(rb"%([01][0-9A-Fa-f]|7[Ff])")  # control characters only
 
 
 def first_values(block: bytes) -> dict[bytes, bytes]:
@@ -26,18 +25,6 @@ def first_values(block: bytes) -> dict[bytes, bytes]:
 def is_special(block: bytes) -> bool:
     """Whether a header asks the stream for something."""
     return b"\nNats-" in block or b"\nMillstream-" in block or not block.startswith(VERSION)
-
-
-def with_extras(headers: bytes, tag: bytes, node: bytes, meta: bytes) -> bytes:
-    """Return the block as NATS clients see it: the stored headers, then the extras."""
-    extras = b"".join(
-        b"Millstream-%s: %s\r\n" % (name, _UNSAFE.sub(_encode, value))
-        for name, value in ((b"Tag", tag), (b"Node", node), (b"Meta", meta))
-        if value
-    )
-    if not extras:
-        return headers
-    return (headers[:-2] if headers else VERSION) + extras + b"\r\n"
 
 
 def take_extras(headers: bytes) -> tuple[bytes, bytes, bytes, bytes]:
@@ -56,10 +43,6 @@ def without_status(headers: bytes) -> bytes:
     end = headers.find(b"\r\n")
     rest = headers[end + 2 :]
     return b"" if rest in (b"", b"\r\n") else VERSION + rest
-
-
-def _encode(match: re.Match[bytes]) -> bytes:
-    return b"%%%02X" % match[0][0]
 
 
 def _decode(match: re.Match[bytes]) -> bytes:

@@ -308,7 +308,7 @@ class Stream:
         state = self.log.state()
         staged = sum(run.count for run in self._inflight)
         why_not = retention.refusal(
-            self.config, state.count + staged, state.bytes + self._backlog, messages, size
+            self.config, state.count + staged, self._bytes(state) + self._backlog, messages, size
         )
         if why_not is not None:
             raise StreamFull(why_not, self.config, state)
@@ -363,6 +363,8 @@ class Stream:
         self._backlog -= run.batch.size
         if run.error is not None:
             self._window.forget(run.msg_id, run.first_seq)
+            if not self._inflight:
+                self._last_staged = self.log.state().last_seq
         self._answer(run, run.error)
         if run.error is None:
             self._keep_limits(run)
@@ -481,7 +483,7 @@ class Stream:
         held = state.last_seq - state.first_seq + 1
         return StreamState(
             messages=state.count,
-            bytes=state.bytes,
+            bytes=self._bytes(state),
             first_seq=state.first_seq,
             last_seq=state.last_seq,
             synced_seq=state.synced_seq,
@@ -492,12 +494,40 @@ class Stream:
             gaps=state.gaps,
         )
 
+    def _bytes(self, state: LogState) -> int:
+        """Return the size as the reference counts it, which frames know all but exactly.
+
+        A frame is 61 bytes around its fields and the reference's file record 30; the four bytes
+        that it adds for a header block are not counted here.
+        """
+        overhead = 45 if self.config.storage == "memory" else 31
+        return max(0, state.bytes - overhead * state.count)
+
     def count_from(self, seq: int, match: Callable[[bytes], bool] | None) -> int:
         """Return exactly how many live records from ``seq`` on match."""
         state = self.log.state()
         if match is None and state.count == state.last_seq - state.first_seq + 1:
             return max(0, state.last_seq - max(seq, state.first_seq) + 1)
         return self.index.count_from(seq, match)
+
+    def subject_counts(self, match: Callable[[bytes], bool] | None = None) -> dict[bytes, int]:
+        """Return how many live records each matching subject has."""
+        table = getattr(self.log, "subjects", None)
+        if table is None:
+            return self.index.counts(match)
+        named = ((table.subject(known), table.count(known)) for known in table.ids())
+        return {subject: n for subject, n in named if n and (match is None or match(subject))}
+
+    def num_subjects(self) -> int:
+        """Return how many subjects have a live record."""
+        table = getattr(self.log, "subjects", None)
+        return len(self.index.counts()) if table is None else len(table)
+
+    def deleted(self) -> list[int]:
+        """Return the sequences between first and last that hold no record."""
+        state = self.log.state()
+        live = set(self.index.next_seqs(state.first_seq, state.count))
+        return [seq for seq in range(state.first_seq, state.last_seq + 1) if seq not in live]
 
     def watch(self, grown: Callable[[], None]) -> Callable[[], None]:
         """Call ``grown`` after each commit and removal; returns the undo."""
@@ -545,7 +575,7 @@ class Stream:
         last = self.log.state().last_seq
         stop = min(below - 1, last) if below else last
         if match is None and not keep:
-            return self._trim_to(stop + 1, "delete")
+            return await self._trim_and_wait(stop + 1)
         doomed = [s for s in self.index.next_seqs(1, 2**62, match) if s <= stop]
         if keep:
             doomed = doomed[:-keep]
@@ -557,6 +587,7 @@ class Stream:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         removed = self._forget(seqs, partial(settle, done))
         await done
+        self._removed()
         return removed
 
     def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
@@ -566,11 +597,23 @@ class Stream:
         self._removed()
         return removed
 
-    def _trim_to(self, first_kept: int, reason: str) -> int:
-        before = self.log.state().count
+    async def _trim_and_wait(self, first_kept: int) -> int:
+        """Remove everything below ``first_kept`` and return how much once that is durable.
+
+        Removals are logged in order, so that deleting the oldest record behind the trim
+        settles after it.
+        """
+        state = self.log.state()
+        if first_kept <= state.first_seq:
+            return 0
+        doomed = state.count - self.count_from(first_kept, None)
+        self._trim_to(first_kept, "delete")
+        await self._remove([state.first_seq])
+        return doomed
+
+    def _trim_to(self, first_kept: int, reason: str) -> None:
         self.log.trim(first_kept, reason)
         self._removed()
-        return before - self.log.state().count
 
     def _removed(self) -> None:
         self.removals += 1
@@ -629,8 +672,10 @@ class Stream:
         due = retention.next_expiry(self.config, self.state())
         if due == 0 or (self._expiry is not None and self._expiry.callback is not None):
             return
+        # A trim takes effect once it is logged: until then the oldest record is still there, and a
+        # timer without delay would fire for it over and over before the loop can log anything.
         self._expiry = self._timers.after(
-            max(0.0, (due - self._clock.time_ns()) / 1e9), self._expire
+            max(0.01, (due - self._clock.time_ns()) / 1e9), self._expire
         )
 
     def _expire(self) -> None:
@@ -710,7 +755,7 @@ def as_record(frames: "Frames", at: int) -> Record:
 
 def _size(subject: bytes, headers: bytes, payload: bytes) -> int:
     """Return what a record counts in ``bytes`` and ``max_bytes``, as the reference counts it."""
-    return 30 + len(subject) + len(payload) + (4 + len(headers) if headers else 0)
+    return 30 + len(subject) + len(payload) + len(headers)
 
 
 def _log_failure(error: MillstreamError | None) -> None:

@@ -1,0 +1,81 @@
+"""What clients answer to a delivery, and the subject that they answer on.
+
+$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time ns>.<pending>
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from millstream.streams.preconditions import go_duration
+
+_TOKENS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nak:
+    """Could not handle it: deliver it again, after ``delay`` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Still working on it: start the wait anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Never deliver it again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Done with it, and give me more: ``request`` is the body of a pull request."""
+
+    request: bytes
+
+
+Answer: TypeAlias = Ack | Nak | Progress | Term | Next
+
+
+def parse(body: bytes) -> Answer | None:
+    """Return what an ack message says, None when it says nothing known."""
+    if body in (b"", b"+ACK", b"+OK"):
+        return Ack()
+    if body.startswith(b"-NAK"):
+        return Nak(_delay(body[4:].strip()))
+    if body == b"+WPI":
+        return Progress()
+    if body.startswith(b"+TERM"):
+        return Term(body[5:].strip().decode("utf-8", "replace"))
+    if body.startswith(b"+NXT"):
+        return Next(body[4:].strip())
+    return None
+
+
+def _delay(text: bytes) -> float:
+    """Read ``{"delay": ns}`` or a Go duration; what is neither means at once."""
+    if text.startswith(b"{"):
+        try:
+            delay = msgspec.json.decode(text).get("delay", 0)
+        except msgspec.DecodeError:
+            return 0.0
+        return max(0.0, delay / 1e9) if isinstance(delay, int) else 0.0
+    return go_duration(text) or 0.0
+
+
+def stream_seq(subject: bytes) -> int:
+    """Return the stream sequence that an ack subject names, 0 when it is no ack subject."""
+    tokens = subject.split(b".")
+    if len(tokens) != _TOKENS or not tokens[5].isdigit():
+        return 0
+    return int(tokens[5])

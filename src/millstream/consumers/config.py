@@ -1,0 +1,320 @@
+"""ConsumerConfig: what a consumer can be told; defaults, validation and legal updates."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from millstream.errors import MillstreamError
+from millstream.streams import patterns
+from millstream.streams.config import (
+    InvalidJson,
+    ReplicasUnsupported,
+    StreamConfig,
+    client_metadata,
+)
+
+ACK_WAIT_NS = 30_000_000_000
+MAX_WAITING = 512
+MAX_ACK_PENDING = 1000
+EPHEMERAL_THRESHOLD_NS = 5_000_000_000
+SHORTEST_HEARTBEAT_NS = 100_000_000
+MAX_NAME = 255
+MAX_DESCRIPTION = 4096
+MAX_METADATA = 128 * 1024
+
+_ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\0")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+
+
+class ConsumerRefused(MillstreamError):
+    """A consumer that could not work, or may not change that way; JetStream's code says which."""
+
+    http_status = 400
+    code = "invalid_request"
+
+    def __init__(self, err_code: int, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status  # type: ignore[misc]
+        self.err_code = err_code  # type: ignore[misc]
+
+
+class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fields are JetStream's, in its units."""
+
+    durable_name: str = ""
+    name: str = ""
+    description: str = ""
+    deliver_policy: str = "all"
+    opt_start_seq: int = 0
+    opt_start_time: str = ""
+    ack_policy: str = "none"
+    ack_wait: int = 0
+    max_deliver: int = -1
+    backoff: tuple[int, ...] = ()
+    filter_subject: str = ""
+    filter_subjects: tuple[str, ...] = ()
+    replay_policy: str = "instant"
+    rate_limit_bps: int = 0
+    sample_freq: str = ""
+    max_waiting: int = 0
+    max_ack_pending: int = 0
+    flow_control: bool = False
+    headers_only: bool = False
+    max_batch: int = 0
+    max_expires: int = 0
+    max_bytes: int = 0
+    deliver_subject: str = ""
+    deliver_group: str = ""
+    idle_heartbeat: int = 0
+    inactive_threshold: int = 0
+    num_replicas: int = 0
+    mem_storage: bool = False
+    direct: bool = False
+    sourcing: bool = False
+    pause_until: str = ""
+    priority_groups: tuple[str, ...] = ()
+    priority_policy: str = ""
+    priority_timeout: int = 0
+    metadata: dict[str, str] = {}
+
+    @classmethod
+    def from_request(cls, wire: Mapping[str, Any], stream: StreamConfig) -> "ConsumerConfig":
+        """Read a create request: defaults filled in, everything checked."""
+        config = _filled(_converted(wire), stream)
+        _check_names(config)
+        _check_unsupported(config)
+        _check_mode(config, stream)
+        _check_start(config)
+        _check_filters(config)
+        return config
+
+    def to_request(self) -> dict[str, Any]:
+        """Return the JetStream object, without what the reference leaves out when empty."""
+        shown = msgspec.to_builtins(self)
+        return {key: value for key, value in shown.items() if value or key in _ALWAYS}
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """Return the patterns that a message must match one of; none let everything pass."""
+        return self.filter_subjects or ((self.filter_subject,) if self.filter_subject else ())
+
+    @property
+    def is_push(self) -> bool:
+        """Whether messages go to a fixed subject instead of to whoever asks."""
+        return bool(self.deliver_subject)
+
+    def same_as(self, other: "ConsumerConfig") -> bool:
+        """Whether both ask for the same consumer."""
+        return self == other
+
+    def check_update(self, new: "ConsumerConfig") -> None:
+        """Refuse what a living consumer cannot become."""
+        if self.is_push != new.is_push:
+            change = "push consumer to pull" if self.is_push else "pull consumer to push"
+            raise ConsumerRefused(10012, f"can not update {change} based", 500)
+        for key, what in _FIXED.items():
+            if getattr(self, key) != getattr(new, key):
+                raise ConsumerRefused(10012, f"{what} can not be updated", 500)
+
+
+_ALWAYS = ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
+
+_FIXED = {
+    "deliver_policy": "deliver policy",
+    "mem_storage": "storage type",
+    "opt_start_seq": "start sequence",
+    "opt_start_time": "start time",
+    "ack_policy": "ack policy",
+    "replay_policy": "replay policy",
+    "idle_heartbeat": "heart beats",
+    "flow_control": "flow control",
+    "max_waiting": "max waiting",
+}
+
+_WORDS = {
+    "deliver_policy": (
+        "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject",
+    ),
+    "ack_policy": ("none", "all", "explicit"),
+    "replay_policy": ("instant", "original"),
+    "priority_policy": ("", "none", "overflow", "pinned_client", "prioritized"),
+}  # fmt: skip
+
+
+def _converted(wire: Mapping[str, Any]) -> ConsumerConfig:
+    given = {key: value for key, value in wire.items() if value is not None}
+    for key in given:
+        if key not in ConsumerConfig.__struct_fields__:
+            raise InvalidJson(f'json: unknown field "{key}"')
+    for key, words in _WORDS.items():
+        if key in given and given[key] not in words:
+            quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
+            raise InvalidJson(f'can not unmarshal "{quoted}"')
+    try:
+        return msgspec.convert(given, ConsumerConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidJson(str(error)) from error
+
+
+def _filled(config: ConsumerConfig, stream: StreamConfig) -> ConsumerConfig:
+    fill: dict[str, Any] = {"metadata": client_metadata(config.metadata)}
+    if config.durable_name and not config.name:
+        fill["name"] = config.durable_name
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        fill["max_deliver"] = -1
+    if config.ack_policy != "none":
+        if config.backoff:
+            fill["ack_wait"] = config.backoff[0]
+        elif config.ack_wait == 0:
+            fill["ack_wait"] = ACK_WAIT_NS
+        if config.max_ack_pending == 0:
+            fill["max_ack_pending"] = stream.consumer_limits.get("max_ack_pending", MAX_ACK_PENDING)
+    if not config.is_push and config.max_waiting <= 0:
+        fill["max_waiting"] = MAX_WAITING
+    fill |= {
+        key: 0 for key in ("max_batch", "max_expires", "max_bytes") if getattr(config, key) < 0
+    }
+    if not config.durable_name and config.inactive_threshold <= 0:
+        limit = stream.consumer_limits.get("inactive_threshold", EPHEMERAL_THRESHOLD_NS)
+        fill["inactive_threshold"] = limit
+    if config.priority_policy == "none":
+        fill["priority_policy"] = ""
+    return msgspec.structs.replace(config, **fill)
+
+
+def _check_names(config: ConsumerConfig) -> None:
+    if config.durable_name and config.name and config.name != config.durable_name:
+        raise ConsumerRefused(
+            10132, "Consumer Durable and Name have to be equal if both are provided"
+        )
+    name = config.name
+    if len(name) > MAX_NAME:
+        raise ConsumerRefused(10102, f"consumer name is too long, maximum allowed is {MAX_NAME}")
+    if "/" in name or "\\" in name:
+        raise ConsumerRefused(10127, "Consumer name can not contain path separators")
+    if not _ILLEGAL_IN_NAMES.isdisjoint(name):
+        raise ConsumerRefused(10103, "durable name can not contain '.', '*', '>'")
+    if len(config.description.encode()) > MAX_DESCRIPTION:
+        raise ConsumerRefused(
+            10107, f"consumer description is too long, maximum allowed is {MAX_DESCRIPTION}"
+        )
+    if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > MAX_METADATA:
+        raise ConsumerRefused(10135, "consumer metadata exceeds maximum size of 128KB")
+
+
+def _check_unsupported(config: ConsumerConfig) -> None:
+    """Refuse what would otherwise be accepted and not done."""
+    if config.num_replicas > 1:
+        raise ReplicasUnsupported()
+    if config.num_replicas < 0:
+        raise ConsumerRefused(10133, "replicas count cannot be negative")
+    if config.priority_groups and not config.priority_policy:
+        raise ConsumerRefused(10196, "consumer can not have priority groups when policy is none")
+    for key, used in (
+        ("priority_policy: " + config.priority_policy, config.priority_policy),
+        ("replay_policy: original", config.replay_policy == "original"),
+        ("rate_limit_bps", config.rate_limit_bps and config.is_push),
+        ("sample_freq", config.sample_freq),
+        ("pause_until", config.pause_until),
+        ("direct", config.direct),
+        ("sourcing", config.sourcing),
+    ):
+        if used:
+            raise ConsumerRefused(10012, f"{key} is not supported by this server yet", 500)
+
+
+def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if config.ack_wait < 0:
+        raise ConsumerRefused(10183, "consumer ack wait needs to be positive")
+    if any(wait < 0 for wait in config.backoff):
+        raise ConsumerRefused(10184, "consumer backoff needs to be positive")
+    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
+        raise ConsumerRefused(10116, "max deliver is required to be > length of backoff values")
+    if config.is_push:
+        _check_push(config, stream)
+        return
+    if config.rate_limit_bps:
+        raise ConsumerRefused(10086, "consumer in pull mode can not have rate limit set")
+    if config.flow_control:
+        raise ConsumerRefused(10089, "consumer flow control requires a push based consumer")
+    if config.idle_heartbeat:
+        raise ConsumerRefused(10088, "consumer idle heartbeat requires a push based consumer")
+
+
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+    subject = config.deliver_subject
+    if not patterns.is_valid(subject):
+        raise ConsumerRefused(10112, "invalid push consumer deliver subject")
+    if not patterns.is_literal(subject):
+        raise ConsumerRefused(10079, "consumer deliver subject has wildcards")
+    if any(patterns.overlap(subject, captured) for captured in stream.subjects):
+        raise ConsumerRefused(10081, "consumer deliver subject forms a cycle")
+    if config.max_waiting:
+        raise ConsumerRefused(10080, "consumer in push mode can not set max waiting")
+    if 0 < config.idle_heartbeat < SHORTEST_HEARTBEAT_NS:
+        raise ConsumerRefused(10083, "consumer idle heartbeat needs to be >= 100ms")
+    if config.flow_control and not config.idle_heartbeat:
+        raise ConsumerRefused(10108, "consumer with flow control also needs heartbeats")
+
+
+_POLICY_TEXT = {
+    "all": "deliver all",
+    "last": "deliver last",
+    "new": "deliver new",
+    "by_start_sequence": "deliver by start sequence",
+    "by_start_time": "deliver by start time",
+    "last_per_subject": "deliver last per subject",
+}
+
+
+def _check_start(config: ConsumerConfig) -> None:
+    policy = config.deliver_policy
+
+    def conflict(what: str, state: str) -> ConsumerRefused:
+        text = f"consumer delivery policy is {_POLICY_TEXT[policy]}, but optional"
+        return ConsumerRefused(10094, f"{text} {what} is {state} set")
+
+    if policy == "by_start_sequence" and not config.opt_start_seq:
+        raise conflict("start sequence", "not")
+    if policy != "by_start_sequence" and config.opt_start_seq:
+        raise conflict("start sequence", "also")
+    if policy == "by_start_time" and not config.opt_start_time:
+        raise conflict("start time", "not")
+    if policy != "by_start_time" and config.opt_start_time:
+        raise conflict("start time", "also")
+    if policy == "last_per_subject" and not (config.filter_subject or config.filter_subjects):
+        raise conflict("filter subject", "not")
+    if config.opt_start_time:
+        time_ns(config.opt_start_time)
+
+
+def _check_filters(config: ConsumerConfig) -> None:
+    if config.filter_subject and config.filter_subjects:
+        raise ConsumerRefused(
+            10136, "consumer cannot have both FilterSubject and FilterSubjects specified"
+        )
+    filters = config.filters
+    if "" in filters:
+        raise ConsumerRefused(10139, "consumer filter in FilterSubjects cannot be empty")
+    for at, one in enumerate(filters):
+        if not patterns.is_valid(one):
+            raise ConsumerRefused(
+                10093, "consumer filter subject is not a valid subset of the interest subjects"
+            )
+        if any(patterns.overlap(one, other) for other in filters[at + 1 :]):
+            raise ConsumerRefused(10138, "consumer subject filters cannot overlap")
+
+
+def time_ns(text: str) -> int:
+    """Return the nanoseconds of an RFC 3339 time; raises InvalidJson when it is none."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InvalidJson(f"{text!r} is no RFC 3339 time")
+    try:
+        whole = datetime.fromisoformat(found[1] + found[3].replace("Z", "+00:00"))
+    except ValueError as error:
+        raise InvalidJson(f"{text!r} is no RFC 3339 time") from error
+    return int(whole.timestamp()) * 10**9 + int((found[2] or "0").ljust(9, "0"))

@@ -1,0 +1,281 @@
+"""Registry: all consumers of all streams, persisted by control frames."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.consumers.config import ConsumerConfig, ConsumerRefused
+from millstream.consumers.consumer import Consumer
+from millstream.consumers.ledger import Snapshot
+from millstream.delivery.timers import Timers
+from millstream.errors import ConsumerNotFound, MillstreamError
+from millstream.store.log import Committed
+from millstream.store.recovery import Control
+from millstream.streams.catalog import Catalog, Store
+from millstream.streams.stream import Stream, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+log = logging.getLogger(__name__)
+
+CONSUMER_SET = 18
+CONSUMER_GONE = 19
+CONSUMER_STATE = 20
+_KINDS = (CONSUMER_SET, CONSUMER_GONE, CONSUMER_STATE)
+SECTION = "consumers"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One consumer as control frames and the snapshot hold it."""
+
+    name: str
+    created_ns: int
+    config: dict[str, Any] | None = None
+    state: Snapshot | None = None
+    position: int = 0
+    first: list[int] = []
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    stream: int
+    entry: _Entry
+
+
+class Registry:
+    """Creates, finds, persists and deletes consumers; the home of each."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        clock: Clock,
+        timers: Timers,
+        hub: "Hub",
+        interests: "Mapping[str, Interest]",
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._clock = clock
+        self._timers = timers
+        self._hub = hub
+        self._interests = interests
+        self._consumers: dict[int, dict[str, Consumer]] = {}
+        self._changing = asyncio.Lock()
+        catalog.listen(self._stream_changed)
+
+    # -- names -------------------------------------------------------------------------------
+
+    def get(self, stream: Stream, name: str) -> Consumer:
+        """Return a consumer; raises ConsumerNotFound."""
+        consumer = self._consumers.get(stream.incarnation, {}).get(name)
+        if consumer is None:
+            raise ConsumerNotFound()
+        return consumer
+
+    def of(self, stream: Stream) -> list[Consumer]:
+        """Return a stream's consumers by name."""
+        found = self._consumers.get(stream.incarnation, {}).values()
+        return sorted(found, key=lambda consumer: consumer.name)
+
+    def count(self, stream: Stream) -> int:
+        """Return how many consumers a stream has."""
+        return len(self._consumers.get(stream.incarnation, {}))
+
+    # -- changes -----------------------------------------------------------------------------
+
+    async def create(self, stream: Stream, config: ConsumerConfig, action: str = "") -> Consumer:
+        """Create or update by name; ``action`` (create, update, "") says which is meant."""
+        async with self._changing:
+            known = self._consumers.get(stream.incarnation, {}).get(config.name)
+            if known is None:
+                return await self._create(stream, config, action)
+            if action == "create" and not known.config.same_as(config):
+                raise ConsumerRefused(10148, "consumer already exists")
+            return await self._update(known, config)
+
+    async def _create(self, stream: Stream, config: ConsumerConfig, action: str) -> Consumer:
+        if action == "update":
+            raise ConsumerRefused(10149, "consumer does not exist")
+        limit = stream.config.max_consumers
+        if 0 < limit <= self.count(stream):
+            raise ConsumerRefused(10026, "maximum consumers limit reached")
+        name = config.name or _fresh_name()
+        consumer = self._build(stream, name, config, self._clock.time_ns())
+        consumer.place()
+        if consumer.is_persisted:
+            await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+        self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
+        consumer.open()
+        return consumer
+
+    async def _update(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
+        if consumer.config.same_as(config):
+            return consumer
+        consumer.config.check_update(config)
+        if consumer.is_bound and config.deliver_subject != consumer.config.deliver_subject:
+            raise ConsumerRefused(10013, "consumer name already in use")
+        if consumer.is_persisted:
+            entry = _Entry(consumer.name, consumer.created_ns, config.to_request())
+            await self._write(CONSUMER_SET, consumer, entry)
+        consumer.reconfigure(config)
+        return consumer
+
+    async def delete(self, stream: Stream, name: str) -> None:
+        """Delete a consumer; whoever waits for it is told."""
+        async with self._changing:
+            consumer = self.get(stream, name)
+            if consumer.is_persisted:
+                entry = _Entry(consumer.name, consumer.created_ns)
+                await self._write(CONSUMER_GONE, consumer, entry)
+            self._forget(consumer)
+
+    def _forget(self, consumer: Consumer) -> None:
+        self._consumers.get(consumer.stream.incarnation, {}).pop(consumer.name, None)
+        consumer.close()
+
+    def _build(
+        self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
+    ) -> Consumer:
+        return Consumer(
+            name,
+            config,
+            stream,
+            self,
+            created_ns=created_ns,
+            clock=self._clock,
+            timers=self._timers,
+            hub=self._hub,
+            interest=self._interests[stream.account],
+        )
+
+    def _stream_changed(self, stream: Stream, alive: bool) -> None:
+        if not alive:
+            for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
+                consumer.close()
+
+    # -- what consumers ask ------------------------------------------------------------------
+
+    def persist(self, consumer: Consumer, done: Committed, sync: bool) -> None:
+        """Write down what changed in the consumer's ledger."""
+        entry = _Entry(
+            consumer.name,
+            consumer.created_ns,
+            None,
+            consumer.ledger.take_changes(),
+            consumer.cursor.position,
+            consumer.cursor.remaining_first,
+        )
+        body = msgspec.json.encode(entry)
+        self._store.control(CONSUMER_STATE, consumer.stream.incarnation, body, done, sync)
+
+    def abandon(self, consumer: Consumer) -> None:
+        """Delete a consumer that nobody has used for its inactive threshold."""
+        self._forget(consumer)
+        if consumer.is_persisted:
+            body = msgspec.json.encode(_Entry(consumer.name, consumer.created_ns))
+            self._store.control(
+                CONSUMER_GONE, consumer.stream.incarnation, body, _log_failure, False
+            )
+
+    # -- persistence -------------------------------------------------------------------------
+
+    def _entry(self, consumer: Consumer) -> _Entry:
+        return _Entry(
+            consumer.name,
+            consumer.created_ns,
+            consumer.config.to_request(),
+            consumer.ledger.whole(),
+            consumer.cursor.position,
+            consumer.cursor.remaining_first,
+        )
+
+    async def _write(self, kind: int, consumer: Consumer, entry: _Entry) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        body = msgspec.json.encode(entry)
+        self._store.control(kind, consumer.stream.incarnation, body, partial(settle, done))
+        await done
+
+    def replay(self, section: bytes | None, controls: Iterable[Control]) -> None:
+        """Rebuild from the snapshot's section and the control frames after it, in order."""
+        streams = {s.incarnation: s for s in self._catalog.everything()}
+        if section:
+            for saved in msgspec.json.decode(section, type=list[_Saved]):
+                if saved.stream in streams:
+                    self._restore(streams[saved.stream], saved.entry)
+        for control in controls:
+            stream = streams.get(control.log_id)
+            if stream is not None and control.kind in _KINDS:
+                entry = msgspec.json.decode(control.body, type=_Entry)
+                self._replay_one(control.kind, stream, entry)
+
+    def _replay_one(self, kind: int, stream: Stream, entry: _Entry) -> None:
+        known = self._consumers.get(stream.incarnation, {}).get(entry.name)
+        same = known is not None and known.created_ns == entry.created_ns
+        if kind == CONSUMER_SET:
+            self._restore(stream, entry)
+        elif known is not None and same and kind == CONSUMER_GONE:
+            del self._consumers[stream.incarnation][entry.name]
+        elif known is not None and same and entry.state is not None:
+            self._restore_state(known, entry)
+
+    def _restore(self, stream: Stream, entry: _Entry) -> None:
+        config = msgspec.convert(entry.config, ConsumerConfig)
+        known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
+        if known is not None and known.created_ns >= entry.created_ns:
+            if known.created_ns == entry.created_ns:
+                known.take_on(config)
+            return
+        consumer = self._build(stream, entry.name, config, entry.created_ns)
+        self._consumers[stream.incarnation][entry.name] = consumer
+        if entry.state is not None:
+            self._restore_state(consumer, entry, first_time=True)
+
+    def _restore_state(self, consumer: Consumer, entry: _Entry, first_time: bool = False) -> None:
+        assert entry.state is not None
+        if first_time or entry.state.version > consumer.ledger.version:
+            consumer.ledger.apply(entry.state, self._clock.monotonic())
+            consumer.cursor.resume(entry.position, entry.first)
+
+    def open(self) -> None:
+        """Let every replayed consumer serve."""
+        for consumers in self._consumers.values():
+            for consumer in consumers.values():
+                consumer.open()
+
+    def section(self) -> bytes:
+        """Return the snapshot's section."""
+        return msgspec.json.encode(
+            [
+                _Saved(log_id, self._entry(consumer))
+                for log_id, consumers in self._consumers.items()
+                for consumer in consumers.values()
+                if consumer.is_persisted
+            ]
+        )
+
+    def close(self) -> None:
+        """Write down what changed and send everybody away."""
+        for consumers in self._consumers.values():
+            for consumer in consumers.values():
+                if consumer.is_persisted and consumer.ledger.is_dirty:
+                    self.persist(consumer, _log_failure, sync=False)
+                consumer.close("Server Shutdown")
+
+
+def _fresh_name() -> str:
+    return secrets.token_urlsafe(6).replace("-", "a").replace("_", "b")
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.warning("consumer state not written error=%s", error)

@@ -1,0 +1,137 @@
+"""Pull requests: what a client may ask for, and the line that they wait in."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from millstream.consumers.config import ConsumerConfig
+
+
+class BadPull(Exception):
+    """A request that is answered by a status at once: (code, description)."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"{code} {description}")
+        self.code = code
+        self.description = description
+
+
+class _Body(msgspec.Struct, frozen=True):
+    expires: int = 0
+    batch: int = 0
+    max_bytes: int = 0
+    no_wait: bool = False
+    idle_heartbeat: int = 0
+    group: str = ""
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    id: str = ""
+    priority: int = 0
+
+
+class PullRequest:
+    """One waiting client. Times are monotonic seconds, 0 where there is none."""
+
+    __slots__ = (
+        "batch", "bytes_left", "expires_at", "heartbeat", "heartbeat_at", "limited", "no_wait",
+        "reply", "served",
+    )  # fmt: skip
+
+    def __init__(self, reply: bytes, body: _Body, now: float) -> None:
+        self.reply = reply
+        self.batch = max(body.batch, 1)
+        self.limited = body.max_bytes > 0
+        self.bytes_left = body.max_bytes
+        self.no_wait = body.no_wait
+        self.expires_at = now + body.expires / 1e9 if body.expires > 0 else 0.0
+        self.heartbeat = body.idle_heartbeat / 1e9
+        self.heartbeat_at = now + self.heartbeat if self.heartbeat else 0.0
+        self.served = 0
+
+    @property
+    def next_deadline(self) -> float:
+        """Return when this request wants attention, infinity when never."""
+        return min(
+            self.expires_at or float("inf"),
+            self.heartbeat_at or float("inf"),
+        )
+
+    def note_activity(self, now: float) -> None:
+        """A delivery is as good as a heartbeat."""
+        if self.heartbeat:
+            self.heartbeat_at = now + self.heartbeat
+
+
+def parse(reply: bytes, body: bytes, config: ConsumerConfig, now: float) -> PullRequest:
+    """Read a request; raises BadPull with the status that it deserves."""
+    asked = _decode(body)
+    if asked.group or asked.min_pending or asked.min_ack_pending or asked.priority:
+        raise BadPull(400, "Bad Request - Invalid Priority Group")
+    if config.max_batch and asked.batch > config.max_batch:
+        raise BadPull(409, f"Exceeded MaxRequestBatch of {config.max_batch}")
+    if config.max_expires and not 0 < asked.expires <= config.max_expires and not asked.no_wait:
+        raise BadPull(409, f"Exceeded MaxRequestExpires of {config.max_expires / 1e9:g}s")
+    if config.max_bytes and asked.max_bytes > config.max_bytes:
+        raise BadPull(409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    if asked.idle_heartbeat and (not asked.expires or 2 * asked.idle_heartbeat > asked.expires):
+        raise BadPull(400, "Bad Request - heartbeat value too large")
+    return PullRequest(reply, asked, now)
+
+
+def _decode(body: bytes) -> _Body:
+    text = body.strip()
+    if text.startswith(b"{"):
+        try:
+            return msgspec.json.decode(text, type=_Body)
+        except msgspec.DecodeError as error:
+            why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+            raise BadPull(400, f"Bad Request - {why}") from error
+    try:
+        return _Body(batch=int(text)) if text else _Body(batch=1)
+    except ValueError:
+        return _Body(batch=1)  # the reference takes what it cannot read for one message
+
+
+class WaitingLine:
+    """Requests in the order in which they are served: first come, one message each, again."""
+
+    def __init__(self) -> None:
+        self._line: deque[PullRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def __iter__(self) -> Iterator[PullRequest]:
+        return iter(tuple(self._line))
+
+    def add(self, request: PullRequest) -> None:
+        """Stand at the end."""
+        self._line.append(request)
+
+    @property
+    def first(self) -> PullRequest:
+        """Return whose turn it is."""
+        return self._line[0]
+
+    def rotate(self) -> None:
+        """Send the first to the end."""
+        self._line.rotate(-1)
+
+    def remove(self, request: PullRequest) -> None:
+        """Leave the line, from wherever it stands."""
+        self._line.remove(request)
+
+    def wanted(self) -> int:
+        """Return how many messages the line still wants in all."""
+        return sum(request.batch for request in self._line)
+
+    def next_deadline(self) -> float:
+        """Return when a request wants attention, infinity when never."""
+        return min((request.next_deadline for request in self._line), default=float("inf"))
+
+    def clear(self) -> list[PullRequest]:
+        """Send everybody away; returns who they were."""
+        gone = list(self._line)
+        self._line.clear()
+        return gone

@@ -1,0 +1,136 @@
+"""``$JS.API.CONSUMER.*``: create, change, look at and delete consumers."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.consumers.config import ConsumerConfig, ConsumerRefused
+from millstream.nats.jetstream import shapes
+from millstream.nats.jetstream.errors import bad_request, expect_empty, name_mismatch, read_as
+from millstream.streams.config import InvalidJson
+
+if TYPE_CHECKING:
+    from millstream.nats.jetstream.endpoint import JetStream
+
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+
+Answer = dict[str, Any]
+
+
+class _Create(msgspec.Struct, frozen=True):
+    stream_name: str = ""
+    config: dict[str, Any] = {}
+    action: str = ""
+    pedantic: bool = False
+
+
+class _Page(msgspec.Struct, frozen=True):
+    offset: int = 0
+
+
+async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
+    """Create a consumer that the server names."""
+    request = _request(body, stream)
+    if request.config.get("durable_name"):
+        raise ConsumerRefused(
+            10020, "consumer expected to be ephemeral but a durable name was set in request"
+        )
+    return await _create(js, stream, request)
+
+
+async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters: str) -> Answer:
+    """Create or update a consumer by name, perhaps with its filter in the subject."""
+    request = _request(body, stream)
+    config = request.config
+    if config.get("durable_name") and config["durable_name"] != name:
+        raise ConsumerRefused(
+            10017, "consumer name in subject does not match durable name in request"
+        )
+    if config.get("name") and config["name"] != name:
+        raise ConsumerRefused(
+            10017, "consumer name in subject does not match durable name in request"
+        )
+    if filters:
+        _check_filter(config, ".".join(filters))
+    config["name"] = name
+    return await _create(js, stream, request)
+
+
+async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Create or update a durable consumer, the older way."""
+    request = _request(body, stream)
+    durable = request.config.get("durable_name")
+    if not durable:
+        raise ConsumerRefused(
+            10018, "consumer expected to be durable but a durable name was not set"
+        )
+    if durable != name:
+        raise ConsumerRefused(
+            10017, "consumer name in subject does not match durable name in request"
+        )
+    return await _create(js, stream, request)
+
+
+def _request(body: bytes, stream: str) -> _Create:
+    request: _Create = read_as(body, _Create)
+    if request.stream_name != stream:
+        raise name_mismatch()
+    if request.action not in ("", "create", "update"):
+        raise InvalidJson(f'can not unmarshal "{request.action}"')
+    return request
+
+
+def _check_filter(config: dict[str, Any], named: str) -> None:
+    if config.get("filter_subjects"):
+        raise ConsumerRefused(
+            10137, "consumer with multiple subject filters cannot use subject based API"
+        )
+    if config.get("filter_subject", "") != named:
+        raise ConsumerRefused(
+            10131, "Consumer create request did not match filtered subject from create subject"
+        )
+
+
+async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
+    stream = js.catalog.get(stream_name, js.account)
+    config = ConsumerConfig.from_request(request.config, stream.config)
+    consumer = await js.consumers.create(stream, config, request.action)
+    return shapes.consumer_info(consumer, js.now_ns())
+
+
+async def info(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Return one consumer."""
+    expect_empty(body)
+    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
+    return shapes.consumer_info(consumer, js.now_ns())
+
+
+async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Delete one consumer."""
+    expect_empty(body)
+    await js.consumers.delete(js.catalog.get(stream, js.account), name)
+    return {"success": True}
+
+
+async def names(js: "JetStream", body: bytes, stream: str) -> Answer:
+    """Return a page of consumer names."""
+    start, found = _page(js, body, stream)
+    shown = [consumer.name for consumer in found[start : start + NAMES_LIMIT]]
+    return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "consumers": shown}
+
+
+async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
+    """Return a page of ConsumerInfos."""
+    start, found = _page(js, body, stream)
+    now = js.now_ns()
+    shown = [shapes.consumer_info(c, now, full=False) for c in found[start : start + LIST_LIMIT]]
+    return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "consumers": shown}
+
+
+def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
+    page = read_as(body, _Page)
+    if page.offset < 0:
+        raise bad_request()
+    found = js.consumers.of(js.catalog.get(stream, js.account))
+    return min(page.offset, len(found)), found

@@ -1,0 +1,245 @@
+"""JetStream: the API of one account, from request subject to answer.
+
+``build`` makes one, calls ``start`` once the store is recovered, and ``close`` at the end.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.consumers import registry
+from millstream.consumers.registry import Registry
+from millstream.delivery.timers import Timers
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.nats.jetstream import consumers, messages, streams
+from millstream.nats.jetstream.errors import ApiError, as_error
+from millstream.nats.jetstream.messages import DirectGet
+from millstream.store.store import Store
+from millstream.streams import catalog as catalog_module
+from millstream.streams.catalog import Catalog
+from millstream.streams.config import API_LEVEL
+from millstream.streams.extras import first_values
+from millstream.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+log = logging.getLogger(__name__)
+
+PREFIX = b"$JS.API."
+MOST_IN_FLIGHT = 10_000
+
+Handler = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class Route(NamedTuple):
+    """Who answers a request, under which type, and which fields a failure carries as well."""
+
+    type: str
+    handler: Handler
+    arguments: range  # how many tokens follow the name
+    failed: dict[str, Any]
+
+
+_PAGE = {"total": 0, "offset": 0, "limit": 0}
+_ONE, _TWO = range(1, 2), range(2, 3)
+
+ROUTES: dict[str, Route] = {
+    "INFO": Route("account_info", streams.account_info, range(1), {}),
+    "STREAM.CREATE": Route("stream_create", streams.create, _ONE, {}),
+    "STREAM.UPDATE": Route("stream_update", streams.update, _ONE, {}),
+    "STREAM.DELETE": Route("stream_delete", streams.delete, _ONE, {}),
+    "STREAM.INFO": Route("stream_info", streams.info, _ONE, _PAGE),
+    "STREAM.NAMES": Route("stream_names", streams.names, range(1), {**_PAGE, "streams": None}),
+    "STREAM.LIST": Route("stream_list", streams.listing, range(1), {**_PAGE, "streams": None}),
+    "STREAM.PURGE": Route("stream_purge", streams.purge, _ONE, {"purged": 0}),
+    "STREAM.MSG.GET": Route("stream_msg_get", messages.get, _ONE, {}),
+    "STREAM.MSG.DELETE": Route("stream_msg_delete", messages.delete, _ONE, {}),
+    "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
+    "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
+    "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
+    "CONSUMER.NAMES": Route("consumer_names", consumers.names, _ONE, {**_PAGE, "consumers": []}),
+    "CONSUMER.LIST": Route("consumer_list", consumers.listing, _ONE, {**_PAGE, "consumers": []}),
+}
+
+_EPHEMERAL = Route("consumer_create", consumers.create_ephemeral, _ONE, {})
+_NAMED = Route("consumer_create", consumers.create, range(2, 1000), {})
+
+
+def find_route(operation: str) -> tuple[Route, list[str]] | None:
+    """Return who answers ``STREAM.INFO.ORDERS`` and the arguments in it, None when nobody does."""
+    tokens = operation.split(".")
+    if tokens[:2] == ["CONSUMER", "CREATE"]:
+        route = _EPHEMERAL if len(tokens) == 3 else _NAMED
+        return (route, tokens[2:]) if len(tokens) - 2 in route.arguments else None
+    for size in (3, 2, 1):
+        found = ROUTES.get(".".join(tokens[:size]))
+        if found is not None and len(tokens) - size in found.arguments:
+            return found, tokens[size:]
+    return None
+
+
+class JetStream:
+    """Streams, consumers and their API for one account; a sink for its requests."""
+
+    def __init__(
+        self,
+        hub: "Hub",
+        interest: "Interest",
+        store: Store,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        timers: Timers,
+        *,
+        catalog: Catalog | None = None,
+        account: str = "$G",
+    ) -> None:
+        interests = {account: interest}
+        self.account = account
+        self.catalog = catalog or Catalog(store, clock, timers, hub, interests)
+        self.consumers = Registry(self.catalog, store, clock, timers, hub, interests)
+        self.requests = 0
+        self.errors = 0
+        self._hub = hub
+        self._interest = interest
+        self._store = store
+        self._clock = clock
+        self._loop = loop
+        self._handles: list[int] = []
+        self._direct: dict[int, list[int]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._in_flight = 0
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Replay what the store recovered, then capture, serve consumers and take requests."""
+        found = self._store.recovery
+        self.catalog.replay(found.sections.get(catalog_module.SECTION), found.controls)
+        self.consumers.replay(found.sections.get(registry.SECTION), found.controls)
+        self.catalog.listen(self._stream_changed)
+        self.catalog.capture()
+        for stream in self.streams():
+            self._stream_changed(stream, True)
+        self.consumers.open()
+        self._runner = self._loop.create_task(self._run())
+        for pattern in _PATTERNS:
+            self._handles.append(self._interest.add_sink(PREFIX + pattern, self))
+
+    def sections(self) -> dict[str, bytes]:
+        """Return what the store's snapshots keep for us."""
+        return {
+            catalog_module.SECTION: self.catalog.section(),
+            registry.SECTION: self.consumers.section(),
+        }
+
+    async def close(self) -> None:
+        """Take no more requests, answer those under way, send waiting consumers away."""
+        for handle in self._handles:
+            self._interest.remove_sink(handle)
+        self._handles = []
+        self._ended.set()
+        if self._runner is not None:
+            await self._runner
+        self.consumers.close()
+        self.catalog.close()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await self._ended.wait()
+
+    # -- what handlers ask -------------------------------------------------------------------
+
+    def streams(self) -> list[Stream]:
+        """Return the streams that JetStream can name."""
+        return [s for s in self.catalog.streams(self.account) if s.config.is_legal_stream]
+
+    def now_ns(self) -> int:
+        """Return the wall clock."""
+        return self._clock.time_ns()
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> None:
+        """Answer every request of the batch, each by a task of its own."""
+        for at in range(len(batch)):
+            subject, reply, headers, payload, _ = batch.message(at)
+            found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
+            if found is None or not reply:
+                continue  # the reference leaves unknown requests unanswered
+            if self._group is None or self._in_flight >= MOST_IN_FLIGHT:
+                log.warning("request dropped, too many are under way subject=%r", subject)
+                continue
+            self._in_flight += 1
+            self._group.create_task(self._serve(reply, headers, payload, *found))
+
+    async def _serve(
+        self, reply: bytes, headers: bytes, payload: bytes, route: Route, arguments: list[str]
+    ) -> None:
+        try:
+            answer = await self._answer(route, headers, payload, arguments)
+        finally:
+            self._in_flight -= 1
+        self._hub.publish(self._interest, reply, b"", b"", msgspec.json.encode(answer))
+        self._hub.flush()
+
+    async def _answer(
+        self, route: Route, headers: bytes, payload: bytes, arguments: list[str]
+    ) -> dict[str, Any]:
+        self.requests += 1
+        shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
+        try:
+            _check_level(headers)
+            return {**shown, **await route.handler(self, payload, *arguments)}
+        except MillstreamError as error:
+            failure = as_error(error)
+        except Exception:
+            log.exception("request failed type=%s", route.type)
+            failure = {"code": 500, "err_code": 10051, "description": "internal error"}
+        self.errors += 1
+        return {**shown, "error": failure, **route.failed}
+
+    # -- direct get --------------------------------------------------------------------------
+
+    def _stream_changed(self, stream: Stream, alive: bool) -> None:
+        """Answer direct gets for the streams that allow them, and only for those."""
+        if stream.account != self.account or not stream.config.is_legal_stream:
+            return
+        for handle in self._direct.pop(stream.incarnation, []):
+            self._interest.remove_sink(handle)
+        if alive and stream.config.allow_direct:
+            sink = DirectGet(stream, self._hub, self._interest)
+            base = f"$JS.API.DIRECT.GET.{stream.name}"
+            self._direct[stream.incarnation] = [
+                self._interest.add_sink(pattern.encode(), sink) for pattern in (base, f"{base}.>")
+            ]
+
+
+# Not one pattern for all: a pull or direct get that nobody serves must be a 503 at once.
+_PATTERNS = (
+    b"*",
+    b"STREAM.>",
+    b"CONSUMER.CREATE.>",
+    b"CONSUMER.DURABLE.>",
+    b"CONSUMER.INFO.>",
+    b"CONSUMER.DELETE.>",
+    b"CONSUMER.NAMES.>",
+    b"CONSUMER.LIST.>",
+)
+
+
+def _check_level(headers: bytes) -> None:
+    if b"Nats-Required-Api-Level" not in headers:
+        return
+    level = first_values(headers).get(b"Nats-Required-Api-Level", b"")
+    if not level.isdigit() or int(level) > API_LEVEL:
+        raise ApiError(412, 10185, "JetStream minimum api level required")

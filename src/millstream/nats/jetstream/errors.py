@@ -1,0 +1,69 @@
+"""What goes wrong at the JetStream API, and how an answer says so."""
+
+from typing import Any
+
+import msgspec
+
+from millstream.errors import MillstreamError
+from millstream.streams.config import InvalidJson
+
+
+class ApiError(MillstreamError):
+    """A failure that only this API knows, by its pair of codes."""
+
+    http_status = 400
+    code = "invalid_request"
+
+    def __init__(self, status: int, err_code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status  # type: ignore[misc]
+        self.err_code = err_code  # type: ignore[misc]
+
+
+def bad_request() -> ApiError:
+    """Return the failure of a request that makes no sense."""
+    return ApiError(400, 10003, "bad request")
+
+
+def name_mismatch() -> ApiError:
+    """Return the failure of a body that names another stream than its subject."""
+    return ApiError(400, 10056, "stream name in subject does not match request")
+
+
+def as_error(error: MillstreamError) -> dict[str, Any]:
+    """Return the ``error`` object of an answer."""
+    return {"code": error.status, "err_code": error.err_code, "description": error.message}
+
+
+def read_object(body: bytes, allowed: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """Return a request's JSON object, empty for an empty body; strict about unknown fields."""
+    if not body.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        why = "unexpected EOF" if "truncated" in str(error) else str(error)
+        raise InvalidJson(why) from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidJson("the request is no JSON object")
+    for key in value:
+        if allowed is not None and key not in allowed:
+            raise InvalidJson(f'json: unknown field "{key}"')
+    return value
+
+
+def read_as(body: bytes, shape: type[Any]) -> Any:
+    """Return a request as a struct; strict about unknown fields and types."""
+    given = read_object(body, shape.__struct_fields__)
+    try:
+        return msgspec.convert({k: v for k, v in given.items() if v is not None}, shape)
+    except msgspec.ValidationError as error:
+        raise InvalidJson(str(error)) from error
+
+
+def expect_empty(body: bytes) -> None:
+    """Refuse a body where none belongs; an empty object counts as none."""
+    if body.strip() not in (b"", b"{}", b"null"):
+        raise ApiError(400, 10038, "expected an empty request payload")

@@ -1,0 +1,162 @@
+"""``$JS.API.INFO`` and ``$JS.API.STREAM.*``: create, change, look at and empty streams."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.nats.jetstream import shapes
+from millstream.nats.jetstream.errors import (
+    ApiError,
+    bad_request,
+    expect_empty,
+    name_mismatch,
+    read_as,
+    read_object,
+)
+from millstream.streams import patterns
+from millstream.streams.config import StreamConfig
+from millstream.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from millstream.nats.jetstream.endpoint import JetStream
+
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+SUBJECTS_LIMIT = 100_000
+
+Answer = dict[str, Any]
+
+
+class _Page(msgspec.Struct, frozen=True):
+    offset: int = 0
+    subject: str = ""
+
+
+class _InfoRequest(msgspec.Struct, frozen=True):
+    deleted_details: bool = False
+    subjects_filter: str = ""
+    offset: int = 0
+
+
+class _Purge(msgspec.Struct, frozen=True):
+    filter: str = ""
+    seq: int = 0
+    keep: int = 0
+
+
+async def account_info(js: "JetStream", body: bytes) -> Answer:
+    """Return what the account uses and may use."""
+    streams = js.streams()
+    usage = {"memory": 0, "file": 0}
+    for stream in streams:
+        usage[stream.config.storage] += stream.state().bytes
+    return {
+        "memory": usage["memory"],
+        "storage": usage["file"],
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "streams": len(streams),
+        "consumers": sum(js.consumers.count(stream) for stream in streams),
+        "limits": {
+            "max_memory": -1,
+            "max_storage": -1,
+            "max_streams": -1,
+            "max_consumers": -1,
+            "max_ack_pending": -1,
+            "memory_max_stream_bytes": -1,
+            "storage_max_stream_bytes": -1,
+            "max_bytes_required": False,
+        },
+        "api": {"level": 5, "total": js.requests, "errors": js.errors},
+    }
+
+
+async def create(js: "JetStream", body: bytes, name: str) -> Answer:
+    """Create a stream; an identical one that exists is as good."""
+    wire = read_object(body)
+    if wire.get("name", "") != name:
+        raise name_mismatch()
+    stream, _ = await js.catalog.create(StreamConfig.from_request(wire), js.account)
+    return {**_info(js, stream), "did_create": True}
+
+
+async def update(js: "JetStream", body: bytes, name: str) -> Answer:
+    """Change a stream's configuration."""
+    wire = read_object(body)
+    if wire.get("name", "") != name:
+        raise name_mismatch()
+    existing = js.catalog.get(name, js.account).config
+    config = StreamConfig.from_request(wire, existing)
+    return _info(js, await js.catalog.update(config, js.account))
+
+
+async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
+    """Delete a stream with its records and consumers."""
+    expect_empty(body)
+    await js.catalog.delete(name, js.account)
+    return {"success": True}
+
+
+async def info(js: "JetStream", body: bytes, name: str) -> Answer:
+    """Return one stream, on request with its subjects and holes."""
+    asked = read_as(body, _InfoRequest)
+    stream = js.catalog.get(name, js.account)
+    shown = _info(js, stream)
+    page = {"total": 0, "offset": 0, "limit": 0}
+    if asked.subjects_filter:
+        counts = stream.subject_counts(patterns.matcher([asked.subjects_filter]))
+        names = sorted(counts)[asked.offset : asked.offset + SUBJECTS_LIMIT]
+        page = {"total": len(counts), "offset": asked.offset, "limit": SUBJECTS_LIMIT}
+        if names:
+            shown["state"]["subjects"] = {
+                subject.decode("utf-8", "replace"): counts[subject] for subject in names
+            }
+    if asked.deleted_details and "num_deleted" in shown["state"]:
+        shown["state"]["deleted"] = stream.deleted()
+    return {**page, **shown}
+
+
+async def names(js: "JetStream", body: bytes) -> Answer:
+    """Return a page of stream names."""
+    page, found = _page(js, body)
+    start = min(page.offset, len(found))
+    shown = [stream.name for stream in found[start : start + NAMES_LIMIT]]
+    return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "streams": shown or None}
+
+
+async def listing(js: "JetStream", body: bytes) -> Answer:
+    """Return a page of StreamInfos."""
+    page, found = _page(js, body)
+    start = min(page.offset, len(found))
+    shown = [_info(js, stream, full=False) for stream in found[start : start + LIST_LIMIT]]
+    return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "streams": shown}
+
+
+async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
+    """Remove records by filter, up to a sequence, or all but the newest."""
+    asked = read_as(body, _Purge)
+    stream = js.catalog.get(name, js.account)
+    if asked.seq and asked.keep:
+        raise bad_request()
+    if asked.filter and not patterns.is_valid(asked.filter):
+        raise bad_request()
+    purged = await stream.purge(asked.filter, asked.seq, asked.keep)
+    return {"success": True, "purged": purged}
+
+
+def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
+    return shapes.stream_info(stream, js.consumers.count(stream), js.now_ns(), full=full)
+
+
+def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:
+    page = read_as(body, _Page)
+    if page.offset < 0:
+        raise ApiError(400, 10003, "bad request")
+    found = js.streams()
+    if page.subject:
+        found = [s for s in found if _captures(s, page.subject)]
+    return page, found
+
+
+def _captures(stream: Stream, subject: str) -> bool:
+    return any(patterns.overlap(subject, captured) for captured in stream.config.subjects)

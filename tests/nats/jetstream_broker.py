@@ -1,0 +1,47 @@
+"""A broker inside the test's own event loop: hub, store and JetStream, on a free port."""
+
+import asyncio
+
+from millstream.clock import Clock, SystemClock
+from millstream.delivery.timers import Timers
+from millstream.kernel._interest import Interest
+from millstream.nats.door import NatsDoor
+from millstream.nats.jetstream.endpoint import JetStream
+from millstream.store.files import OsFiles
+from millstream.store.store import Store
+from millstream.wire.info import server_info
+
+
+class Broker:
+    """Everything that NATS clients of JetStream need, over one directory."""
+
+    def __init__(self, directory: str, clock: Clock | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        clock = clock or SystemClock()
+        self.interest = Interest()
+        # A clock that a test moves drives its deadlines by run_due alone.
+        self.timers = Timers(clock, loop if isinstance(clock, SystemClock) else None)
+        info = server_info(b"\x01" * 32, host="127.0.0.1", port=0, jetstream=True)
+        self.door = NatsDoor(loop, SystemClock(), self.interest, info)
+        self.store = Store.open(directory, OsFiles(), clock, loop.call_soon_threadsafe)
+        self.js = JetStream(self.door.hub, self.interest, self.store, clock, loop, self.timers)
+
+    def start(self) -> str:
+        """Serve; returns the address for clients."""
+        self.js.start()
+        host, port = self.door.start("127.0.0.1", 0)
+        return f"nats://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Stop as the server does."""
+        await self.js.close()
+        self.door.stop()
+        self.timers.close()
+        self.store.close()
+
+    def crash(self) -> None:
+        """Stop without a word to anybody: what was not committed is gone."""
+        self.js._ended.set()
+        self.door.stop()
+        self.timers.close()
+        self.store.close()
