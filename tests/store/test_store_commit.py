@@ -201,3 +201,35 @@ def test_pressure_is_told_at_the_high_and_the_low_mark() -> None:
     bench.run()
     assert told == [True, False]
     assert bench.store.backlog_bytes == 0
+
+
+def test_a_full_disk_takes_nothing_from_a_log_in_memory() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    file = bench.store.create_log(1, Durability.FSYNC)
+    memory = bench.store.create_log(2, Durability.EPHEMERAL)
+    disk.refuse = {"write": no_space()}
+    _, refused = bench.append(file, [b"x"])
+    _, taken = bench.append(memory, [b"y"])
+    bench.run()
+    assert isinstance(refused[0], StorageFull)
+    assert taken == [None]
+    assert [r[3] for r in records(memory)] == [b"y"]
+    assert bench.append(memory, [b"z"])[0] == 2
+    bench.run()
+
+
+def test_a_read_only_shard_still_reads_and_refuses_removals() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"a", b"b"])
+    bench.run()
+    disk.refuse = {"sync": bad_disk()}
+    bench.append(log, [b"c"])
+    bench.run()
+    log.trim(2, "cap")
+    bench.run()
+    assert [r[3] for r in records(log)] == [b"a", b"b"]
+    with pytest.raises(ShardReadOnly):
+        log.delete([1], lambda error: None)

@@ -127,6 +127,22 @@ def test_a_damaged_index_is_rebuilt_from_the_data() -> None:
     assert image(Bench(left).store) == image(bench.store)
 
 
+def test_a_missing_segment_file_is_a_gap_by_name() -> None:
+    disk, bench = three_checkpoints()
+    left = disk.after_crash(Mode.DROP, 0)
+    for path in [p for p in left.names if "seg-00000000000000000001" in p]:
+        left.names.pop(path)
+    again = Bench(left).store
+    log = again.log(1)
+    whole = bench.store.log(1)
+    assert log is not None
+    assert whole is not None
+    first = whole.segments[1].base_seq
+    assert [(g.first, g.last, g.reason) for g in log.state().gaps] == [(1, first - 1, "corruption")]
+    assert records(log) == [r for r in records(whole) if r[0] >= first]
+    assert again.recovery.logs[1].lost == first - 1
+
+
 def test_a_power_cut_never_gives_a_disk_sequence_out_again() -> None:
     disk = FakeDisk()
     bench = Bench(disk)

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel._index import SubjectTable
@@ -258,7 +258,7 @@ class FileLog:
 
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
         """Return committed live records from ``start_seq`` on, from one buffer."""
-        seq = max(start_seq, self.first_kept)
+        seq = self.deleted.after(max(start_seq, self.first_kept))
         at = max(bisect_right(self.segments, seq, key=_base) - 1, 0)
         while at < len(self.segments) and seq <= self.committed_seq:
             segment = self.segments[at]
@@ -310,10 +310,11 @@ class FileLog:
 
     def first_seq(self) -> int:
         """Return the earliest live sequence, last + 1 when there is none."""
+        first = self.deleted.after(self.first_kept)  # a queue deletes its front, record by record
         for segment in self.segments:
             index = segment.index
             stop = index.position(self.committed_seq + 1)
-            at = index.next_live(index.position(self.first_kept), None, stop)
+            at = index.next_live(index.position(first), None, stop)
             if at >= 0:
                 return index.seq(at)
         return self.committed_seq + 1
@@ -372,7 +373,10 @@ class FileLog:
             return
         body = msgspec.json.encode(Trimmed(first_kept, reason))
         done = partial(self._trimmed, first_kept, reason)
-        self._host.control(TRIM, self._log_id, body, done, sync=reason != "cap")
+        try:
+            self._host.control(TRIM, self._log_id, body, done, sync=reason != "cap")
+        except ShardReadOnly as error:  # nothing is removed that the next start would bring back
+            log.warning("trim refused log=%x error=%s", self._log_id, error)
 
     def _trimmed(self, first_kept: int, reason: str, error: MillstreamError | None) -> None:
         if error is not None:
@@ -404,11 +408,11 @@ class FileLog:
         if not live:
             self._host.post(partial(done, None))
             return 0
-        self._deleting.update(live)
         body = msgspec.json.encode(live)
         done = partial(self._delete_logged, live, done)
         sync = self._durability is Durability.FSYNC
         self._host.control(DELETE, self._log_id, body, done, sync=sync)
+        self._deleting.update(live)
         return len(live)
 
     def _is_live(self, seq: int) -> bool:
@@ -430,6 +434,7 @@ class FileLog:
 
     def apply_delete(self, seqs: list[int]) -> None:
         """Take records out of the index now and flag them in their files soon."""
+        emptied = False
         for seq in seqs:
             at = bisect_right(self.segments, seq, key=_base) - 1
             if at < 0 or seq < self.first_kept:
@@ -443,7 +448,9 @@ class FileLog:
             self.bytes -= size
             self.deleted.add(seq, seq)
             segment.flags.append(segment.index.offset(position) + size - 1)
-        self.drop_dead_segments()
+            emptied = emptied or not segment.index.live
+        if emptied:
+            self.drop_dead_segments()
 
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""

@@ -374,14 +374,21 @@ class Logs:
                 self._load_segment(target, base, states.get(base), directory, sealed)
             elif base > newest:
                 cuts.add(base)  # begun after the snapshot: the WAL has its records
-        for base in sorted(states.keys() - set(bases)):
-            log.error("segment file is missing log=%x base_seq=%d", log_id, base)
         if known is not None:
             self._settle(target, known)
+            self._name_missing(target, sorted(states), set(bases))
         else:
             last = max((segment.last_seq for segment in target.segments), default=0)
             target.committed_seq = target.loaded_seq = last
             target.next_seq = last + 1
+
+    def _name_missing(self, target: FileLog, bases: list[int], present: set[int]) -> None:
+        """Name the sequences of segment files that are gone."""
+        for base, end in zip(bases, [*bases[1:], target.loaded_seq + 1], strict=True):
+            if base not in present:
+                log.error("segment file is missing log=%x base_seq=%d", target.log_id, base)
+                new = target.add_gap(max(base, target.first_kept), end - 1, "corruption")
+                self.recovered[target.log_id].lost += sum(g.last - g.first + 1 for g in new)
 
     def _load_segment(
         self, target: FileLog, base: int, state: SegmentState | None, directory: str, sealed: bool

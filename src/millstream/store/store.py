@@ -307,7 +307,8 @@ class Store:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
         self._problems[kind] = str(error)
         for each in self._logs.values():
-            each.rewind()
+            if each.durability is not Durability.EPHEMERAL:
+                each.rewind()
 
     def health(self) -> list[str]:
         """Return what is wrong, in words; empty means healthy."""
