@@ -32,6 +32,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse a stale kernel before workers start: one that stops by itself looks like a crash."""
+    uvloop.new_event_loop().close()  # its first loop opens a pipe that the process keeps
     if session.config.getoption("numprocesses", None):
         _refuse(stale_modules())
 
