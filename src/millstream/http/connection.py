@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
+from millstream.http.http2 import PREFACE, Http2Connection
 from millstream.http.parser import Refusal, RequestParser
 from millstream.http.response import (
     Answer,
@@ -27,6 +28,29 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ONE_WRITE = 64 * 1024  # head and body up to this size leave in one send
 
 
+class Connection(Protocol):
+    """What the door asks of a client's connection, whatever version it speaks."""
+
+    deadline: float | None
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether an answer waits for the client to read."""
+        ...
+
+    def expire(self) -> None:
+        """Act on the deadline."""
+        ...
+
+    def finish(self) -> None:
+        """Close once what is under way has its answer."""
+        ...
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        ...
+
+
 class Door(Protocol):
     """What a connection asks of the door that accepted it."""
 
@@ -41,11 +65,11 @@ class Door(Protocol):
         """Return the Date header's value."""
         ...
 
-    def admit(self, connection: HttpConnection) -> bool:
+    def admit(self, connection: Connection) -> bool:
         """Count a connection in; False when there is no room for it."""
         ...
 
-    def forget(self, connection: HttpConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """Count a connection out."""
         ...
 
@@ -72,6 +96,7 @@ class HttpConnection(asyncio.Protocol):
         self._writable.set()
         self._body_since = 0.0
         self._was_in_head = False
+        self._sniffed: bytes | None = b""  # None once these are known not to be HTTP/2
         self.deadline: float | None = None
 
     @property
@@ -105,11 +130,28 @@ class HttpConnection(asyncio.Protocol):
         """Feed the parser; start on a request unless one is being answered."""
         if self._closing:
             return
+        if self._sniffed is not None:
+            self._sniffed += data
+            if PREFACE.startswith(self._sniffed[: len(PREFACE)]):
+                self._switch(self._sniffed)
+                return
+            data, self._sniffed = self._sniffed, None
         self._parser.feed(data)
         if self._task is None:
             self._advance()
         elif self._parser.buffered > self._limits.read_ahead_bytes:
             self._pause()
+
+    def _switch(self, data: bytes) -> None:
+        """Hand the connection over once its first bytes are HTTP/2's preface."""
+        if len(data) < len(PREFACE) or self._transport is None:
+            return
+        self._closing, self.deadline = True, None
+        self._door.forget(self)
+        heir = Http2Connection(self._door, self._app)
+        self._transport.set_protocol(heir)
+        heir.connection_made(self._transport)
+        heir.data_received(data)
 
     def eof_received(self) -> bool:
         """Answer what was asked before the client closed its half, then close."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 
 from millstream.clock import Clock
-from millstream.http.connection import HttpConnection
+from millstream.http.connection import Connection, HttpConnection
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
@@ -37,7 +37,7 @@ class HttpDoor:
         self._app = app
         self._clock = clock
         self._servers: list[asyncio.Server] = []
-        self._connections: set[HttpConnection] = set()
+        self._connections: set[Connection] = set()
         self._emptied = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._date = (0, b"")
@@ -104,12 +104,12 @@ class HttpDoor:
             self._date = (second, formatdate(second, usegmt=True).encode())
         return self._date[1]
 
-    def admit(self, connection: HttpConnection) -> bool:
+    def admit(self, connection: Connection) -> bool:
         """Count a connection in; False when there is no room for it."""
         self._connections.add(connection)
         return len(self._connections) <= self.limits.connections and not self.stopping.is_set()
 
-    def forget(self, connection: HttpConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """Count a connection out."""
         self._connections.discard(connection)
         if not self._connections:

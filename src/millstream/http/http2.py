@@ -1,0 +1,306 @@
+"""Http2Connection: a client that speaks HTTP/2 with prior knowledge, on the same port.
+
+The framing, its checks and the flow-control windows are h2's; requests become the same values
+as over HTTP/1.1 and reach the same application, many at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response, StreamedResponse, error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from millstream.http.connection import Door
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+STREAM_WINDOW = 1024 * 1024
+CONNECTION_WINDOW = 4 * 1024 * 1024
+MOST_STREAMS = 1024
+MOST_QUIET = 64 * 1024  # bytes that may come without completing a frame: frames are smaller
+MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
+
+
+@dataclass(slots=True)
+class _Stream:
+    request: Request
+    since: float  # when its head came: what bounds a slow body
+    body: bytearray = field(default_factory=bytearray)
+    task: asyncio.Task[None] | None = None
+
+
+class Http2Connection(asyncio.Protocol):
+    """Same duties as an HTTP/1.1 connection: limits, deadlines, a clean end."""
+
+    def __init__(self, door: Door, app: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._door = door
+        self._app = app
+        self._transport: asyncio.Transport | None = None
+        self._streams: dict[int, _Stream] = {}
+        self._resets = 0
+        self._quiet = 0
+        self._greeted = False
+        self._finishing = False
+        self._moved = asyncio.Event()  # set whenever a window opens or the transport drains
+        self._writable = True
+        self._h2 = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding=None)
+        )
+        self._h2.local_settings.update(
+            {
+                h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: door.limits.head_bytes,
+            }
+        )
+        self.deadline: float | None = None
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether an answer waits for the client to read."""
+        return not self._writable
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send our settings; the preface is expected in the first bytes."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._door.admit(self)
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(CONNECTION_WINDOW - 65_535)
+        self._flush()
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel what nobody will read."""
+        self._transport = None
+        self.deadline = None
+        for stream in list(self._streams.values()):
+            if stream.task is not None:
+                stream.task.cancel()
+        self._streams.clear()
+        self._moved.set()
+        self._door.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed h2 and act on what it found."""
+        try:
+            events = self._h2.receive_data(data)
+            self._quiet = 0 if events else self._quiet + len(data)
+            if self._quiet > MOST_QUIET:
+                raise h2.exceptions.ProtocolError
+            for event in events:
+                self._handle(event)
+        except h2.exceptions.ProtocolError:
+            self._flush()  # h2 has queued the GOAWAY that says why
+            if self._transport is not None:
+                self._transport.close()
+            return
+        self._flush()
+        self._set_deadline()
+
+    def pause_writing(self) -> None:
+        """Stop reading from a client that does not read."""
+        self._writable = False
+        self.deadline = self._door.now() + self._door.limits.stall_seconds
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._writable = True
+        self._set_deadline()
+        self._moved.set()
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def expire(self) -> None:
+        """Drop a client that is late or idle."""
+        if self._finishing or not self._writable:
+            self.abort()
+            return
+        self._finishing = True
+        self._goodbye()
+        self.deadline = self._door.now() + self._door.limits.linger_seconds
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Take no new requests; close once those under way have their answers."""
+        self._finishing = True
+        self._goodbye()
+        self._close_if_done()
+
+    def _goodbye(self) -> None:
+        if self._transport is not None:
+            self._h2.close_connection()
+            self._flush()
+
+    def _close_if_done(self) -> None:
+        if self._finishing and not self._streams and self._transport is not None:
+            self._transport.close()
+
+    def _set_deadline(self) -> None:
+        if not self._writable:
+            return
+        limits, waiting = self._door.limits, [s for s in self._streams.values() if s.task is None]
+        if not self._greeted:
+            self.deadline = self.deadline or self._door.now() + limits.head_seconds
+        elif waiting:
+            rate, grace = limits.body_bytes_per_second, limits.body_grace_seconds
+            self.deadline = min(s.since + grace + len(s.body) / rate for s in waiting)
+        else:
+            self.deadline = None if self._streams else self._door.now() + limits.idle_seconds
+
+    def _handle(self, event: h2.events.Event) -> None:
+        self._greeted = True
+        if isinstance(event, h2.events.RequestReceived):
+            request = _request(event.headers)
+            self._streams[event.stream_id] = _Stream(request, self._door.now())
+        elif isinstance(event, h2.events.DataReceived):
+            self._take(event)
+        elif isinstance(event, h2.events.StreamEnded):
+            self._start(event.stream_id)
+        elif isinstance(event, h2.events.StreamReset):
+            self._drop(event.stream_id)
+        elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
+            self._moved.set()
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self._finishing = True
+            self._close_if_done()
+
+    def _take(self, event: h2.events.DataReceived) -> None:
+        self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        stream = self._streams.get(event.stream_id)
+        if stream is None or stream.task is not None:
+            return
+        stream.body += event.data
+        if len(stream.body) > self._door.limits.body_bytes:
+            body = error_body("payload_too_large", "the body is above the limit")
+            stream.body.clear()
+            self._run(event.stream_id, stream, _answer_with(Response(413, body)))
+
+    def _start(self, stream_id: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.task is None:
+            stream.request.body = bytes(stream.body)
+            self._run(stream_id, stream, self._app)
+
+    def _run(
+        self, stream_id: int, stream: _Stream, app: Callable[[Request], Awaitable[Answer]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        stream.task = loop.create_task(self._serve(stream_id, stream.request, app))
+
+    def _drop(self, stream_id: int) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None and stream.task is not None:
+            stream.task.cancel()
+        self._moved.set()
+        self._resets += 1
+        if self._resets > MOST_RESETS:
+            self._h2.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            self._flush()
+            self.abort()
+
+    async def _serve(
+        self, stream_id: int, request: Request, app: Callable[[Request], Awaitable[Answer]]
+    ) -> None:
+        try:
+            answer = await app(request)
+            headers = self._head(answer)
+            ends = request.method == "HEAD" or (isinstance(answer, Response) and not answer.body)
+            self._h2.send_headers(stream_id, headers, end_stream=ends)
+            self._flush()
+            if isinstance(answer, StreamedResponse):
+                await self._stream(stream_id, answer, skip=ends)
+            elif not ends:
+                await self._send(stream_id, answer.body, end=True)
+        except h2.exceptions.ProtocolError:
+            pass  # the client reset the stream or left while we were writing
+        finally:
+            self._streams.pop(stream_id, None)
+            self._set_deadline()
+            self._close_if_done()
+
+    async def _stream(self, stream_id: int, answer: StreamedResponse, skip: bool) -> None:
+        try:
+            if not skip:
+                async for chunk in answer.chunks:
+                    await self._send(stream_id, chunk)
+                await self._send(stream_id, b"", end=True)
+        finally:
+            closer = getattr(answer.chunks, "aclose", None)
+            if closer is not None:
+                await closer()
+
+    async def _send(self, stream_id: int, data: bytes, end: bool = False) -> None:
+        """Send within the client's windows, waiting for them to open."""
+        at = 0
+        while self._transport is not None:
+            window = self._h2.local_flow_control_window(stream_id)
+            size = min(window, self._h2.max_outbound_frame_size, len(data) - at)
+            if (size <= 0 and at < len(data)) or not self._writable:
+                self._moved.clear()
+                await self._moved.wait()
+                continue
+            last = at + size >= len(data)
+            self._h2.send_data(stream_id, data[at : at + size], end_stream=end and last)
+            self._flush()
+            at += size
+            if last:
+                return
+
+    def _head(self, answer: Answer) -> list[tuple[bytes, bytes]]:
+        headers = [(b":status", b"%d" % answer.status), (b"date", self._door.date())]
+        if isinstance(answer, StreamedResponse) or answer.body:
+            headers.append((b"content-type", answer.content_type))
+            headers.append((b"x-content-type-options", b"nosniff"))
+        if isinstance(answer, Response):
+            headers.append((b"content-length", b"%d" % len(answer.body)))
+        headers.extend((name.lower(), value) for name, value in answer.headers)
+        return headers
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+
+def _answer_with(answer: Answer) -> Callable[[Request], Awaitable[Answer]]:
+    async def app(request: Request) -> Answer:
+        return answer
+
+    return app
+
+
+def _request(headers: list[tuple[bytes, bytes]]) -> Request:
+    """Return h2's checked header list as a request; the authority stands in for Host."""
+    pseudo = {name: value for name, value in headers if name.startswith(b":")}
+    plain = [(name, value) for name, value in headers if not name.startswith(b":")]
+    if b":authority" in pseudo:
+        plain = [(n, v) for n, v in plain if n != b"host"]
+        plain.append((b"host", pseudo[b":authority"]))
+    path, _, query = pseudo[b":path"].decode("latin-1").partition("?")
+    return Request(
+        method=pseudo[b":method"].decode("latin-1"),
+        path=path,
+        query_string=query,
+        headers=plain,
+        version="2",
+    )

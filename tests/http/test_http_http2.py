@@ -1,0 +1,215 @@
+"""HTTP/2 with prior knowledge on the same port: the same requests, many at a time."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from millstream.clock import ManualClock
+from millstream.http.door import HttpDoor
+from millstream.http.limits import Limits
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response, StreamedResponse
+
+
+class Client:
+    """An h2 client on a real socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self.h2.initiate_connection()
+        self.bodies: dict[int, bytes] = {}
+        self.statuses: dict[int, str] = {}
+        self.ended: set[int] = set()
+        self.terminated = False
+        self.flush()
+
+    def flush(self) -> None:
+        self.writer.write(self.h2.data_to_send())
+
+    def ask(self, path: str, body: bytes | None = None, method: str = "GET") -> int:
+        stream_id: int = self.h2.get_next_available_stream_id()
+        headers = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "a")]
+        self.h2.send_headers(stream_id, headers, end_stream=body is None)
+        if body is not None:
+            for at in range(0, len(body), 16_384):
+                self.h2.send_data(stream_id, body[at : at + 16_384])
+            self.h2.end_stream(stream_id)
+        self.flush()
+        return stream_id
+
+    async def step(self) -> bool:
+        async with asyncio.timeout(10):
+            data = await self.reader.read(65536)
+        if not data:
+            return False
+        for event in self.h2.receive_data(data):
+            if isinstance(event, h2.events.ResponseReceived):
+                self.statuses[event.stream_id] = dict(event.headers)[":status"]
+            elif isinstance(event, h2.events.DataReceived):
+                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            elif isinstance(event, h2.events.StreamEnded):
+                self.ended.add(event.stream_id)
+            elif isinstance(event, h2.events.ConnectionTerminated):
+                self.terminated = True
+        self.flush()
+        return True
+
+    async def answer(self, stream_id: int) -> tuple[str, bytes]:
+        while stream_id not in self.ended:
+            assert await self.step()
+        return self.statuses[stream_id], self.bodies.get(stream_id, b"")
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Any]:
+    release = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one"
+        await release.wait()
+        yield b"two"
+
+    async def app(request: Request) -> Answer:
+        if request.path == "/slow":
+            await release.wait()
+        if request.path == "/stream":
+            return StreamedResponse(pieces())
+        if request.path == "/big":
+            return Response(200, b"z" * 3_000_000)
+        return Response(200, request.body or request.path.encode())
+
+    class Served:
+        clock = ManualClock()
+        go = release
+
+        async def client(self) -> Client:
+            client = Client(*await asyncio.open_connection("127.0.0.1", port))
+            clients.append(client)
+            return client
+
+    clients: list[Client] = []
+    made = Served()
+    limits = Limits(body_bytes=20_000, drain_seconds=1)
+    made.door = HttpDoor(asyncio.get_running_loop(), app, made.clock, limits)  # type: ignore[attr-defined]
+    port = await made.door.start("127.0.0.1", 0)  # type: ignore[attr-defined]
+    made.port = port  # type: ignore[attr-defined]
+    yield made
+    for client in clients:
+        client.writer.close()
+    release.set()
+    await made.door.stop()  # type: ignore[attr-defined]
+
+
+async def test_a_request_is_answered(served: Any) -> None:
+    client = await served.client()
+    assert await client.answer(client.ask("/hello")) == ("200", b"/hello")
+    assert await client.answer(client.ask("/", b"b" * 18_000, "POST")) == ("200", b"b" * 18_000)
+    status, body = await client.answer(client.ask("/hello", method="HEAD"))
+    assert (status, body) == ("200", b"")
+
+
+async def test_a_slow_request_does_not_hold_up_the_next(served: Any) -> None:
+    client = await served.client()
+    slow, quick = client.ask("/slow"), client.ask("/quick")
+    assert await client.answer(quick) == ("200", b"/quick")
+    assert slow not in client.ended
+    served.go.set()
+    assert await client.answer(slow) == ("200", b"/slow")
+
+
+async def test_a_large_answer_waits_for_the_clients_windows(served: Any) -> None:
+    client = await served.client()
+    assert await client.answer(client.ask("/big")) == ("200", b"z" * 3_000_000)
+
+
+async def test_a_stream_is_sent_piece_by_piece(served: Any) -> None:
+    client = await served.client()
+    stream = client.ask("/stream")
+    while client.bodies.get(stream) != b"one":
+        await client.step()
+    served.go.set()
+    assert await client.answer(stream) == ("200", b"onetwo")
+
+
+async def test_a_body_above_the_limit_is_refused(served: Any) -> None:
+    client = await served.client()
+    status, body = await client.answer(client.ask("/", b"b" * 30_000, "POST"))
+    assert (status, b"payload_too_large" in body) == ("413", True)
+
+
+async def test_a_trickled_body_is_cut(served: Any) -> None:
+    client = await served.client()
+    stream_id = client.h2.get_next_available_stream_id()
+    headers = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "a")]
+    client.h2.send_headers(stream_id, headers)
+    for _ in range(6):
+        client.h2.send_data(stream_id, b"x")
+        client.flush()
+        await asyncio.sleep(0.02)
+        served.clock.advance(0.9)
+        served.door.sweep()
+    async with asyncio.timeout(5):
+        await asyncio.gather(client.reader.read(), return_exceptions=True)
+    assert served.door.connections == 0
+
+
+async def test_stopping_says_goodbye(served: Any) -> None:
+    client = await served.client()
+    await client.answer(client.ask("/a"))
+    await asyncio.sleep(0.05)  # let it read our acknowledgements: unread bytes become a reset
+    await served.door.stop()
+    while await client.step():
+        pass
+    assert client.terminated
+
+
+async def test_an_idle_client_is_dropped(served: Any) -> None:
+    client = await served.client()
+    await client.answer(client.ask("/a"))
+    await asyncio.sleep(0.05)
+    served.clock.advance(80)
+    served.door.sweep()
+    while await client.step():
+        pass
+    assert client.terminated
+
+
+async def test_half_a_preface_is_cut_at_the_head_deadline(served: Any) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"PRI * HTTP/2.0\r\n")
+    await asyncio.sleep(0.05)
+    served.clock.advance(5)
+    served.door.sweep()
+    await reader.read()
+    writer.close()
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+async def test_garbage_after_the_preface_ends_the_connection(served: Any, size: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * size)
+    await asyncio.sleep(0.05)
+    if size == 100:  # it could still become a frame, but not for long
+        served.clock.advance(5)
+        served.door.sweep()
+    async with asyncio.timeout(5):
+        await asyncio.gather(reader.read(), return_exceptions=True)
+    writer.close()
+
+
+async def test_curl_speaks_http2_by_prior_knowledge(served: Any) -> None:
+    url = f"http://127.0.0.1:{served.port}/x"
+    command = ["curl", "-sS", "-m", "10", "--http2-prior-knowledge", "-w", " %{http_version}", url]
+
+    def talk() -> bytes:
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+    assert await asyncio.to_thread(talk) == b"/x 2"

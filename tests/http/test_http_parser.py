@@ -1,0 +1,80 @@
+"""The parser alone: how bytes are cut into pieces never changes what they mean."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_http_malformed import CONTROLS, REFUSED
+
+from millstream.http.limits import Limits
+from millstream.http.parser import Refusal, RequestParser
+
+FIRST = {
+    "a get": b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a body": b"POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+    "chunks": b"POST /first HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n0\r\n\r\n",
+}
+
+
+def parse(pieces: list[bytes]) -> list[tuple[str, str, bytes] | int]:
+    """Return each request, and the status of the refusal that ended the connection."""
+    parser, found = RequestParser(Limits()), []
+    for piece in pieces:
+        parser.feed(piece)
+        while (event := parser.next()) is not None:
+            if isinstance(event, Refusal):
+                return [*found, event.status]
+            found.append((event.method, event.path, event.body))
+    return found
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    edges = [0, *sorted(at), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges) if b > a]
+
+
+def test_there_are_hundreds_of_refused_cases() -> None:
+    assert len(REFUSED) * (len(FIRST) + 4) > 500
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_malformed_request_is_refused_however_it_is_cut(name: str) -> None:
+    vector, dice = REFUSED[name], random.Random(name)
+    whole = parse([vector])
+    assert len(whole) == 1
+    assert whole[0] in range(400, 500)
+    assert parse([vector[i : i + 1] for i in range(len(vector))]) == whole
+    for _ in range(2):
+        cuts = [dice.randrange(len(vector) + 1) for _ in range(3)]
+        assert parse(cut(vector, cuts)) == whole
+
+
+@pytest.mark.parametrize("before", FIRST)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_malformed_request_behind_a_good_one_is_refused_alone(name: str, before: str) -> None:
+    found = parse([FIRST[before] + REFUSED[name]])
+    assert [event[1] for event in found[:-1]] == ["/first"]  # type: ignore[index]
+    assert found[-1] in range(400, 500)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_valid_request_means_the_same_however_it_is_cut(name: str) -> None:
+    vector, _ = CONTROLS[name]
+    whole = parse([vector])
+    assert whole
+    assert not isinstance(whole[-1], int)
+    assert parse([vector[i : i + 1] for i in range(len(vector))]) == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.lists(st.integers(0, 260), max_size=4), st.booleans())
+def test_no_bytes_crash_the_parser_or_mean_two_things(
+    noise: bytes, cuts: list[int], in_body: bool
+) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n"
+    data = head + (b"Transfer-Encoding: chunked\r\n\r\n" if in_body else b"") + noise
+    whole = parse([data])
+    assert parse(cut(data, [at % (len(data) + 1) for at in cuts])) == whole
