@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import uvloop
 
 from support import scale
 from support.java import spark_is_missing
