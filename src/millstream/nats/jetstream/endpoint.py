@@ -189,13 +189,13 @@ class JetStream:
             answer = await self._answer(route, headers, payload, arguments)
         finally:
             self._in_flight -= 1
+            self.requests += 1
         self._hub.publish(self._interest, reply, b"", b"", msgspec.json.encode(answer))
         self._hub.flush()
 
     async def _answer(
         self, route: Route, headers: bytes, payload: bytes, arguments: list[str]
     ) -> dict[str, Any]:
-        self.requests += 1
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
             _check_level(headers)
