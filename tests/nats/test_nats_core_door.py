@@ -162,11 +162,13 @@ def test_whoever_says_nothing_for_five_seconds_is_closed(serving: Serving) -> No
     assert serving.tell(talking, b"PING\r\n").startswith(b"PONG")
 
 
-def test_half_an_operation_is_no_handshake(serving: Serving) -> None:
+def test_half_an_operation_is_a_handshake_for_twenty_seconds_only(serving: Serving) -> None:
     client = serving.client(opening=b"")
     said(client)
     serving.tell(client, b"CONN")
-    serving.pass_time(5)
+    serving.pass_time(19)
+    assert serving.tell(client, b"ECT") == b""
+    serving.pass_time(1)
     assert said(client) == b"-ERR 'Authentication Timeout'\r\n<closed>"
 
 

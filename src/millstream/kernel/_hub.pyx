@@ -322,6 +322,7 @@ cdef class Hub:
             "out_msgs": peer.conn.out_msgs,
             "out_bytes": peer.conn.out_bytes,
             "pending_bytes": pending(&peer.conn.out),
+            "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
         }
 

@@ -11,6 +11,7 @@ from millstream.wire.info import ServerInfo
 
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
+_SLOW_HANDSHAKE = 4
 
 
 class Closed(IntEnum):
@@ -82,6 +83,7 @@ class Session:
         self._limits = limits
         self._pings_out = 0
         self._handshake_until: float | None = now + limits.handshake_timeout
+        self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + limits.ping_interval
         hub.write(cid, info.line())
 
@@ -155,15 +157,21 @@ class Session:
     def tick(self, now: float) -> None:
         """Look at the deadlines: handshake, pings, silence."""
         if self._handshake_until is not None and now >= self._handshake_until:
-            self._check_handshake()
+            self._check_handshake(now)
         elif now >= self._ping_at:
             self._ping_at = now + self._limits.ping_interval
             self._check_alive()
 
-    def _check_handshake(self) -> None:
-        """Close whoever sent nothing; without CONNECT, any operation proves a client."""
-        self._handshake_until = None
-        if not self._hub.take_activity(self.cid):
+    def _check_handshake(self, now: float) -> None:
+        """Close whoever sent nothing; without CONNECT, any operation proves a client.
+
+        One that is in the middle of its first operation gets a little longer, not for ever.
+        """
+        if self._hub.take_activity(self.cid):
+            self._handshake_until = None
+            return
+        begun = self._hub.connection_stats(self.cid)["unfinished_bytes"] > 0
+        if not begun or now >= self._handshake_end:
             self._end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
 
     def _check_alive(self) -> None:
