@@ -15,6 +15,7 @@ from millstream.monitor.facts import Facts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats import plan_endpoint
 from millstream.nats.door import NatsDoor
+from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.session import NatsLimits
 from millstream.server.config import ServeConfig
 from millstream.store.file_log import LogOptions
@@ -33,7 +34,7 @@ class Parts:
     timers: Timers
     store: Store
     nats: NatsDoor
-    catalog: Catalog
+    jetstream: JetStream
     topics: Topics
     http: HttpDoor
 
@@ -45,14 +46,15 @@ def build(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) ->
     interest = Interest()
     info = describe(config)
     nats = NatsDoor(loop, clock, interest, info, NatsLimits(max_payload=config.max_payload))
-    catalog = Catalog(store, clock, timers, nats.hub, {"$G": interest})
+    jetstream = JetStream(nats.hub, interest, store, clock, loop, timers)
+    catalog = jetstream.catalog
     plan_endpoint.register(
         nats.hub, interest, catalog, lambda stream: store.plan(stream.log.log_id)
     )
     topics = Topics(catalog, clock, store)
     facts = monitored(config, info, clock, store, nats.hub, catalog)
     routes = Routes([*topics_routes(topics), *monitor_routes(facts)])
-    return Parts(timers, store, nats, catalog, topics, HttpDoor(loop, routes, clock))
+    return Parts(timers, store, nats, jetstream, topics, HttpDoor(loop, routes, clock))
 
 
 def open_store(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:

@@ -74,7 +74,7 @@ class Server:
     async def start(self) -> None:
         """Open the doors; what was recovered is already in place."""
         parts, config = self._parts, self._config
-        parts.catalog.capture()
+        parts.jetstream.start()
         self.nats_address = parts.nats.start(config.host, config.port)
         self.http_address = (
             config.http_host,
@@ -87,18 +87,19 @@ class Server:
         parts = self._parts
         parts.topics.stop()
         await parts.http.stop()
+        sections = parts.jetstream.sections()
+        await parts.jetstream.close()
         parts.nats.stop()
-        parts.store.checkpoint(self._sections())
+        parts.store.checkpoint(sections)
         parts.timers.close()
         parts.store.close()
 
     def _tick(self) -> None:
         parts = self._parts
         parts.store.tick()
+        if parts.store.checkpoint_due:
+            parts.store.checkpoint(parts.jetstream.sections())
         parts.timers.after(_STORE_TICK, self._tick)
-
-    def _sections(self) -> dict[str, bytes]:
-        return {"streams": self._parts.catalog.section()}
 
     def launcher_files(self) -> dict[Path, str]:
         """Return what launchers wait for: the process id, and the ports that were taken."""
@@ -118,7 +119,7 @@ class Server:
         """Return what the banner says."""
         recovery = self._parts.store.recovery
         recovered = []
-        for stream in self._parts.catalog.streams():
+        for stream in self._parts.jetstream.catalog.streams():
             found = recovery.logs.get(stream.incarnation)
             if found is not None:
                 recovered.append(
