@@ -59,6 +59,16 @@ def test_deleted_records_are_gone_and_counted_once(durability: Durability) -> No
     assert log.state().count == 28
 
 
+def test_removals_take_effect_only_once_they_are_logged() -> None:
+    bench, log = started(Durability.FSYNC, 5)
+    log.delete([2], lambda error: None)
+    log.trim(2, "ttl")
+    assert seqs(log) == [1, 2, 3, 4, 5]
+    assert log.state().count == 5
+    bench.run()
+    assert seqs(log) == [3, 4, 5]
+
+
 @pytest.mark.parametrize("durability", CLASSES)
 def test_a_trim_moves_the_floor_and_drops_dead_segments(durability: Durability) -> None:
     bench, log = started(durability, 30)

@@ -127,6 +127,20 @@ def test_a_damaged_index_is_rebuilt_from_the_data() -> None:
     assert image(Bench(left).store) == image(bench.store)
 
 
+def test_a_clean_stop_leaves_no_unused_space_behind(tmp_path: Path) -> None:
+    for _ in range(3):
+        store, posted = open_real(tmp_path / "data")
+        answers: list[object] = []
+        store.control(16, 1, b"{}", answers.append)
+        while not answers:
+            posted.get()()
+        store.close()
+    store, _ = open_real(tmp_path / "data")
+    store.close()
+    assert sum(p.stat().st_size for p in tmp_path.rglob("wal-*")) < 100 << 20
+    assert len(store.recovery.controls) == 3
+
+
 def test_a_missing_segment_file_is_a_gap_by_name() -> None:
     disk, bench = three_checkpoints()
     left = disk.after_crash(Mode.DROP, 0)

@@ -254,7 +254,8 @@ class Committer:
                 self._engine.sync()
                 self._write_mark()
                 self._engine.sync()
-            except (StorageFull, ShardReadOnly) as error:
+                self._engine.give_back()
+            except (StorageFull, ShardReadOnly, OSError) as error:
                 log.warning("last sync failed error=%s", error)
         self._engine.close()
 

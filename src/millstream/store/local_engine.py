@@ -192,6 +192,11 @@ class LocalEngine:
             except StorageFull:
                 log.warning("no room for the next wal file shard=%d", self._shard)
 
+    def give_back(self) -> None:
+        """Cut off the space that the current file did not use, once everything is synced."""
+        if self._file is not None and not self._broken:
+            self._file.truncate(self._tail)
+
     def close(self) -> None:
         """Close the files; says nothing about their bytes."""
         for file in (self._file, self._ahead[1] if self._ahead else None):

@@ -12,6 +12,7 @@ mark a crash may have torn it: there a batch is taken whole or not at all.
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
@@ -114,6 +115,7 @@ class Replay:
         self.damaged_bytes = 0
         self.controls: list[Control] = []
         self.wal_files: list[WalFile] = []
+        self.unused: list[str] = []
         self.relog: list[tuple[Run, bytes]] = []  # accepted from beyond the first torn place
         self._relogging = False
         self._pending: list[tuple[Run, bytes]] = []
@@ -140,7 +142,8 @@ class Replay:
                 data = file.pread(HEADER.size, 0)
                 header = decode_header(data, path)
                 if header is None and not any(data):
-                    continue  # made ahead, never used
+                    self.unused.append(path)  # made ahead; without a header nothing in it counts
+                    continue
                 first, nonce = self._beginning(header, file)
             finally:
                 file.close()
@@ -384,7 +387,7 @@ class Logs:
 
     def _name_missing(self, target: FileLog, bases: list[int], present: set[int]) -> None:
         """Name the sequences of segment files that are gone."""
-        for base, end in zip(bases, [*bases[1:], target.loaded_seq + 1], strict=True):
+        for base, end in pairwise([*bases, target.loaded_seq + 1]):
             if base not in present:
                 log.error("segment file is missing log=%x base_seq=%d", target.log_id, base)
                 new = target.add_gap(max(base, target.first_kept), end - 1, "corruption")

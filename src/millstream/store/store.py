@@ -135,7 +135,7 @@ class Store:
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = sorted(s.position for s in snapshots)
         self._start_committing(replay, gaps, boot)
-        self._remove_orphans()
+        self._remove_orphans(replay.unused)
         self.recovery = Recovery(
             logs=logs.recovered,
             controls=replay.controls,
@@ -197,8 +197,10 @@ class Store:
             del pieces[:take]
         return entries
 
-    def _remove_orphans(self) -> None:
-        """Remove what a crash left of logs that were dropped and of files half written."""
+    def _remove_orphans(self, unused: list[str]) -> None:
+        """Remove WAL files never used, and what a crash left of dropped logs and half files."""
+        for path in unused:
+            self.files.unlink(path)
         streams = f"{self.directory}/streams"
         if not self.files.exists(streams):
             return

@@ -1,0 +1,91 @@
+"""The store with its own threads on a real disk: answers, order, reopening."""
+
+import queue
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from millstream.clock import SystemClock
+from millstream.kernel._batch import Batch
+from millstream.store.file_log import LogOptions
+from millstream.store.files import OsFiles
+from millstream.store.log import Durability
+from millstream.store.store import Store, StoreOptions
+from support.scale import count
+from support.store_bench import records
+
+OPTIONS = StoreOptions(
+    wal_file_bytes=1 << 20,
+    log=LogOptions(segment_records=500, flush_bytes=16 << 10, cache_bytes=8 << 10),
+)
+
+
+class Loop:
+    """Stands for the event loop: runs what the threads post."""
+
+    def __init__(self) -> None:
+        self.posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def turn(self) -> None:
+        while not self.posted.empty():
+            self.posted.get()()
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        while not until():
+            self.posted.get(timeout=20)()
+
+
+@pytest.mark.parametrize("durability", [Durability.MEMORY, Durability.DISK, Durability.FSYNC])
+def test_answers_come_in_order_while_files_roll_and_checkpoints_run(
+    tmp_path: Path, durability: Durability
+) -> None:
+    loop = Loop()
+    directory = str(tmp_path / "data")
+    store = Store.open(directory, OsFiles(), SystemClock(), loop.posted.put, OPTIONS)
+    log = store.create_log(1, durability)
+    answered: list[int] = []
+    removed = 0
+    rounds = count(300, 3000)
+    for i in range(rounds):
+        batch = Batch()
+        for j in range(10):
+            batch.add(b"s.%d" % j, b"", b"", b"%d.%d" % (i, j))
+        done = partial(lambda n, error: answered.append(n if error is None else -1), i)
+        log.append(batch, 0, 10, i, done)
+        if i % 50 == 49:
+            removed += log.delete([i * 5], lambda error: None)  # 0 while it is not committed
+            store.tick()
+            store.checkpoint({})
+        loop.turn()
+    loop.wait(lambda: len(answered) == rounds and not store.backlog_bytes)
+    assert answered == list(range(rounds))
+    before = records(log)
+    store.close()
+    loop.turn()
+    again = Store.open(directory, OsFiles(), SystemClock(), loop.posted.put, OPTIONS)
+    try:
+        found = again.log(1)
+        assert found is not None
+        assert records(found) == before
+        assert len(before) == rounds * 10 - removed
+        assert found.state().gaps == ()
+    finally:
+        again.close()
+
+
+def test_a_lone_disk_write_is_synced_by_the_timer_thread(tmp_path: Path) -> None:
+    loop = Loop()
+    options = replace(OPTIONS, dirty_age=0.01)
+    store = Store.open(str(tmp_path / "data"), OsFiles(), SystemClock(), loop.posted.put, options)
+    log = store.create_log(1, Durability.DISK)
+    answers: list[object] = []
+    for _ in range(2):
+        batch = Batch()
+        batch.add(b"s", b"", b"", b"x")
+        log.append(batch, 0, 1, 1, answers.append)
+        loop.wait(lambda: len(answers) == log.next_seq - 1)
+    loop.wait(lambda: log.state().synced_seq == 2)
+    store.close()
