@@ -290,6 +290,8 @@ async def publish(api: Any, payload: bytes, headers: bytes = b"") -> None:
         (b'{"$base64":"x"}', b'{"$$base64":"x"}'),
         (b'{"$$base64":"x"}', b'{"$$$base64":"x"}'),
         (b'{"$base64":"x","y":1}', b'{"$base64":"x","y":1}'),
+        (b' { "$base64" : "x" }', b'{"$$base64":"x"}'),
+        (b'{"\\u0024base64":"x"}', b'{"$$base64":"x"}'),
         (b"hello", b'{"$base64":"aGVsbG8="}'),
         (b"", b'{"$base64":""}'),
         (b"\xff\x00", b'{"$base64":"/wA="}'),

@@ -18,9 +18,11 @@ def _healthy() -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Facts:
     """Fixed facts as values, changing ones as calls; ``health`` is empty when all is well.
+
+    ``port`` and ``http_port`` are set to the real ones once the doors are open.
 
     ``traffic`` returns those of nats-server's counters that are known: connections,
     total_connections, in_msgs, in_bytes, out_msgs, out_bytes, slow_consumers, subscriptions.

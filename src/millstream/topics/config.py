@@ -9,9 +9,9 @@ import msgspec
 from millstream.errors import BadRequest, StreamExists
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
-from millstream.kernel._frames import HEADER, TRAILER
 from millstream.streams.config import StreamConfig
 from millstream.topics import bodies
+from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.performance import Stopwatch
@@ -67,7 +67,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
         "earliest_seq": state.first_seq,
         "next_seq": state.last_seq + 1,
         "count": state.messages,
-        "bytes": data_bytes(stream),
+        "bytes": data_bytes(stream, state.first_seq),
         "config": config,
         "effective_priority": topics.effective_priority(stream),
         "last_write_ts": state.last_ts_ns // 1_000_000 if state.last_seq else None,
@@ -106,7 +106,7 @@ def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
         "head_seq": state.last_seq,
         "earliest_seq": state.first_seq,
         "count": state.messages,
-        "bytes": data_bytes(stream),
+        "bytes": data_bytes(stream, state.first_seq),
         "durable": stream.config.to_topic()["durable"],
         "effective_priority": topics.effective_priority(stream),
     }
@@ -131,15 +131,6 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
         "performance": watch.performance(),
     }
     return json_response(answer)
-
-
-def data_bytes(stream: "Stream") -> int:
-    """Return the size of a topic's data and meta, without what the log adds per record."""
-    exact = getattr(stream.log, "data_bytes", None)
-    if exact is not None:
-        return int(exact())
-    state = stream.log.state()  # frames carry a header, a trailer and the subject besides
-    return max(0, state.bytes - state.count * (HEADER + TRAILER + len(stream.name.encode())))
 
 
 def page_size(request: Request) -> int:

@@ -10,8 +10,7 @@ class TopicNotFound(StreamNotFound):
 
     def __init__(self, name: str, did_you_mean: str | None = None) -> None:
         super().__init__(name, did_you_mean)
-        hint = f"; did you mean {did_you_mean}?" if did_you_mean else ""
-        self.message = f"no topic named {name}{hint}"
+        self.message = f"no topic named {name}"
 
 
 class NotFound(MillstreamError):

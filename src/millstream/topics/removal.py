@@ -7,7 +7,7 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.topics import bodies
-from millstream.topics.config import data_bytes
+from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -36,7 +36,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
         "earliest_seq": state.first_seq,
         "head_seq": state.last_seq,
         "count": state.messages,
-        "bytes": data_bytes(stream),
+        "bytes": data_bytes(stream, state.first_seq),
         "performance": watch.performance(),
     }
     return json_response(answer)
