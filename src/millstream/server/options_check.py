@@ -41,9 +41,8 @@ def _users(options: Options) -> Iterator[str]:
         if user.id in seen:
             yield f"the user {user.id!r} is there twice"
         seen.add(user.id)
-    accounts_have_users = any(account.users for account in options.accounts)
-    if accounts_have_users and (options.authorization.user or options.authorization.token):
-        yield "a single user or token excludes users in accounts: move it into one of them"
+    if options.users and (options.authorization.user or options.authorization.token):
+        yield "a single user or token excludes a list of users: move it into the list"
     yield from _no_auth_user(options, options.no_auth_user, "no_auth_user")
     names = [account.name for account in options.accounts]
     system = options.system_account

@@ -1,0 +1,68 @@
+"""From a command line and the file it names to checked ``Options``; again at every reload."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.server.conf_options import FileOptions, from_block
+from millstream.server.conf_syntax import ConfError, parse
+from millstream.server.config import ConfigError
+from millstream.server.flag_options import with_flags
+from millstream.server.flags import Flags
+from millstream.server.options import Options
+from millstream.server.options_check import contradictions
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Options to serve with, and what their file is doubtful about."""
+
+    options: Options
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def load(flags: Flags, environment: Mapping[str, str], base: Options | None = None) -> Loaded:
+    """Return what the command line and its file ask for; raises ``ConfigError``."""
+    file = flags.text("config")
+    read = _from_file(file, environment, base) if file else FileOptions(base or Options())
+    options = with_flags(read.options, flags)
+    found = contradictions(options)
+    if found:
+        raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
+    return Loaded(
+        options,
+        tuple(str(warning) for warning in read.warnings),
+        tuple(str(note) for note in read.notes),
+    )
+
+
+def _from_file(file: str, environment: Mapping[str, str], base: Options | None) -> FileOptions:
+    try:
+        block = parse(read_text(file), file, environment=environment, read=_included)
+    except ConfError as error:
+        raise ConfigError(str(error)) from error
+    return from_block(block, file, base)
+
+
+def read_text(file: str) -> str:
+    """Return a file's text; raises ``ConfigError`` that names it."""
+    try:
+        return Path(file).read_text()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not text in UTF-8") from error
+
+
+def _included(path: str) -> str:
+    return Path(path).read_text()
+
+
+def digest(file: str) -> str:
+    """Return a file's fingerprint, to tell versions of it apart."""
+    return f"sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
+
+
+Load = Callable[[], Loaded]

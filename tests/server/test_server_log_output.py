@@ -1,0 +1,102 @@
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.server.log_output import TRACE, LogOutput, level
+from millstream.server.options import LogOptions
+
+Open = Callable[[LogOptions], tuple[logging.Logger, LogOutput]]
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    outputs: list[tuple[logging.Logger, LogOutput]] = []
+
+    def open_output(options: LogOptions) -> tuple[logging.Logger, LogOutput]:
+        logger = logging.Logger("test", TRACE)
+        outputs.append((logger, LogOutput(options)))
+        logger.addHandler(outputs[-1][1])
+        return outputs[-1]
+
+    yield open_output
+    for logger, output in outputs:
+        logger.removeHandler(output)
+        output.close()
+
+
+def test_lines_look_like_those_of_nats_server(
+    opened: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger, _ = opened(LogOptions())
+    logger.info("Server is ready")
+    line = capsys.readouterr().err
+    pattern = (
+        rf"\[{os.getpid()}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[INF\] Server is ready\n"
+    )
+    assert re.fullmatch(pattern, line)
+
+
+def test_each_level_has_its_label(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    logger, _ = opened(LogOptions(time=False))
+    for number in (TRACE, logging.DEBUG, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        logger.log(number, "x %d", 1)
+    labels = re.findall(r"\[(\w{3})\] x 1", capsys.readouterr().err)
+    assert labels == ["TRC", "DBG", "WRN", "ERR", "FTL"]
+
+
+def test_a_moved_file_is_opened_anew_on_demand(opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    logger, output = opened(LogOptions(file=str(file)))
+    logger.info("one")
+    file.rename(tmp_path / "moved.log")
+    logger.info("two")
+    output.reopen()
+    logger.info("three")
+    assert [line[-3:] for line in (tmp_path / "moved.log").read_text().split("\n")[:2]] == [
+        "one",
+        "two",
+    ]
+    assert file.read_text().endswith("three\n")
+
+
+def test_a_file_is_put_aside_at_its_size_and_few_are_kept(opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    logger, _ = opened(LogOptions(time=False, file=str(file), size_limit=200, max_files=3))
+    for _ in range(100):
+        logger.info("0123456789" * 4)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 3
+    assert names[0] == "a.log"
+    assert all(path.stat().st_size < 400 for path in tmp_path.iterdir())
+
+
+def test_the_output_can_change_while_it_runs(opened: Open, tmp_path: Path) -> None:
+    logger, output = opened(LogOptions(file=str(tmp_path / "a.log")))
+    output.change(LogOptions(file=str(tmp_path / "b.log"), time=False))
+    logger.info("here")
+    assert (tmp_path / "b.log").read_text() == f"[{os.getpid()}] [INF] here\n"
+
+
+def test_a_file_that_cannot_be_opened_leaves_the_old_one(opened: Open, tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    logger, output = opened(LogOptions(file=str(file)))
+    with pytest.raises(OSError, match="No such file"):
+        output.change(LogOptions(file=str(tmp_path / "no" / "b.log")))
+    logger.info("still here")
+    assert file.read_text().endswith("still here\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (LogOptions(), logging.INFO),
+        (LogOptions(debug=True), logging.DEBUG),
+        (LogOptions(trace=True), TRACE),
+    ],
+)
+def test_debug_and_trace_say_more(options: LogOptions, expected: int) -> None:
+    assert level(options) == expected
