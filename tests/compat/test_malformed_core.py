@@ -63,14 +63,14 @@ def _is_error(event: Event) -> bool:
 async def end_of(pieces: Sequence[bytes], peer: Peer, pause: float = 0) -> End:
     """What a connection has seen when all is sent, followed by a PING that shows if it lives.
 
-    A pause makes it likely that the server reads each piece alone.
+    A pause makes it likely that the server reads each piece, and the PING, alone.
     """
     wire = await Wire.open(peer)
     try:
-        for piece in pieces:
+        sent = [*pieces, b"PING\r\n"] if pause else [*pieces[:-1], pieces[-1] + b"PING\r\n"]
+        for piece in sent:
             await wire.write(piece)
             await asyncio.sleep(pause)
-        await wire.write(b"PING\r\n")
         await wire.finish()
         return wire.state, settled(wire.events)
     finally:
