@@ -20,7 +20,9 @@ from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Gap
 from millstream.store.memory_log import MemoryLog
-from millstream.store.recovery import Logs, Recovery, Replay
+from millstream.store.rebuild import Logs
+from millstream.store.recovery import Recovery
+from millstream.store.replay import Replay
 from millstream.store.segment import Flush, Segment
 from millstream.store.snapshot import (
     Snapshot,

@@ -1,0 +1,336 @@
+"""Logs while they are being rebuilt: segments first, then what the WAL has behind them."""
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from millstream.errors import StorageUnusable
+from millstream.kernel._frames import RECORD, index_frames, scan
+from millstream.store.entry import Run
+from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID, FileLog, Trimmed, Voided
+from millstream.store.files import Files
+from millstream.store.log import Durability, Gap
+from millstream.store.recovery import LogRecovery
+from millstream.store.repair import index_segment, missing_seqs, repair_segment
+from millstream.store.salvage import Frame, frames_in, whole_batches
+from millstream.store.segment import (
+    HEADER_BYTES,
+    Segment,
+    check_data_header,
+    decode_idx,
+    segment_name,
+)
+from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
+
+MakeLog = Callable[[int, Durability], FileLog]
+
+log = logging.getLogger(__name__)
+
+
+class Logs:
+    """The logs while they are being rebuilt: segments first, WAL frames behind them."""
+
+    def __init__(self, files: Files, make: MakeLog) -> None:
+        self._files = files
+        self._make = make
+        self.logs: dict[int, FileLog] = {}
+        self.dropped: set[int] = set()
+        self.recovered: dict[int, LogRecovery] = {}
+        self.torn = False  # the replay is past the first place that a crash may have torn
+        self.found_gaps: list[tuple[int, Gap]] = []  # to be logged: nothing will show them again
+        self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
+        self.rescued: list[tuple[Run, bytes]] = []  # records that only a segment file had
+        self._damaged: list[tuple[FileLog, Segment]] = []
+        self._spare: dict[int, list[Frame]] = {}
+        self._cuts: dict[int, set[int]] = {}
+        self._durable: dict[tuple[int, int], int] = {}  # (log, base) → bytes that were loaded
+
+    # --- segments
+
+    def load(self, snapshot: Snapshot | None, directory: str) -> None:
+        """Load every log that a snapshot or a directory names."""
+        known = {entry.log_id: entry for entry in snapshot.logs} if snapshot else {}
+        self.dropped = set(snapshot.dropped) if snapshot else set()
+        for log_id in sorted(known.keys() | set(self._directories(directory))):
+            if log_id not in self.dropped:
+                self._load_log(log_id, known.get(log_id), f"{directory}/{log_id:016x}")
+
+    def _directories(self, directory: str) -> Iterator[int]:
+        if self._files.exists(directory):
+            for name in self._files.listdir(directory):
+                if len(name) == 16:
+                    yield int(name, 16)
+
+    def _load_log(self, log_id: int, known: LogSnapshot | None, directory: str) -> None:
+        target = self._log(log_id, Durability(known.durability) if known else Durability.FSYNC)
+        states = {s.base_seq: s for s in known.segments} if known else {}
+        if known is not None:
+            target.first_kept = known.first_kept
+            target.evict_floor = known.evict_floor
+            for first, last, reason in known.gaps:
+                target.add_gap(first, last, reason)
+        names = self._files.listdir(directory) if self._files.exists(directory) else []
+        bases = sorted(int(n[4:24]) for n in names if n.startswith("seg-") and n.endswith(".data"))
+        newest = max(states, default=0)
+        cuts = self._cuts.setdefault(log_id, set())
+        for base in bases:
+            sealed = f"seg-{base:020d}.idx" in names
+            if base in states or (sealed and base > newest):
+                self._load_segment(target, base, states.get(base), directory, sealed)
+            elif base > newest:
+                cuts.add(base)  # begun after the snapshot: the WAL has its records
+        if known is not None:
+            self._settle(target, known)
+            self._name_missing(target, sorted(states), set(bases))
+        else:
+            last = max((segment.last_seq for segment in target.segments), default=0)
+            target.committed_seq = target.loaded_seq = last
+            target.next_seq = last + 1
+
+    def _name_missing(self, target: FileLog, bases: list[int], present: set[int]) -> None:
+        """Name the sequences of segment files that are gone."""
+        for base, end in pairwise([*bases, target.loaded_seq + 1]):
+            if base not in present:
+                log.error("segment file is missing log=%x base_seq=%d", target.log_id, base)
+                new = target.add_gap(max(base, target.first_kept), end - 1, "corruption")
+                self.recovered[target.log_id].lost += sum(g.last - g.first + 1 for g in new)
+
+    def _load_segment(
+        self, target: FileLog, base: int, state: SegmentState | None, directory: str, sealed: bool
+    ) -> None:
+        segment = target.start_segment(base)
+        segment.made = True
+        file = self._files.open(segment.path)
+        try:
+            size = file.size()
+            buffer = file.view(size)
+        finally:
+            file.close()
+        if not check_data_header(bytes(buffer[:HEADER_BYTES]), target.log_id, base, segment.path):
+            log.error("damaged segment header file=%s offset=0", segment.path)
+        if sealed and self._load_idx(segment, size):
+            return
+        limit = min(state.size, size) if state else size
+        self._durable[target.log_id, base] = limit
+        if not index_segment(segment, buffer, limit) or (state and limit < state.size):
+            self._damaged.append((target, segment))
+        segment.full = bool(state and state.sealed) or state is None
+
+    def _load_idx(self, segment: Segment, size: int) -> bool:
+        path = f"{segment.directory}/{segment.name}.idx"
+        file = self._files.open(path)
+        try:
+            data = file.pread(file.size(), 0)
+        finally:
+            file.close()
+        index = decode_idx(data, segment.log_id, segment.base_seq, size, segment.index.subjects)
+        if index is None:
+            log.error("damaged index, rebuilding it file=%s", path)
+            return False
+        segment.index = index
+        data_bytes = int.from_bytes(data[32:40], "little")
+        segment.size = segment.flushed = segment.synced = data_bytes
+        segment.flushed_seq = segment.last_seq
+        segment.full = segment.sealed = True
+        return True
+
+    def _settle(self, target: FileLog, known: LogSnapshot) -> None:
+        """Bring counters and marks to where the snapshot was, and find what is missing below."""
+        for first, last in known.deleted:
+            target.apply_delete(list(range(first, last + 1)))
+            target.deleted.add(first, last)
+        last = max((s.last_seq for s in target.segments), default=0)
+        target.committed_seq = max(known.committed_seq, last)
+        target.next_seq = target.committed_seq + 1
+        target.loaded_seq = target.committed_seq
+        target.reserved_seq = known.reserved_seq
+        target.last_ts_ns = target.staged_ts_ns = known.last_ts_ns
+
+    def find_holes(self) -> None:
+        """Name what damaged segments lack, for the WAL to fill in where it still has it."""
+        for target, segment in self._damaged:
+            holes = self.holes.setdefault(target.log_id, {})
+            for first, last in missing_seqs(target, segment):
+                holes.update(dict.fromkeys(range(first, last + 1), b""))
+
+    def _fill_holes(self) -> None:
+        """Put frames that the WAL still had back where they were; the rest is lost, by name."""
+        for target, segment in self._damaged:
+            if target.log_id in self.dropped:
+                continue
+            holes = self.holes[target.log_id]
+            repair_segment(segment, holes)
+            for first, last in target.deleted:
+                for seq in range(max(first, segment.base_seq), min(last, segment.last_seq) + 1):
+                    position = segment.index.find(seq)
+                    if position >= 0:
+                        segment.index.delete(position)
+            segment.index.delete_below(target.first_kept)
+            for first, last in missing_seqs(target, segment):
+                new = target.add_gap(first, last, "corruption")
+                self.recovered[target.log_id].lost += sum(g.last - g.first + 1 for g in new)
+
+    # --- the WAL
+
+    def _log(self, log_id: int, durability: Durability = Durability.FSYNC) -> FileLog:
+        if log_id not in self.logs:
+            self.logs[log_id] = self._make(log_id, durability)
+            self.recovered[log_id] = LogRecovery(log_id)
+        return self.logs[log_id]
+
+    def replay(self, log_id: int, first: int, count: int, data: bytes) -> None:
+        """Append a run of frames; those that the log already has are skipped by sequence."""
+        if log_id in self.dropped:
+            return
+        target = self._log(log_id)
+        last = first + count - 1
+        self._offer(log_id, first, last, data)
+        if last < target.next_seq:
+            return
+        if first < target.next_seq:
+            first, data = _from_seq(data, target.next_seq)
+        self.expect(log_id, first - 1, "corruption")
+        self._append(target, first, last, data)
+
+    def _append(self, target: FileLog, first: int, last: int, data: bytes) -> None:
+        segment = target.segments[-1] if target.segments else None
+        if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
+            segment = target.start_segment(first)
+            segment.made = first in self._cuts.get(target.log_id, ())
+        elif segment.size + len(data) > 0xF0000000 or target.is_full(segment):
+            segment = target.start_segment(first)
+        _, _, why = index_frames(data, 0, len(data), target.log_id, segment.index, segment.size)
+        if why:
+            raise StorageUnusable(f"log {target.log_id:x}: frames at {first} do not follow")
+        segment.stage(data, first, last)
+        target.next_seq = last + 1
+        target.committed_seq = last
+        target.last_ts_ns = target.staged_ts_ns = segment.index.ts_ns(len(segment.index) - 1)
+
+    def _offer(self, log_id: int, first: int, last: int, data: bytes) -> None:
+        """Keep frames that a damaged segment lacks."""
+        holes = self.holes.get(log_id)
+        if holes and any(seq in holes for seq in range(first, last + 1)):
+            for frame in frames_in(memoryview(data), 0, len(data)):
+                if frame.seq in holes:
+                    holes[frame.seq] = frame.data
+
+    def expect(self, log_id: int, last: int, reason: str) -> None:
+        """Note that the log had sequences up to ``last``: what did not come is a gap.
+
+        Unless the segment file got it before the WAL was damaged.
+        """
+        if log_id in self.dropped:
+            return
+        target = self._log(log_id)
+        if last < target.next_seq:
+            return
+        for frame in self._spare_frames(target, target.next_seq, last):
+            if frame.seq > target.next_seq:
+                self._lose(target, frame.seq - 1, reason)
+            self._append(target, frame.seq, frame.seq, frame.data)
+        if last >= target.next_seq:
+            self._lose(target, last, reason)
+
+    def _lose(self, target: FileLog, last: int, reason: str) -> None:
+        new = target.add_gap(target.next_seq, last, reason)
+        target.next_seq = last + 1
+        target.committed_seq = last
+        lost = sum(gap.last - gap.first + 1 for gap in new)
+        recovered = self.recovered[target.log_id]
+        if reason == "torn":
+            recovered.torn += lost
+        else:
+            recovered.lost += lost
+        if self.torn:
+            self.found_gaps += [(target.log_id, gap) for gap in new]
+
+    def _spare_frames(self, target: FileLog, first: int, last: int) -> list[Frame]:
+        """Return what the files hold of ``first..last`` beyond what was known to be stable."""
+        if target.log_id not in self._spare:
+            self._spare[target.log_id] = self._scan_spare(target)
+        found = {f.seq: f for f in self._spare[target.log_id] if first <= f.seq <= last}
+        return [found[seq] for seq in sorted(found)]
+
+    def _scan_spare(self, target: FileLog) -> list[Frame]:
+        bases = [base for log_id, base in self._durable if log_id == target.log_id]
+        frames: list[Frame] = []
+        for base in sorted({*bases, *self._cuts.get(target.log_id, ())}):
+            file = self._files.open(f"{target.directory}/{segment_name(base)}.data")
+            try:
+                buffer = file.view(file.size())
+            finally:
+                file.close()
+            start = self._durable.get((target.log_id, base), HEADER_BYTES)
+            found = [f for f in frames_in(buffer, start, len(buffer)) if f.kind == RECORD]
+            frames += whole_batches(found, start) if self.torn else found
+        return [f for f in frames if f.stream_id == target.log_id]
+
+    def control(self, kind: int, log_id: int, content: bytes) -> None:
+        """Apply one of the store's own control frames."""
+        if log_id in self.dropped:
+            return
+        target = self._log(log_id)
+        if kind == TRIM:
+            trimmed = msgspec.json.decode(content, type=Trimmed)
+            target.apply_trim(trimmed.first_kept, trimmed.reason)
+        elif kind == DELETE:
+            target.apply_delete(msgspec.json.decode(content, type=list[int]))
+        elif kind == RESERVE:
+            target.reserved_seq = max(target.reserved_seq, msgspec.json.decode(content, type=int))
+        elif kind == VOID:
+            voided = msgspec.json.decode(content, type=Voided)
+            target.add_gap(voided.first, voided.last, voided.reason)
+            target.committed_seq = max(target.committed_seq, voided.last)
+            target.next_seq = target.committed_seq + 1
+
+    def drop(self, log_id: int) -> None:
+        """Forget a log: a later one of the same name has another id."""
+        self.dropped.add(log_id)
+        self.logs.pop(log_id, None)
+        self.recovered.pop(log_id, None)
+
+    # --- the end
+
+    def _rescue(self) -> None:
+        """Take whole batches that reached a segment file although the WAL's tail was lost."""
+        self.torn = True
+        self._spare.clear()
+        for target in self.logs.values():
+            for frame in self._spare_frames(target, target.next_seq, 1 << 63):
+                if frame.seq == target.next_seq:
+                    self._append(target, frame.seq, frame.seq, frame.data)
+                    run = Run(frame.stream_id, frame.seq, 1, len(frame.data))
+                    self.rescued.append((run, frame.data))
+
+    def finish(self, power_lost: bool) -> list[tuple[int, Gap]]:
+        """Count what there is; returns gaps that must be logged so that no sequence comes back."""
+        self._fill_holes()
+        if power_lost or self.torn:
+            self._rescue()
+        gaps = list(self.found_gaps)
+        for log_id, target in self.logs.items():
+            for segment in target.segments:
+                segment.index.delete_below(target.first_kept)
+            if power_lost and target.reserved_seq > target.committed_seq:
+                first = target.committed_seq + 1
+                gaps += [(log_id, g) for g in target.add_gap(first, target.reserved_seq, "void")]
+                target.committed_seq = target.reserved_seq
+                target.next_seq = target.committed_seq + 1
+            target.synced_seq = target.committed_seq
+            target.recount()
+            recovered = self.recovered[log_id]
+            recovered.records = target.count
+            recovered.gaps = tuple(target.gaps)
+        return gaps
+
+
+def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:
+    """Return the frames from ``seq`` on, and its sequence."""
+    frames, _ = scan(data)
+    for _kind, _flags, _stream, at, _ts, start, _size, _deleted in frames:
+        if at >= seq:
+            return at, data[start:]
+    return seq, b""

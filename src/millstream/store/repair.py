@@ -1,0 +1,80 @@
+"""Damaged segment files: index what is sound, name what is not, put back what the WAL still has."""
+
+import logging
+
+from millstream.kernel._frames import index_frames, scan
+from millstream.store.file_log import FileLog
+from millstream.store.files import write_all
+from millstream.store.segment import HEADER_BYTES, Segment
+from millstream.store.seq_ranges import SeqRanges
+
+log = logging.getLogger(__name__)
+
+
+def index_segment(segment: Segment, buffer: memoryview, limit: int) -> bool:
+    """Index a segment from its frames; False when some are damaged and stay out."""
+    at = HEADER_BYTES
+    whole = True
+    while at < limit:
+        _, at, _ = index_frames(buffer, at, limit, segment.log_id, segment.index)
+        if at >= limit:
+            break
+        whole = False
+        frames, damaged = scan(buffer, at, limit)
+        log.error("damaged segment file=%s offset=%d", segment.path, at)
+        if damaged and damaged[0][0] == at:
+            at = damaged[0][1]
+        else:
+            at += frames[0][6]  # sound, but not of this log or not in order
+    segment.size = segment.flushed = segment.synced = limit
+    segment.flushed_seq = segment.last_seq
+    return whole
+
+
+def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:
+    """Return the sequences that the segment should hold and does not."""
+    after = [s.base_seq for s in target.segments if s.base_seq > segment.base_seq]
+    end = min(after) - 1 if after else target.loaded_seq
+    present = SeqRanges()
+    for i in range(len(segment.index)):
+        seq = segment.index.seq(i)
+        present.add(seq, seq)
+    first = max(segment.base_seq, target.first_kept)
+    return [part for a, b in present.missing(first, end) for part in target.lost.missing(a, b)]
+
+
+def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:
+    """Write frames back into the damaged places of a segment and index it again."""
+    wrote = False
+    file = segment.open()
+    for start, end, above, below in _damaged_places(segment):
+        fill = b"".join(frames[seq] for seq in sorted(frames) if above < seq < below)
+        if fill and len(fill) <= end - start:
+            log.warning("repaired from the wal file=%s offset=%d", segment.path, start)
+            write_all(file, fill, start)
+            wrote = True
+    if wrote:
+        file.sync()
+        size = segment.size
+        segment.index.truncate(0)
+        index_segment(segment, file.view(segment.flushed), segment.flushed)
+        for block in segment.blocks:
+            index_frames(
+                block.data, 0, len(block.data), segment.log_id, segment.index, block.offset
+            )
+        segment.size = size
+    segment.release()
+
+
+def _damaged_places(segment: Segment) -> list[tuple[int, int, int, int]]:
+    """Return (start, end, sequence before, sequence after) of file ranges without a record."""
+    places = []
+    at, above = HEADER_BYTES, 0
+    index = segment.index
+    for i in range(index.position(segment.flushed_seq + 1)):
+        if index.offset(i) > at:
+            places.append((at, index.offset(i), above, index.seq(i)))
+        at, above = index.offset(i) + index.frame_len(i), index.seq(i)
+    if segment.flushed > at:
+        places.append((at, segment.flushed, above, 1 << 63))
+    return places

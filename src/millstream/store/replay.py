@@ -1,0 +1,236 @@
+"""The replay of a shard's WAL on top of snapshot and segments.
+
+Reads only; whatever must outlive the damage it found is written anew by the store, ahead of the
+first append. So a crash inside recovery leaves everything as it was, and running it twice gives
+the same.
+
+Torn and rotten are told apart by the durable mark. What the log itself says was on stable storage
+and is damaged now has rotted: its neighbours are kept and the lost sequences are named. Above the
+mark a crash may have torn it: there a batch is taken whole or not at all.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from millstream.errors import StorageUnusable
+from millstream.kernel._frames import RECORD, body, scan
+from millstream.store.entry import Damage, Entry, Run, scan_entries
+from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID
+from millstream.store.files import File, Files
+from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
+from millstream.store.rebuild import Logs
+from millstream.store.recovery import Control
+from millstream.store.salvage import Frame, frames_in, whole_batches
+from millstream.store.snapshot import Snapshot
+
+STREAM_DELETE = 17
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WalFile:
+    """One WAL file as found: its header and the first position that a later file took over."""
+
+    index: int
+    path: str
+    header: WalHeader | None
+    first_position: int
+    limit: int = 1 << 63
+
+
+class Replay:
+    """Applies a shard's WAL to the logs; the store gives the logs and takes the outcome."""
+
+    def __init__(self, files: Files, logs: Logs, snapshot: Snapshot | None) -> None:
+        self._files = files
+        self._logs = logs
+        self._from = snapshot.position if snapshot else 0
+        self.control_number = snapshot.control_number if snapshot else 0
+        self.position = self._from  # the last one accepted
+        self.epoch = 0
+        self.last_index = 0
+        self.last_nonce = 0
+        self.torn_bytes = 0
+        self.damaged_bytes = 0
+        self.controls: list[Control] = []
+        self.wal_files: list[WalFile] = []
+        self.unused: list[str] = []
+        self.relog: list[tuple[Run, bytes]] = []  # accepted from beyond the first torn place
+        self._relogging = False
+        self._pending: list[tuple[Run, bytes]] = []
+        self._durable = 0
+
+    def run(self, directory: str) -> None:
+        """Replay every file of the shard in order, one at a time."""
+        self.wal_files = self._find_files(directory)
+        if self.wal_files and self.wal_files[0].first_position > self._from + 1:
+            raise StorageUnusable(
+                f"{directory} begins at position {self.wal_files[0].first_position}, but the "
+                f"newest readable snapshot ends at {self._from}: restore the missing files"
+            )
+        for wal in self.wal_files:
+            self._replay_file(wal, wal is self.wal_files[-1])
+
+    def _find_files(self, directory: str) -> list[WalFile]:
+        found: list[WalFile] = []
+        for index in wal_indexes(self._files, directory):
+            self.last_index = index
+            path = f"{directory}/{wal_name(index)}"
+            file = self._files.open(path)
+            try:
+                data = file.pread(HEADER.size, 0)
+                header = decode_header(data, path)
+                if header is None and not any(data):
+                    self.unused.append(path)  # made ahead; without a header nothing in it counts
+                    continue
+                first, nonce = self._beginning(header, file)
+            finally:
+                file.close()
+            if first == 0:
+                continue
+            self.last_nonce = nonce
+            if found:
+                found[-1].limit = first
+            found.append(WalFile(index, path, header, first))
+        return found
+
+    def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
+        """Return (first position, nonce) of a file; its first sound entry tells when it must."""
+        if header is not None:
+            self.epoch = max(self.epoch, header.epoch)
+            return header.first_position, header.nonce
+        for item in scan_entries(file.view(file.size()), HEADER.size, 0):
+            if isinstance(item, Entry):
+                self.epoch = max(self.epoch, item.epoch)
+                return item.position, item.nonce
+        return 0, 0
+
+    def _replay_file(self, wal: WalFile, last: bool) -> None:
+        file = self._files.open(wal.path)
+        try:
+            buffer = file.view(file.size())
+        finally:
+            file.close()
+        self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
+        at = wal.first_position - 1
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+            if isinstance(item, Entry):
+                if item.position >= wal.limit:
+                    break  # a later start decided about these
+                at = item.position
+                self._replay_entry(buffer, item, wal)
+            elif at + 1 < wal.limit:
+                self._replay_damage(buffer, item, wal, at)
+        if last:
+            self._pending.clear()
+
+    def _durable_mark(self, buffer: memoryview, wal: WalFile) -> int:
+        mark = wal.first_position - 1
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+            if isinstance(item, Entry):
+                mark = max(mark, item.durable)
+        return mark
+
+    def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> None:
+        if entry.position <= self._from and not self._logs.holes:
+            return
+        if entry.sound(buffer):
+            self._accept(entry.position, self._pieces(buffer, entry), entry.commits)
+            return
+        log.error(
+            "damaged wal entry file=%s offset=%d position=%d", wal.path, entry.start, entry.position
+        )
+        self.damaged_bytes += entry.end - entry.body
+        frames = frames_in(buffer, entry.body, entry.end)
+        self._salvage(entry.position, frames, entry.body)
+        if entry.commits:
+            reason = "corruption" if entry.position <= self._durable else "torn"
+            for run in entry.runs:
+                if run.first_seq:
+                    self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
+
+    def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]]:
+        pieces = []
+        at = entry.body
+        for run in entry.runs:
+            pieces.append((run, bytes(buffer[at : at + run.size])))
+            at += run.size
+        return pieces
+
+    def _accept(self, position: int, pieces: list[tuple[Run, bytes]], commits: bool) -> None:
+        """Take a sound entry; one that does not commit waits for the one that does."""
+        if not self._relogging:
+            self.position = max(self.position, position)
+        if self._pending and not (pieces and _continues(self._pending[-1][0], pieces[0][0])):
+            self._pending.clear()  # given up by its writer, or torn: absent as a whole
+        if not commits:
+            self._pending += pieces
+            return
+        waiting, self._pending = self._pending, []
+        for run, data in (*waiting, *pieces):
+            self._apply(run, data)
+
+    def _apply(self, run: Run, data: bytes) -> None:
+        if self._relogging:
+            self.relog.append((run, data))
+        if run.first_seq:
+            self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
+            return
+        frames, _ = scan(data)
+        for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
+            self._control(kind, stream_id, number, body(data, start))
+
+    def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
+        if number <= self.control_number:
+            return  # in the snapshot, or the second copy
+        self.control_number = number
+        if kind in (TRIM, DELETE, VOID, RESERVE):
+            self._logs.control(kind, log_id, content)
+            return
+        if kind == STREAM_DELETE:
+            self._logs.drop(log_id)
+        self.controls.append(Control(kind, log_id, content, number))
+
+    def _replay_damage(self, buffer: memoryview, damage: Damage, wal: WalFile, at: int) -> None:
+        """Read what no entry header vouches for: the frames vouch for themselves."""
+        position = at + 1
+        if position <= self._from and not self._logs.holes:
+            return
+        frames = frames_in(buffer, damage.start, damage.end)
+        size = damage.end - damage.start
+        if damage.last and position > self._durable:
+            self.torn_bytes += _used(buffer, damage.start, damage.end)
+            log.warning("torn tail cut file=%s offset=%d", wal.path, damage.start)
+        else:
+            self.damaged_bytes += size
+            log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, damage.start, size)
+        self._salvage(position, frames, -1)
+
+    def _salvage(self, position: int, frames: list[Frame], start: int) -> None:
+        """Take single frames where damage is rot, whole batches where it may be a torn write."""
+        if position <= self._durable:
+            pending, self._pending = self._pending, []
+            for run, data in pending:
+                self._apply(run, data)
+            taken = frames
+            self.position = max(self.position, position)
+        else:
+            self._pending.clear()
+            self._relogging = self._logs.torn = True
+            taken = whole_batches(frames, start)
+        for frame in taken:
+            is_record = frame.kind == RECORD
+            first = frame.seq if is_record else 0
+            self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
+
+
+def _continues(before: Run, after: Run) -> bool:
+    return (
+        before.stream_id == after.stream_id and after.first_seq == before.first_seq + before.frames
+    )
+
+
+def _used(buffer: memoryview, start: int, end: int) -> int:
+    """Return how many bytes up to the last one that is not zero."""
+    return len(bytes(buffer[start:end]).rstrip(b"\0"))

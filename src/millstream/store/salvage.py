@@ -1,0 +1,53 @@
+"""Frames found in damaged bytes: each vouches for itself by magic and checksums."""
+
+from dataclasses import dataclass
+
+from millstream.kernel._frames import MORE, RECORD, scan
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A sound frame and where it was found."""
+
+    kind: int
+    flags: int
+    stream_id: int
+    seq: int
+    start: int
+    end: int
+    data: bytes
+
+    @property
+    def more(self) -> bool:
+        """Say whether its batch goes on in the next frame."""
+        return bool(self.flags & MORE)
+
+
+def frames_in(buffer: memoryview, start: int, end: int) -> list[Frame]:
+    """Return the sound frames in ``start..end``."""
+    frames, _ = scan(buffer, start, end)
+    return [
+        Frame(kind, flags, stream_id, seq, at, at + size, bytes(buffer[at : at + size]))
+        for kind, flags, stream_id, seq, _ts, at, size, _deleted in frames
+    ]
+
+
+def whole_batches(frames: list[Frame], start: int) -> list[Frame]:
+    """Return the frames of complete batches; ``start`` is where a batch is known to begin.
+
+    Only the end of a batch is marked, so what follows a hole up to the next end may lack its
+    beginning and is left out.
+    """
+    whole: list[Frame] = []
+    batch: list[Frame] = []
+    sure = True
+    end = start
+    for frame in frames:
+        if frame.start != end:
+            batch, sure = [], frame.kind != RECORD
+        batch.append(frame)
+        end = frame.end
+        if not frame.more:
+            whole += batch if sure else []
+            batch, sure = [], True
+    return whole
