@@ -32,7 +32,7 @@ class Served:
 
     def __init__(self, app: App, limits: Limits | None = None, clock: ManualClock | None = None):
         self.clock = clock or ManualClock()
-        self.door = HttpDoor(asyncio.get_running_loop(), app, self.clock, limits)
+        self.door = HttpDoor(asyncio.get_running_loop(), app, self.clock, limits, hosts=None)
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> "Served":
@@ -324,27 +324,22 @@ async def test_connections_above_the_cap_are_refused_with_a_reason() -> None:
 
 
 async def test_small_answers_leave_at_once() -> None:
-    seen: list[int] = []
+    async with Served(echo) as served:
+        await served.connect()
+        await served.accepted(1)
+        (connection,) = served.door._connections
+        raw = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def test_a_door_on_loopback_keeps_foreign_hosts_out() -> None:
     door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock())
-    accept = door._accept
-
-    def spy() -> object:
-        connection = accept()
-        made = connection.connection_made
-
-        def connection_made(transport: asyncio.BaseTransport) -> None:
-            raw = transport.get_extra_info("socket")
-            seen.append(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            made(transport)
-
-        connection.connection_made = connection_made  # type: ignore[method-assign]
-        return connection
-
-    door._accept = spy  # type: ignore[method-assign, assignment]
     port = await door.start("127.0.0.1", 0)
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    await until(lambda: seen)
-    assert seen[0] != 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+    assert (await read_answer(reader))[0] == 403
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost:1\r\n\r\n")
+    assert (await read_answer(reader))[0] == 200
     writer.close()
     await door.stop()
 

@@ -98,7 +98,7 @@ async def served() -> AsyncIterator[Any]:
     clients: list[Client] = []
     made = Served()
     limits = Limits(body_bytes=20_000, drain_seconds=1)
-    made.door = HttpDoor(asyncio.get_running_loop(), app, made.clock, limits)  # type: ignore[attr-defined]
+    made.door = HttpDoor(asyncio.get_running_loop(), app, made.clock, limits, hosts=None)  # type: ignore[attr-defined]
     port = await made.door.start("127.0.0.1", 0)  # type: ignore[attr-defined]
     made.port = port  # type: ignore[attr-defined]
     yield made

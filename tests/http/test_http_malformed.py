@@ -147,7 +147,7 @@ async def echo(request: Request) -> Answer:
 
 async def exchange(vector: bytes, pieces: int) -> bytes:
     """Send a vector in one piece or byte by byte, close our half, return what comes back."""
-    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock(), Limits())
+    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock(), Limits(), hosts=None)
     port = await door.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     if pieces == 1:

@@ -12,7 +12,6 @@ import pytest
 import uvloop
 from topics_api import Api
 
-from millstream.http.browser import BrowserGuard
 from millstream.http.door import HttpDoor
 
 # libuv opens its signal pipe with the first loop and keeps it for the life of the process.
@@ -23,7 +22,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as _first:
 @pytest.fixture
 async def port(api: Api) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
-    door = HttpDoor(loop, BrowserGuard(api.routes), api.clock, on_stop=api.topics.stop)
+    door = HttpDoor(loop, api.routes, api.clock, on_stop=api.topics.stop)
     yield await door.start("127.0.0.1", 0)
     await door.stop()
 
@@ -117,7 +116,7 @@ async def test_a_hundred_watchers_each_get_every_record(api: Api, port: int) -> 
 def test_the_door_works_on_uvloop_too(tmp_path: Path) -> None:
     async def round_trip() -> bytes:
         api = Api(tmp_path)
-        door = HttpDoor(asyncio.get_running_loop(), api.routes, api.clock)
+        door = HttpDoor(asyncio.get_running_loop(), api.routes, api.clock, hosts=None)
         port = await door.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         body = b'{"records":[{"data":"%b"}]}' % (b"x" * 900_000)

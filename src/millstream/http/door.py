@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from email.utils import formatdate
 
 from millstream.clock import Clock
+from millstream.http.browser import BrowserGuard, is_loopback
 from millstream.http.connection import Connection, HttpConnection
 from millstream.http.limits import Limits
 from millstream.http.request import Request
@@ -19,7 +20,9 @@ App = Callable[[Request], Awaitable[Answer]]
 class HttpDoor:
     """Serves one application on one address.
 
-    ``on_stop`` is called when the door begins to close: it tells long answers to end by themselves.
+    Pages of other sites are kept out by a ``BrowserGuard``: on loopback it takes only loopback
+    names and ``hosts`` as Host, elsewhere (or with ``hosts`` None) any. ``on_stop`` is called when
+    the door begins to close: it tells long answers to end by themselves.
     """
 
     def __init__(
@@ -29,10 +32,12 @@ class HttpDoor:
         clock: Clock,
         limits: Limits | None = None,
         on_stop: Callable[[], None] | None = None,
+        hosts: Collection[str] | None = (),
     ) -> None:
         self.limits = limits or Limits()
         self.stopping = asyncio.Event()
         self._on_stop = on_stop
+        self._hosts = hosts
         self._loop = loop
         self._app = app
         self._clock = clock
@@ -53,8 +58,10 @@ class HttpDoor:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: the one asked for, or the one given for port 0."""
+        hosts = self._hosts if is_loopback(host) else None
+        guarded = BrowserGuard(self._app, hosts)
         listener = await self._loop.create_server(
-            self._accept, host, port, backlog=1024, start_serving=True
+            lambda: HttpConnection(self, guarded), host, port, backlog=1024
         )
         self._servers.append(listener)
         if self._timer is None:
@@ -114,9 +121,6 @@ class HttpDoor:
         self._connections.discard(connection)
         if not self._connections:
             self._emptied.set()
-
-    def _accept(self) -> HttpConnection:
-        return HttpConnection(self, self._app)
 
     def _tick(self) -> None:
         self.sweep()
