@@ -110,6 +110,12 @@ class _Run:
         return self.last_of
 
 
+class _Removal:
+    """Records that are on their way out."""
+
+    count = 0
+
+
 class Stream:
     """One stream of one account; see ``deliver`` for writes from NATS, ``append`` for the rest."""
 
@@ -138,6 +144,7 @@ class Stream:
         self._handles: list[int] = []
         self._inflight: deque[_Run] = deque()
         self._backlog = 0
+        self._removing: set[_Removal] = set()  # decided and not yet logged, so not to be counted
         self._paused = False
         self._watchers: dict[object, Callable[[], None]] = {}
         self._window = DuplicateWindow(config.duplicate_window)
@@ -482,7 +489,7 @@ class Stream:
         state = self.log.state()
         held = state.last_seq - state.first_seq + 1
         return StreamState(
-            messages=state.count,
+            messages=max(0, state.count - sum(going.count for going in self._removing)),
             bytes=self._bytes(state),
             first_seq=state.first_seq,
             last_seq=state.last_seq,
@@ -591,11 +598,18 @@ class Stream:
         return removed
 
     def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
-        removed = self.log.delete(seqs, done)
+        going = _Removal()
+
+        def settled(error: MillstreamError | None) -> None:
+            self._removing.discard(going)
+            done(error)
+
+        self._removing.add(going)
+        going.count = self.log.delete(seqs, settled)
         for seq in seqs:
             self.index.remove(seq)
         self._removed()
-        return removed
+        return going.count
 
     async def _trim_and_wait(self, first_kept: int) -> int:
         """Remove everything below ``first_kept`` and return how much once that is durable.
