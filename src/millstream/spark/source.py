@@ -14,6 +14,7 @@ from millstream.spark import reader
 from millstream.spark.columns import spark_schema
 from millstream.spark.options import ReadOptions, parse
 from millstream.spark.partitions import columns_of, planned, read_partition, task_for
+from millstream.spark.problems import OptionError
 from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ class MillstreamSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        from millstream.spark.stream_source import StreamingReader  # needs Spark 4.2
-
+        try:
+            from millstream.spark.stream_source import StreamingReader
+        except ImportError as error:
+            raise OptionError("spark.readStream needs PySpark 4.2 or newer") from error
         return StreamingReader(self._read, columns_of(schema, self._read))
 
 

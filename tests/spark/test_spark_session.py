@@ -1,0 +1,81 @@
+"""Registration: workers get this Python, unless the user chose another."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+import pyspark_millstream
+from millstream.spark import register
+from millstream.spark.source import MillstreamSource
+
+
+class FakeSession:
+    """As much of a session as registering touches."""
+
+    def __init__(self, **conf: str) -> None:
+        self.registered: list[type] = []
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+        given = SparkConf(loadDefaults=False, _jvm=None).setAll(list(conf.items()))
+        self.sparkContext: Any = SimpleNamespace(pythonExec="python3", getConf=lambda: given)
+
+
+class ConnectSession(FakeSession):
+    """Spark Connect has no context; asking for it raises."""
+
+    @property
+    def sparkContext(self) -> Any:
+        raise RuntimeError("not supported in Spark Connect")
+
+    @sparkContext.setter
+    def sparkContext(self, _: Any) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_choice_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
+def test_workers_run_the_python_that_registered() -> None:
+    session = FakeSession()
+    register(session)  # type: ignore[arg-type]
+    assert session.sparkContext.pythonExec == sys.executable
+    assert session.registered == [MillstreamSource]
+
+
+def test_a_python_that_the_user_chose_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    configured = FakeSession(**{"spark.pyspark.python": "/opt/python"})
+    register(configured)  # type: ignore[arg-type]
+    assert configured.sparkContext.pythonExec == "python3"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    chosen = FakeSession()
+    register(chosen)  # type: ignore[arg-type]
+    assert chosen.sparkContext.pythonExec == "python3"
+
+
+def test_a_connect_session_is_registered_without_a_context() -> None:
+    session = ConnectSession()
+    register(session)  # type: ignore[arg-type]
+    assert session.registered == [MillstreamSource]
+
+
+def test_spark_finds_the_source_by_itself_under_its_name() -> None:
+    assert pyspark_millstream.DefaultSource is MillstreamSource
+    assert MillstreamSource.name() == "millstream"
+
+
+@pytest.mark.spark
+def test_a_real_session_runs_workers_that_have_this_package(spark: SparkSession) -> None:
+    def where(_: Any) -> list[str]:
+        import millstream.spark.rows
+
+        return [sys.executable, millstream.spark.rows.__name__]
+
+    assert spark.sparkContext.parallelize([1], 1).flatMap(where).collect() == [
+        sys.executable,
+        "millstream.spark.rows",
+    ]
