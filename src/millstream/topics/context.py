@@ -10,6 +10,7 @@ from millstream.errors import Forbidden, StreamNotFound, Throttled
 from millstream.http.request import Caller, Request
 from millstream.topics.errors import TopicNotFound
 from millstream.topics.idempotency import Idempotency
+from millstream.topics.page import PageMemo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ class Topics:
         self.max_sse_connections = max_sse_connections
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.idempotency = Idempotency()
+        self.last_page = PageMemo()
         self.started_ns = clock.time_ns()
         self.sse_connections = 0
         self.stopping = False
@@ -116,15 +118,16 @@ class Topics:
         return 0 if idle >= 300_000 else round(500 * 2 ** (-idle / 30_000))
 
     async def wait_for(
-        self, streams: "list[Stream]", ready: Callable[[], bool], seconds: float
-    ) -> None:
-        """Return once ``ready`` holds after a change of a stream, on shutdown, or in time."""
-        if ready() or self.stopping:
-            return
+        self, streams: "list[Stream]", seconds: float, ready: Callable[[], bool] | None = None
+    ) -> bool:
+        """Return True after a change of a stream (that makes ``ready`` hold) or on shutdown.
+
+        False means that the time is over. The caller looks once more before it waits.
+        """
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def look() -> None:
-            if not arrived.done() and (self.stopping or ready()):
+            if not arrived.done() and (self.stopping or ready is None or ready()):
                 arrived.set_result(None)
 
         undo = [stream.watch(look) for stream in streams]
@@ -132,8 +135,9 @@ class Topics:
         try:
             async with asyncio.timeout(seconds):
                 await arrived
+            return True
         except TimeoutError:
-            pass
+            return False
         finally:
             self._waiting.discard(look)
             for forget in undo:

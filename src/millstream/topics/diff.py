@@ -44,7 +44,8 @@ async def _poll(
     def moved() -> bool:
         return stream.state().last_seq > head
 
-    await topics.wait_for([stream], moved, wait_ms / 1000)
+    if not moved() and not topics.stopping:
+        await topics.wait_for([stream], wait_ms / 1000, moved)
     stream = topics.find(stream.name, request.caller)  # it may be gone by now
     return read_page(stream, query, topics.clock.time_ns())
 

@@ -129,7 +129,7 @@ class EventStream(AsyncIterator[bytes]):
         while True:
             before = session.cursors[name]
             query = replace(session.query, from_seq=before)
-            page = read_page(stream, query, topics.clock.time_ns())
+            page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
             is_first = name in first_reads
             first_reads.discard(name)
             if page.tombstone is not None:
@@ -150,17 +150,12 @@ class EventStream(AsyncIterator[bytes]):
                 return
 
     async def _park(self, streams: "list[Stream]") -> bool:
-        """Wait until a topic moves or ends; False when only the heartbeat is due."""
+        """Wait until something may have changed; False when only the heartbeat is due."""
         cursors = self._session.cursors
-
-        def moved() -> bool:
-            return any(
-                stream.state().last_seq != cursors[stream.name] or self._replaced(stream)
-                for stream in streams
-            )
-
-        await self._topics.wait_for(streams, moved, self._session.heartbeat_ms / 1000)
-        return moved() or self._topics.stopping
+        for stream in streams:  # while the last event was being sent, more may have come
+            if stream.state().last_seq != cursors[stream.name] or self._replaced(stream):
+                return True
+        return await self._topics.wait_for(streams, self._session.heartbeat_ms / 1000)
 
     def _replaced(self, stream: "Stream") -> bool:
         return self._topics.find_or_none(stream.name, self._session.caller) is not stream

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.streams import patterns
+from millstream.streams.state import StreamState
 from millstream.topics.rendering import Fields, Renderer
 from millstream.topics.settled import loss_reason, settled
 from millstream.topics.tombstone import Tombstone, start_reading
@@ -60,9 +61,26 @@ class Page:
         return self.next_from_seq == self.head_seq
 
 
-def read_page(stream: "Stream", query: Query, now_ns: int) -> Page:
+class PageMemo:
+    """The page read last: watchers that a commit wakes together all want the same one."""
+
+    def __init__(self) -> None:
+        self.key: tuple[object, ...] = ()
+        self.page: Page | None = None
+
+
+def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None = None) -> Page:
     """Read until the limit, the byte budget, a loss to report, or the head."""
     state = settled(stream, now_ns)
+    if memo is None:
+        return _read_page(stream, query, state, now_ns)
+    key = (stream.incarnation, stream.config, query, state)
+    if memo.page is None or memo.key != key:
+        memo.key, memo.page = key, _read_page(stream, query, state, now_ns)
+    return memo.page
+
+
+def _read_page(stream: "Stream", query: Query, state: StreamState, now_ns: int) -> Page:
     start = start_reading(state, query.from_seq, loss_reason(stream))
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
     stop = state.last_seq if start.stop_before is None else start.stop_before - 1
@@ -106,7 +124,9 @@ def _skips(stream: "Stream", query: Query, now_ns: int) -> "Callable[[Fields], b
     """Return the test for records that are passed over in silence, None when there are none."""
     config = stream.config
     oldest = now_ns - config.max_age if config.max_age > 0 else 0
-    nodes = query.without_nodes if config.to_topic()["dedupe_node"] else frozenset()
+    nodes = query.without_nodes
+    if nodes and not config.to_topic()["dedupe_node"]:
+        nodes = frozenset()
     wish = query.filter
     if not (oldest or nodes or wish):
         return None
