@@ -25,7 +25,7 @@ class Gap:
 
     first: int
     last: int
-    reason: str  # "cap" | "ttl" | "corruption" | "source_trim" | "void"
+    reason: str  # "cap" | "ttl" | "corruption" | "source_trim" | "void" | "torn"
 
 
 @dataclass(frozen=True, slots=True)
