@@ -93,15 +93,17 @@ class Events:
     def __init__(self, answer: Answer) -> None:
         assert isinstance(answer, StreamedResponse), answer
         self.answer = answer
+        self._waiting: list[bytes] = []
 
     async def next(self) -> dict[str, str]:
         """Return the next event's fields; a comment is under ``comment``."""
-        async with asyncio.timeout(5):
-            chunk = await anext(self.answer.chunks)
-        assert chunk.endswith(b"\n\n")
-        assert b"\n\n" not in chunk[:-2]
+        if not self._waiting:
+            async with asyncio.timeout(5):
+                chunk = await anext(self.answer.chunks)
+            assert chunk.endswith(b"\n\n")
+            self._waiting = chunk[:-2].split(b"\n\n")
         fields: dict[str, str] = {}
-        for line in chunk.decode().splitlines():
+        for line in self._waiting.pop(0).decode().splitlines():
             if line.startswith(":"):
                 fields["comment"] = line
             elif line:

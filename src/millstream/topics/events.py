@@ -132,21 +132,23 @@ class EventStream(AsyncIterator[bytes]):
             page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
             is_first = name in first_reads
             first_reads.discard(name)
+            frames = []
             if page.tombstone is not None:
                 announced.discard(name)
-                gap_to = page.tombstone.gap_to
-                session.cursors[name] = min(gap_to, page.next_from_seq)
-                yield self._frame(b"tombstone", _tombstone(name, page, is_first))
+                session.cursors[name] = min(page.tombstone.gap_to, page.next_from_seq)
+                frames.append(self._frame(b"tombstone", _tombstone(name, page, is_first)))
             if page.count:
                 announced.discard(name)
                 start = before if page.tombstone is None else page.tombstone.gap_to
                 session.cursors[name] = page.next_from_seq
-                yield self._frame(b"record", _records(name, start, page))
+                frames.append(self._frame(b"record", _records(name, start, page)))
             session.cursors[name] = page.next_from_seq
+            if page.caught_up and name not in announced:
+                announced.add(name)
+                frames.append(self._frame(b"caught-up", _caught_up(name, page)))
+            if frames:
+                yield b"".join(frames)  # one send for all that this look has found
             if page.caught_up:
-                if name not in announced:
-                    announced.add(name)
-                    yield self._frame(b"caught-up", _caught_up(name, page))
                 return
 
     async def _park(self, streams: "list[Stream]") -> bool:
