@@ -38,10 +38,3 @@ class Broker:
         self.door.stop()
         self.timers.close()
         self.store.close()
-
-    def crash(self) -> None:
-        """Stop without a word to anybody: what was not committed is gone."""
-        self.js._ended.set()
-        self.door.stop()
-        self.timers.close()
-        self.store.close()

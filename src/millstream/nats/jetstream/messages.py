@@ -85,7 +85,9 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
         try:
             stream.get(asked.seq)
         except RecordNotFound as error:
-            raise ApiError(500, 10057, "no message found") from error
+            if asked.seq < stream.state().first_seq:
+                raise ApiError(500, 10057, "no message found") from error
+            raise ApiError(400, 10043, f"sequence {asked.seq} not found") from error
     await stream.delete([asked.seq])
     return {"success": True}
 

@@ -1,0 +1,177 @@
+"""The same requests to the broker and to the real nats-server: the answers must be the same."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jetstream_broker import Broker
+from nats.aio.client import Client
+
+import nats
+from support.nats_server import nats_server
+
+NANO = 10**9
+CONSUMER = {"durable_name": "C", "ack_policy": "explicit"}
+ORDERS = {"name": "S", "subjects": ["s.*"]}
+
+
+def make(name: str, **config: object) -> tuple[str, Any]:
+    return f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": {"name": name, **config}}
+
+
+REQUESTS: list[tuple[str, Any]] = [
+    ("STREAM.CREATE.S", ORDERS),
+    ("STREAM.CREATE.S", ORDERS),
+    ("STREAM.CREATE.S", {**ORDERS, "max_msgs": 5}),
+    ("STREAM.CREATE.S", {"name": "T"}),
+    ("STREAM.CREATE.T", {"name": "T", "subjects": ["s.a"]}),
+    ("STREAM.CREATE.T", {"name": "T", "bogus": 1}),
+    ("STREAM.CREATE.T", {"name": "T", "num_replicas": 3}),
+    ("STREAM.CREATE.T", {"name": "T", "max_age": 3}),
+    ("STREAM.CREATE.T", {"name": "T", "subjects": ["a.*", "a.b"]}),
+    ("STREAM.CREATE.T", {"name": "T", "sealed": True}),
+    ("STREAM.CREATE.T", {"name": "T", "retention": "foo"}),
+    ("STREAM.CREATE.T", b"{"),
+    ("STREAM.CREATE.T", b""),
+    ("STREAM.CREATE.T/x", {"name": "T/x"}),
+    ("STREAM.UPDATE.S", {**ORDERS, "description": "hi", "metadata": {"a": "b"}}),
+    ("STREAM.UPDATE.S", {**ORDERS, "storage": "memory"}),
+    ("STREAM.UPDATE.Z", {"name": "Z"}),
+    ("STREAM.INFO.S", b""),
+    ("STREAM.INFO.S", {"subjects_filter": ">"}),
+    ("STREAM.INFO.Z", b""),
+    ("STREAM.NAMES", b""),
+    ("STREAM.NAMES", {"offset": 9}),
+    ("STREAM.NAMES", {"subject": "s.a"}),
+    ("STREAM.NAMES", b"{"),
+    ("STREAM.LIST", b""),
+    ("STREAM.MSG.GET.S", {"seq": 1}),
+    ("STREAM.MSG.GET.S", {"seq": 99}),
+    ("STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+    ("STREAM.MSG.GET.S", {"next_by_subj": "s.b", "seq": 2}),
+    ("STREAM.MSG.GET.S", {}),
+    ("STREAM.MSG.GET.S", {"seq": 1, "last_by_subj": "s.a"}),
+    ("STREAM.MSG.GET.Z", {"seq": 1}),
+    ("STREAM.MSG.DELETE.S", {"seq": 2}),
+    ("STREAM.MSG.DELETE.S", {"seq": 2}),
+    ("STREAM.MSG.DELETE.S", {"seq": 100}),
+    ("STREAM.MSG.DELETE.S", {}),
+    ("STREAM.INFO.S", {"deleted_details": True}),
+    ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": CONSUMER}),
+    ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": CONSUMER}),
+    ("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {**CONSUMER, "ack_policy": "none"}}),
+    (
+        "CONSUMER.CREATE.S.C",
+        {"stream_name": "S", "config": {**CONSUMER, "max_deliver": 3}, "action": "create"},
+    ),
+    ("CONSUMER.CREATE.S.N", {"stream_name": "S", "config": {"name": "N"}, "action": "update"}),
+    ("CONSUMER.DURABLE.CREATE.S.D", {"stream_name": "S", "config": {**CONSUMER}}),
+    ("CONSUMER.DURABLE.CREATE.S.D", {"stream_name": "S", "config": {"ack_policy": "all"}}),
+    ("CONSUMER.CREATE.S.E.x.y", {"stream_name": "S", "config": {"filter_subject": "x.z"}}),
+    ("CONSUMER.CREATE.S.E", {"stream_name": "Z", "config": {}}),
+    make("E", filter_subject="s.b", max_deliver=5, backoff=[NANO, 2 * NANO], ack_policy="all"),
+    make("F", deliver_subject="d", idle_heartbeat=NANO, flow_control=True),
+    make("X", opt_start_seq=4),
+    make("X", deliver_policy="by_start_sequence"),
+    make("X", deliver_policy="last_per_subject"),
+    make("X", filter_subject="a", filter_subjects=["b"]),
+    make("X", filter_subjects=["a.*", "a.b"]),
+    make("X", max_deliver=2, backoff=[1, 2, 3]),
+    make("X", deliver_subject="a.*"),
+    make("X", deliver_subject="s.q"),
+    make("X", deliver_subject="q", max_waiting=5),
+    make("X", flow_control=True),
+    make("X", idle_heartbeat=NANO),
+    make("X", deliver_subject="q", idle_heartbeat=5),
+    make("X", deliver_subject="q", flow_control=True),
+    make("X", rate_limit_bps=5),
+    make("X", ack_wait=-1, ack_policy="explicit"),
+    make("X", ack_policy="zz"),
+    ("CONSUMER.NAMES.S", b""),
+    ("CONSUMER.LIST.S", {"offset": 1}),
+    ("CONSUMER.INFO.S.C", b""),
+    ("CONSUMER.INFO.S.zz", b""),
+    ("CONSUMER.INFO.Z.zz", b""),
+    ("CONSUMER.DELETE.S.C", b""),
+    ("CONSUMER.DELETE.S.C", b""),
+    ("CONSUMER.NAMES.Z", b""),
+    ("STREAM.PURGE.S", {"keep": 1}),
+    ("STREAM.PURGE.S", {"seq": 1, "keep": 1}),
+    ("STREAM.PURGE.S", {"filter": "zz"}),
+    ("STREAM.PURGE.S", b""),
+    ("STREAM.PURGE.Z", b""),
+    ("STREAM.INFO.S", b""),
+    ("STREAM.UPDATE.S", {**ORDERS, "sealed": True}),
+    ("STREAM.PURGE.S", b""),
+    ("STREAM.MSG.DELETE.S", {"seq": 4}),
+    ("STREAM.DELETE.S", b"x"),
+    ("STREAM.DELETE.S", b""),
+    ("STREAM.DELETE.S", b""),
+]
+
+PULLS: list[bytes] = [
+    b"",
+    b"2",
+    b'{"batch":2,"no_wait":true}',
+    b'{"batch":2,"no_wait":true}',
+    b'{"batch":5,"expires":200000000}',
+    b'{"batch":5,"expires":300000000,"idle_heartbeat":100000000}',
+    b'{"batch":5,"expires":300000000,"idle_heartbeat":200000000}',
+    b"{",
+]
+
+
+def plain(answer: bytes) -> Any:
+    """Return an answer without what differs from run to run."""
+    text = re.sub(r'"20\d\d-[^"]*Z"', '"TIME"', answer.decode())
+    shown = json.loads(text)
+    shown.pop("cluster", None)  # named by the reference even when alone
+    return shown
+
+
+async def api_answers(client: Client) -> list[tuple[str, Any, Any]]:
+    answers: list[tuple[str, Any, Any]] = []
+    for at, (subject, body) in enumerate(REQUESTS):
+        if at == 1:
+            for token in "abab":
+                await client.request(f"s.{token}", b"x", timeout=2)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        reply = await client.request(f"$JS.API.{subject}", data, timeout=2)
+        answers.append((subject, body, plain(reply.data)))
+    return answers
+
+
+async def pull_answers(client: Client) -> list[Any]:
+    js = client.jetstream()
+    await js.add_stream(name="P", subjects=["p"])
+    await js.add_consumer("P", durable_name="c", ack_policy="explicit", max_waiting=3)
+    for i in range(4):
+        await js.publish("p", b"%d" % i)
+    seen: list[Any] = []
+    for number, body in enumerate(PULLS):
+        inbox = await client.subscribe(f"in.{number}")
+        await client.publish("$JS.API.CONSUMER.MSG.NEXT.P.c", body, reply=f"in.{number}")
+        try:
+            while True:
+                message = await inbox.next_msg(timeout=0.5)
+                reply = re.sub(r"\.17\d{17}\.", ".TIME.", message.reply)
+                seen.append((number, message.subject, reply, message.headers, message.data))
+        except nats.errors.TimeoutError:
+            await inbox.unsubscribe()
+    return seen
+
+
+async def test_requests_and_pulls_are_answered_as_the_reference_answers(tmp_path: Path):
+    broker = Broker(str(tmp_path / "ours"))
+    with nats_server("-js", "-sd", str(tmp_path / "theirs")) as reference:
+        answers = []
+        for url in (broker.start(), reference.url):
+            client = await nats.connect(url, allow_reconnect=False)
+            answers.append((await api_answers(client), await pull_answers(client)))
+            await client.close()
+    await broker.stop()
+    (ours, our_pulls), (theirs, their_pulls) = answers
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted
+    assert our_pulls == their_pulls
