@@ -220,6 +220,14 @@ def test_http_refusals_have_names(status: int, error: type[ClientError]) -> None
         streams.close()
 
 
+def test_a_server_without_the_route_is_told_from_one_without_the_stream() -> None:
+    with http_answering(lambda *_: told(404, "not_found")) as (host, _):
+        streams = HttpStreams(f"http://{host}")
+        with pytest.raises(ReadRefused, match="use its nats:// url"):
+            streams.read("ORDERS", 1, 2)
+        streams.close()
+
+
 def test_the_key_in_the_url_is_sent_and_the_name_is_escaped() -> None:
     with http_answering(lambda *_: (200, json.dumps(PLAN).encode())) as (host, asked):
         for who in ("k%2F1@", "me:secret@", ""):

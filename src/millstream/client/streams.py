@@ -278,9 +278,12 @@ def _http_refusal(status: int, body: bytes, stream: str) -> ClientError:
     if status == 403:
         return PermissionDenied(f"this key may not read stream {stream!r}")
     try:
-        return _refusal(body, stream)
+        refusal = _refusal(body, stream)
     except ReadRefused:
         return ReadRefused(f"the server answered {status}: is it a millstream server?")
+    if status == 404 and not isinstance(refusal, StreamMissing):
+        return ReadRefused("this server does not read records out over HTTP: use its nats:// url")
+    return refusal
 
 
 def _authorization(user: str | None, password: str | None) -> dict[str, str]:
