@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import uvloop
 
@@ -22,6 +23,11 @@ collect_ignore = [] if SPARK_IS_INSTALLED else ["spark"]
 def pytest_report_header() -> str | None:
     """Say what is left out."""
     return None if SPARK_IS_INSTALLED else "tests/spark is left out: `make spark` installs Spark"
+
+
+# No test asserts a time: a loaded machine is slow, not wrong.
+hypothesis.settings.register_profile("millstream", deadline=None)
+hypothesis.settings.load_profile("millstream")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

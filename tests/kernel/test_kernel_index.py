@@ -1,6 +1,7 @@
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -305,17 +306,29 @@ def test_stored_entries_that_make_no_sense_are_refused(data: bytes, ids: list[in
         SegmentIndex.frombytes(40, table, GOLDEN, [7])
 
 
-def test_a_record_costs_at_most_64_bytes_of_memory() -> None:
-    def resident() -> int:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * 4096
+_FILL_AN_INDEX = """
+from pathlib import Path
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import encode_batch
+from millstream.kernel._index import SegmentIndex, SubjectTable
 
-    batch = Batch()
-    for i in range(1000):
-        batch.add(b"subject.%d" % i, b"", b"", b"")
-    table = SubjectTable()
-    index = SegmentIndex(1, table)
-    before = resident()
-    for first in range(1, 500_001, 1000):
-        _frames.encode_batch(batch, 0, 1000, 7, first, 0, index, 0, False)
-    assert (resident() - before) / len(index) <= 64
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+batch = Batch()
+for i in range(1000):
+    batch.add(b"subject.%d" % i, b"", b"", b"")
+index = SegmentIndex(1, SubjectTable())
+before = resident()
+for first in range(1, 500_001, 1000):
+    encode_batch(batch, 0, 1000, 7, first, 0, index, 0, False)
+print((resident() - before) / len(index))
+"""
+
+
+def test_a_record_costs_at_most_64_bytes_of_memory() -> None:
+    # In a process of its own: what other tests left on the heap must not count.
+    told = subprocess.run(
+        [sys.executable, "-c", _FILL_AN_INDEX], capture_output=True, text=True, check=True
+    )
+    assert 32 <= float(told.stdout) <= 64
