@@ -41,7 +41,7 @@ class Logs:
         self.torn = False  # the replay is past the first place that a crash may have torn
         self.found_gaps: list[tuple[int, Gap]] = []  # to be logged: nothing will show them again
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
-        self.rescued: list[tuple[Run, bytes]] = []  # records that only a segment file had
+        self.relog: list[tuple[Run, bytes]] = []  # kept from beyond the first torn place, in order
         self._damaged: list[tuple[FileLog, Segment]] = []
         self._spare: dict[int, list[Frame]] = {}
         self._cuts: dict[int, set[int]] = {}
@@ -231,8 +231,14 @@ class Logs:
             if frame.seq > target.next_seq:
                 self._lose(target, frame.seq - 1, reason)
             self._append(target, frame.seq, frame.seq, frame.data)
+            if self.torn:
+                self._log_again(frame)
         if last >= target.next_seq:
             self._lose(target, last, reason)
+
+    def _log_again(self, frame: Frame) -> None:
+        """Have a record written into the new WAL file: only a segment file has it."""
+        self.relog.append((Run(frame.stream_id, frame.seq, 1, len(frame.data)), frame.data))
 
     def _lose(self, target: FileLog, last: int, reason: str) -> None:
         new = target.add_gap(target.next_seq, last, reason)
@@ -302,8 +308,7 @@ class Logs:
             for frame in self._spare_frames(target, target.next_seq, 1 << 63):
                 if frame.seq == target.next_seq:
                     self._append(target, frame.seq, frame.seq, frame.data)
-                    run = Run(frame.stream_id, frame.seq, 1, len(frame.data))
-                    self.rescued.append((run, frame.data))
+                    self._log_again(frame)
 
     def finish(self, power_lost: bool) -> list[tuple[int, Gap]]:
         """Count what there is; returns gaps that must be logged so that no sequence comes back."""

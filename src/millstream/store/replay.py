@@ -56,7 +56,6 @@ class Replay:
         self.controls: list[Control] = []
         self.wal_files: list[WalFile] = []
         self.unused: list[str] = []
-        self.relog: list[tuple[Run, bytes]] = []  # accepted from beyond the first torn place
         self._relogging = False
         self._pending: list[tuple[Run, bytes]] = []
         self._durable = 0
@@ -172,10 +171,11 @@ class Replay:
             self._apply(run, data)
 
     def _apply(self, run: Run, data: bytes) -> None:
-        if self._relogging:
-            self.relog.append((run, data))
         if run.first_seq:
             self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
+        if self._relogging:
+            self._logs.relog.append((run, data))
+        if run.first_seq:
             return
         frames, _ = scan(data)
         for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:

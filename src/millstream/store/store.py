@@ -87,7 +87,7 @@ class Store:
         self._checkpointing = False
         self._written_before = 0
         self._closed = False
-        self._rescued: list[tuple[Run, bytes]] = []
+        self._relogged: list[tuple[Run, bytes]] = []
         self._lock: File | None = None
 
     @classmethod
@@ -130,7 +130,7 @@ class Store:
         boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
         before = replay.last_nonce & 0xFFFFFFFF
         gaps = logs.finish(power_lost=bool(replay.wal_files) and before != boot)
-        self._rescued = logs.rescued
+        self._relogged = logs.relog
         self._logs = logs.logs
         self._dropped = logs.dropped
         self._control_number = replay.control_number
@@ -179,7 +179,7 @@ class Store:
         self, replay: Replay, gaps: list[tuple[int, Gap]], epoch: int, nonce: int
     ) -> list[bytes]:
         """Return entries for what recovery decided beyond the first torn place, and for gaps."""
-        pieces = [*replay.relog, *self._rescued]
+        pieces = list(self._relogged)
         for log_id, gap in gaps:
             body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
             frame = self._control_frame(VOID, log_id, body) * 2
