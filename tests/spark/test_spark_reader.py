@@ -130,6 +130,17 @@ def test_a_damaged_record_is_a_gap_between_its_neighbours(
     ] == [(12, 12, "corruption")]
 
 
+def test_damage_that_the_plan_knew_of_is_told_once(tmp_path: Path, server: FakeServer) -> None:
+    part = written(tmp_path, ROWS[:4])
+    flip(part.path, Path(part.path).read_bytes().index(b"p12"))
+    task = replace(TASK, known_lost=((12, 12, "corruption"),))
+    assert [(row["seq"], row["gap_from"]) for row in rows_of(part, task)] == [
+        (10, None),
+        (11, None),
+        (13, None),
+    ]
+
+
 def test_a_damaged_record_fails_a_read_that_allows_no_loss(
     tmp_path: Path, server: FakeServer
 ) -> None:

@@ -118,7 +118,7 @@ def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     if len(kept):
         yield rows.decode(kept, task.stream, task.columns)
     if len(damaged):
-        yield from _gaps(_runs(damaged), task)
+        yield from _gaps(newly_lost(_runs(damaged), task.known_lost), task)
 
 
 def _wanted(records: Records, task: Task) -> Records:
