@@ -58,8 +58,10 @@ def test_a_file_of_a_future_version_is_refused_untouched(suffix: str) -> None:
     node = left.names[path]
     assert node is not None
     node.data[8:12] = (2).to_bytes(4, "little")
-    if suffix != ".bin":
-        node.data[56:64] = xxh3_64_intdigest(bytes(node.data[:56])).to_bytes(8, "little")
+    at, checked = (
+        (24, node.data[:24] + node.data[32:]) if suffix == ".bin" else (56, node.data[:56])
+    )
+    node.data[at : at + 8] = xxh3_64_intdigest(bytes(checked)).to_bytes(8, "little")
     node.sync()
     before = left.content()
     with pytest.raises(StorageUnusable, match="format version 2"):

@@ -1,7 +1,7 @@
 """Snapshots: the store's small state as of one WAL position, two kept.
 
     meta/snapshot-<16 digits>.bin
-    0 8s "MSTRSNP\\0"   8 u32 version   12 u32 0   16 u64 body bytes   24 u64 XXH3-64 of the body
+    0 8s "MSTRSNP\\0"   8 u32 version   12 u32 0   16 u64 body bytes   24 u64 XXH3-64 of bytes 0..24 and the body
    32 body (MessagePack)
 
 Records are not in it: they are in segment files, synced before the snapshot is written.
@@ -19,6 +19,7 @@ from millstream.store.files import Files, ensure_dir, replace_file
 VERSION = 1
 MAGIC = b"MSTRSNP\0"
 HEADER = struct.Struct("<8sIIQQ")
+HEADER_CHECKED = 24
 KEPT = 2
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,9 @@ def write_snapshot(files: Files, directory: str, snapshot: Snapshot) -> None:
     """
     ensure_dir(files, directory)
     body = msgspec.msgpack.encode(snapshot)
-    head = HEADER.pack(MAGIC, VERSION, 0, len(body), xxh3_64_intdigest(body))
-    replace_file(files, directory, snapshot_name(snapshot.number), head + body)
+    head = HEADER.pack(MAGIC, VERSION, 0, len(body), 0)[:HEADER_CHECKED]
+    check = xxh3_64_intdigest(head + body).to_bytes(8, "little")
+    replace_file(files, directory, snapshot_name(snapshot.number), head + check + body)
     for number in snapshot_numbers(files, directory)[:-KEPT]:
         files.unlink(f"{directory}/{snapshot_name(number)}")
 
@@ -108,7 +110,9 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot | None:
         return None
     magic, version, _, size, check = HEADER.unpack_from(data)
     body = data[HEADER.size :]
-    if magic != MAGIC or len(body) != size or xxh3_64_intdigest(body) != check:
+    if magic != MAGIC or len(body) != size:
+        return None
+    if xxh3_64_intdigest(data[:HEADER_CHECKED] + body) != check:
         return None
     if version != VERSION:
         raise StorageUnusable(
