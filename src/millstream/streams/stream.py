@@ -736,7 +736,8 @@ class Stream:
             frames = self.log.read(at, 4096, READ_BYTES)
             if not len(frames):
                 return
-            for seq, ts_ns, _, _, headers, *_ in frames:
+            # One search over the bytes: most records carry no demand and need no look.
+            for seq, ts_ns, _, _, headers, *_ in frames if b"\nNats-" in frames.raw() else ():
                 self._last_msg_id = b""
                 if b"\nNats-" in headers:
                     self._recall(seq, ts_ns, extras.first_values(headers))

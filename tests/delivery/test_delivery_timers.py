@@ -1,0 +1,39 @@
+from millstream.clock import ManualClock
+from millstream.delivery.timers import Timers
+
+
+def test_deadlines_run_in_order_once_their_time_has_come():
+    clock, ran = ManualClock(), []
+    timers = Timers(clock)
+    timers.after(2, lambda: ran.append("late"))
+    timers.after(1, lambda: ran.append("early"))
+    called_off = timers.after(1, lambda: ran.append("never"))
+    called_off.cancel()
+    assert timers.run_due() == 0
+    clock.advance(3)
+    assert timers.run_due() == 2
+    assert ran == ["early", "late"]
+
+
+def test_a_deadline_set_for_now_by_a_callback_waits_for_the_next_turn():
+    clock, ran = ManualClock(), []
+    timers = Timers(clock)
+
+    def again() -> None:
+        ran.append(1)
+        timers.after(0, again)
+
+    timers.after(0, again)
+    assert timers.run_due() == 1
+    assert timers.run_due() == 1
+    assert ran == [1, 1]
+
+
+def test_one_failing_callback_does_not_stop_the_others(caplog):
+    clock, ran = ManualClock(), []
+    timers = Timers(clock)
+    timers.after(0, lambda: 1 / 0)
+    timers.after(0, lambda: ran.append(1))
+    timers.run_due()
+    assert ran == [1]
+    assert "timer failed" in caplog.text
