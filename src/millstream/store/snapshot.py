@@ -1,7 +1,8 @@
 """Snapshots: the store's small state as of one WAL position, two kept.
 
     meta/snapshot-<16 digits>.bin
-    0 8s "MSTRSNP\\0"   8 u32 version   12 u32 0   16 u64 body bytes   24 u64 XXH3-64 of bytes 0..24 and the body
+    0 8s "MSTRSNP\\0"   8 u32 version   12 u32 0   16 u64 body bytes
+   24 u64 XXH3-64 of bytes 0..24 and the body
    32 body (MessagePack)
 
 Records are not in it: they are in segment files, synced before the snapshot is written.
