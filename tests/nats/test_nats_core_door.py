@@ -9,9 +9,11 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
+from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.session import NatsLimits
+from millstream.nats.session import Closed, NatsLimits
 from millstream.nats.sessions import Sessions
+from millstream.nats.transport import Kind, Transport
 from millstream.wire.info import server_info
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"protocol":1}\r\n'
@@ -262,9 +264,25 @@ def test_a_publisher_into_a_paused_sink_is_not_read_until_it_is_resumed(serving:
     assert sum(map(len, sink.batches)) == 2
 
 
-def test_a_fed_connection_gets_its_output_from_its_writer(serving: Serving) -> None:
-    written: list[bytes] = []
-    cid = serving.sessions.open_fed(written.append, "10.0.0.1")
+class Taker:
+    """Carries a fed connection's bytes nowhere: it only takes what there is."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.written: list[bytes] = []
+        self.ended: int | None = None
+
+    def output(self, cid: int) -> None:
+        self.written.append(self._hub.take(cid))
+
+    def closed(self, reason: int) -> None:
+        self.ended = reason
+
+
+def test_a_fed_connection_gets_its_output_from_its_carrier(serving: Serving) -> None:
+    carrier = Taker(serving.sessions.hub)
+    written = carrier.written
+    cid = serving.sessions.open_fed(carrier, Transport(Kind.STANDARD, "10.0.0.1"))
     client = serving.client()
     serving.sessions.hub.feed(cid, CONNECT + b"SUB a 1\r\n")
     serving.tell(client, b"PUB a 2\r\nhi\r\n")
@@ -272,6 +290,7 @@ def test_a_fed_connection_gets_its_output_from_its_writer(serving: Serving) -> N
     assert b"".join(written[1:]) == b"MSG a 1 2\r\nhi\r\n"
     serving.sessions.hub.feed(cid, b"BOGUS\r\n")
     assert written[-1] == b"-ERR 'Unknown Protocol Operation'\r\n"
+    assert carrier.ended == Closed.PROTOCOL
     assert len(serving.sessions) == 1
 
 

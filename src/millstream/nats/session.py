@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
+from millstream.nats.transport import Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
 from millstream.wire.info import ServerInfo
@@ -72,10 +73,16 @@ class Session:
     """State of one connection: what it asked for, whether it is alive."""
 
     def __init__(
-        self, cid: int, hub: Hub, info: ServerInfo, limits: NatsLimits, peer: str, now: float
+        self,
+        cid: int,
+        hub: Hub,
+        info: ServerInfo,
+        limits: NatsLimits,
+        transport: Transport,
+        now: float,
     ) -> None:
         self.cid = cid
-        self.peer = peer
+        self.transport = transport
         self.options = ConnectOptions()
         self.connected = False
         self._hub = hub
@@ -86,6 +93,11 @@ class Session:
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + limits.ping_interval
         hub.write(cid, info.line())
+
+    @property
+    def peer(self) -> str:
+        """The address that the client came from."""
+        return self.transport.peer
 
     def connect(self, options: bytes) -> None:
         """Take CONNECT; a second one amends the first and starts without subscriptions."""

@@ -1,19 +1,17 @@
 """Sessions: every client's session by connection id; what the hub calls for control operations."""
 
 import logging
-from collections.abc import Callable
 
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.session import Closed, NatsLimits, Session
+from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors
 from millstream.wire.headers import with_extras
 from millstream.wire.info import ServerInfo
 
 log = logging.getLogger(__name__)
-
-Write = Callable[[bytes], None]
 
 
 class Sessions:
@@ -27,7 +25,7 @@ class Sessions:
         self._interest = interest
         self._limits = limits
         self._sessions: dict[int, Session] = {}
-        self._writers: dict[int, Write] = {}
+        self._carriers: dict[int, Carrier] = {}
         self.hub = Hub(
             self,
             max_payload=limits.max_payload,
@@ -44,23 +42,34 @@ class Sessions:
 
     def open(self, fd: int, peer: str) -> None:
         """Serve a connected non-blocking socket, which the hub owns from here on."""
-        self._begin(self.hub.attach(fd, self._interest), peer)
+        self._begin(self.hub.attach(fd, self._interest), Transport(Kind.STANDARD, peer), self.info)
 
-    def open_fed(self, write: Write, peer: str) -> int:
-        """Serve a connection whose transport calls ``hub.feed`` and sends what ``write`` gets."""
+    def open_fed(
+        self, carrier: Carrier, transport: Transport, info: ServerInfo | None = None
+    ) -> int:
+        """Serve a connection whose carrier calls ``hub.feed`` and ``hub.take``.
+
+        The carrier may be asked for output, and be told that all is over, before this returns.
+        """
         cid = self.hub.attach_fed(self._interest)
-        self._writers[cid] = write
-        self._begin(cid, peer)
+        self._carriers[cid] = carrier
+        self._begin(cid, transport, info or self.info)
         return cid
 
-    def _begin(self, cid: int, peer: str) -> None:
+    def secured(self, cid: int, transport: Transport) -> None:
+        """Note that a connection that began in plain text is encrypted from here on."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            session.transport = transport
+
+    def _begin(self, cid: int, transport: Transport, info: ServerInfo) -> None:
         if len(self._sessions) >= self._limits.max_connections:
             self.hub.write(cid, errors.err(errors.MAXIMUM_CONNECTIONS))
             self.hub.close_connection(cid, Closed.MAX_CONNECTIONS)
             return
-        info = self.info.with_(client_id=cid, client_ip=peer)
+        info = info.with_(client_id=cid, client_ip=transport.peer)
         now = self._clock.monotonic()
-        self._sessions[cid] = Session(cid, self.hub, info, self._limits, peer, now)
+        self._sessions[cid] = Session(cid, self.hub, info, self._limits, transport, now)
         self.hub.flush()
 
     def tick(self) -> None:
@@ -103,10 +112,8 @@ class Sessions:
         self._sessions[cid].refuse(code)
 
     def on_output(self, cid: int) -> None:
-        """Hand a fed connection's output to its transport."""
-        data = self.hub.take(cid)
-        if data:
-            self._writers[cid](data)
+        """Tell a fed connection's carrier that there is something to do."""
+        self._carriers[cid].output(cid)
 
     def may_publish(self, cid: int, subject: bytes) -> bool:
         """Allow everything: nobody is guarded yet."""
@@ -115,6 +122,8 @@ class Sessions:
     def on_closed(self, cid: int, reason: int) -> None:
         """Forget the session."""
         self._sessions.pop(cid, None)
-        self._writers.pop(cid, None)
+        carrier = self._carriers.pop(cid, None)
+        if carrier is not None:
+            carrier.closed(reason)
         if reason == Closed.SLOW_CONSUMER:
             log.warning("slow consumer closed cid=%d", cid)

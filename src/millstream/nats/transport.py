@@ -1,0 +1,50 @@
+"""Transport: what is known about the way to a client, beside what the client says itself."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Kind(StrEnum):
+    """How a client is connected, in the words of a user's ``allowed_connection_types``."""
+
+    STANDARD = "STANDARD"
+    WEBSOCKET = "WEBSOCKET"
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """Credentials that a browser sent with the request for a WebSocket; empty = not sent."""
+
+    jwt: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """How a client came here.
+
+    ``certificate_names`` are the names that a verified client certificate carries, in the order in
+    which a user is looked for: email addresses, DNS names, URIs, then the forms of its subject.
+    They are empty unless the client showed a certificate that was verified.
+    """
+
+    kind: Kind
+    peer: str
+    tls: bool = False
+    certificate_names: tuple[str, ...] = ()
+    cookies: Cookies = Cookies()
+
+
+class Carrier(Protocol):
+    """What moves the bytes of a connection that the hub does not read and write itself."""
+
+    def output(self, cid: int) -> None:
+        """Send what ``hub.take`` gives, and read again unless ``hub.is_stalled``."""
+        ...
+
+    def closed(self, reason: int) -> None:
+        """Hang up: the connection is over."""
+        ...
