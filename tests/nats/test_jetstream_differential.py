@@ -145,9 +145,10 @@ async def api_answers(client: Client) -> list[tuple[str, Any, Any]]:
 async def pull_answers(client: Client) -> list[Any]:
     js = client.jetstream()
     await js.add_stream(name="P", subjects=["p"])
-    await js.add_consumer("P", durable_name="c", ack_policy="explicit", max_waiting=3)
     for i in range(4):
         await js.publish("p", b"%d" % i)
+    # Only now: the reference counts what arrives later a moment after it has arrived.
+    await js.add_consumer("P", durable_name="c", ack_policy="explicit", max_waiting=3)
     seen: list[Any] = []
     for number, body in enumerate(PULLS):
         inbox = await client.subscribe(f"in.{number}")
