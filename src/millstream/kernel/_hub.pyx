@@ -1061,15 +1061,20 @@ cdef class Hub:
         if not self.busy:
             self._end_of_chunk()
 
-    def take(self, uint32_t cid):
-        """Return and forget what a fed connection has to send."""
+    def take(self, uint32_t cid, Py_ssize_t most=-1):
+        """Return and forget what a fed connection has to send, up to ``most`` bytes of it."""
         cdef Peer peer = self._peer(cid)
         cdef Buffer *out = &peer.conn.out
-        cdef bytes data = PyBytes_FromStringAndSize(out.data + out.head, pending(out))
-        drain(out, pending(out))
-        if out.room > IDLE_ROOM:
+        cdef Py_ssize_t size = pending(out)
+        cdef bytes data
+        if 0 <= most < size:
+            size = most
+        data = PyBytes_FromStringAndSize(out.data + out.head, size)
+        drain(out, size)
+        if pending(out) == 0 and out.room > IDLE_ROOM:
             discard(out)
-        self._release(<void *>peer.conn)
+        if pending(out) <= peer.conn.max_pending >> 2:
+            self._release(<void *>peer.conn)
         return data
 
     def flush(self):
