@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from millstream.server.config import ConfigError, Given, ServeConfig, merge
+from millstream.server.options import JetStreamOptions, MonitorOptions, SegmentOptions
 
 
 def test_without_anything_the_defaults_hold() -> None:
@@ -29,12 +30,56 @@ def test_every_option_can_come_from_the_environment() -> None:
         "max_payload": "10",
         "ports_file_dir": "/ports",
         "pid_file": "/pid",
+        "segment_max_events": "11",
+        "segment_max_bytes": "12",
+        "segment_max_age_ms": "13",
         "allow_insecure_no_auth": "true",
     }
     assert given.keys() == {field.name for field in fields(ServeConfig)}
     assert merge({}, {f"MILLSTREAM_{k.upper()}": v for k, v in given.items()}) == ServeConfig(
-        "::1", 1, "localhost", 2, Path("/data"), "one", 10, Path("/ports"), Path("/pid"), True
+        "::1",
+        1,
+        "localhost",
+        2,
+        Path("/data"),
+        "one",
+        10,
+        Path("/ports"),
+        Path("/pid"),
+        11,
+        12,
+        13,
+        True,
     )
+
+
+def test_serving_has_safer_defaults_than_nats_server() -> None:
+    options = ServeConfig().options()
+    assert (options.host, options.monitor_host) == ("127.0.0.1", "127.0.0.1")
+    assert options.monitor == MonitorOptions("127.0.0.1", 8222, topics=True)
+    assert options.limits.max_pending == 8 * 1024 * 1024
+    assert options.jetstream == JetStreamOptions(store_dir="millstream-data")
+    assert options.program == "millstream"
+
+
+def test_every_setting_of_serve_reaches_the_options() -> None:
+    config = ServeConfig(
+        port=1,
+        http_port=2,
+        server_name="one",
+        max_payload=10,
+        ports_file_dir=Path("/ports"),
+        pid_file=Path("/pid"),
+        segment_max_events=11,
+        segment_max_bytes=12,
+        segment_max_age_ms=13_000,
+    )
+    options = config.options()
+    assert (options.port, options.monitor.port, options.server_name) == (1, 2, "one")
+    assert options.limits.max_payload == 10
+    assert (options.ports_file_dir, options.pid_file) == ("/ports", "/pid")
+    assert options.jetstream is not None
+    assert options.jetstream.segments == SegmentOptions(11, 12, 13.0)
 
 
 @pytest.mark.parametrize("port", [0, -1])

@@ -1,49 +1,127 @@
-"""``millstream nats-server``: a stand-in for the nats-server command, with its flags."""
+"""``millstream nats-server``: stands in for the nats-server command, with its flags and files."""
 
+import logging
 import os
-import tempfile
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from millstream.server.config import merge
+from millstream.cli.nats_server_help import HELP, TLS_HELP
+from millstream.server.config import ConfigError, is_loopback
 from millstream.server.facts import ServerFacts
-from millstream.server.nats_flags import Launch, read_flags
+from millstream.server.flags import Flags, parse_flags
+
+if TYPE_CHECKING:
+    from millstream.server.log_output import LogOutput
+    from millstream.server.options_file import Loaded
 
 ADVERTISED_VERSION = "2.15.1"
 
+log = logging.getLogger("nats-server")
+
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
     name="nats-server",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def nats_server(arguments: tuple[str, ...]) -> int:
-    """Serve as the nats-server command would, understanding -p -a -m -n -js -sd -c -P.
+    """Serve as the nats-server command would; -h lists its flags."""
+    try:
+        return _follow(parse_flags(arguments))
+    except ConfigError as error:
+        click.echo(f"nats-server: {error}", err=True)
+        return 1
 
-    A flag or setting that millstream does not know is refused.
-    """
-    launch = read_flags(arguments, lambda path: Path(path).read_text())
-    if launch.version:
+
+def _follow(flags: Flags) -> int:
+    if flags.on("version"):
         click.echo(f"nats-server: v{ADVERTISED_VERSION}")
-        return 0
-    with tempfile.TemporaryDirectory(prefix="millstream-") as scratch:
-        return _serve(launch, scratch)
+    elif flags.on("help"):
+        click.echo(HELP)
+    elif flags.on("help_tls"):
+        click.echo(TLS_HELP)
+    elif flags.text("signal"):
+        from millstream.server.process_signal import send
+
+        send(flags.text("signal"))
+    elif flags.on("check"):
+        return _check(flags)
+    else:
+        return _serve(flags)
+    return 0
 
 
-def _serve(launch: Launch, scratch: str) -> int:
+def _check(flags: Flags) -> int:
+    """Say whether the file could be served from; doubtful spellings count as mistakes here."""
+    from millstream.server.options_file import digest, load
+
+    file = flags.text("config")
+    if not file:
+        raise ConfigError("must specify [-c, --config] option to check configuration file syntax")
+    loaded = load(flags, os.environ)
+    if loaded.warnings:
+        raise ConfigError("\n".join(loaded.warnings))
+    click.echo(f"nats-server: configuration file {file} is valid ({digest(file)})", err=True)
+    return 0
+
+
+def _serve(flags: Flags) -> int:
+    from millstream.server.log_output import LogOutput, level
+    from millstream.server.options_file import load
+
+    loaded = load(flags, os.environ)
+    try:
+        output = LogOutput(loaded.options.log)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+    logging.root.addHandler(output)
+    logging.root.setLevel(level(loaded.options.log))
+    try:
+        return _run(loaded, flags, output)
+    finally:
+        logging.root.removeHandler(output)
+        output.close()
+
+
+def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
+    from millstream.server.options_file import digest, load
     from millstream.server.server import run
 
-    # The defaults of nats-server: open to the network, no monitoring port, no data kept.
-    values = {"host": "0.0.0.0", "http_port": 0, "data_dir": scratch, **launch.values}
-    config = merge({**values, "allow_insecure_no_auth": True}, {})
-    if not config.loopback_only:
-        click.echo(f"[WRN] listening on {config.host} without credentials", err=True)
-    return run(config, _announce)
+    options = loaded.options
+    log.info("Starting nats-server")
+    log.info("  Version:  %s", ADVERTISED_VERSION)
+    if options.config_file:
+        log.info(
+            "Using configuration file: %s (%s)", options.config_file, digest(options.config_file)
+        )
+    for text in (*loaded.warnings, *loaded.notes):
+        log.warning("%s", text)
+    if not options.credentials and not is_loopback(options.host):
+        log.warning("Anyone who can reach %s may read and write: no credentials", options.host)
+    again = partial(load, flags, os.environ) if options.config_file else None
+    code = run(options, _announce, again, output)
+    log.info("Server Exiting..")
+    return code
 
 
 def _announce(facts: ServerFacts) -> None:
-    """Print the lines that launchers wait for."""
-    address = (facts.nats_url or "").removeprefix("nats://")
-    click.echo(f"[{os.getpid()}] [INF] Listening for client connections on {address}", err=True)
-    click.echo(f"[{os.getpid()}] [INF] Server is ready", err=True)
+    """Log the lines that launchers wait for."""
+    log.info("  Name:     %s", facts.server_name)
+    log.info("  ID:       %s", facts.server_id)
+    if facts.http_url is not None:
+        log.info("Starting http monitor on %s", _address(facts.http_url))
+    if facts.durability is not None:
+        log.info('  Store Directory: "%s"', facts.data_dir)
+    if facts.websocket_url is not None:
+        log.info("Listening for websocket clients on %s", facts.websocket_url)
+    if facts.tls:
+        log.info("TLS required for client connections")
+    log.info("Listening for client connections on %s", _address(facts.nats_url or ""))
+    log.info("Server is ready")
+
+
+def _address(url: str) -> str:
+    return url.partition("://")[2]

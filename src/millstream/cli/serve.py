@@ -41,7 +41,7 @@ def serve(**flags: str | int | bool | Path | None) -> int:
     # Imported here so that a mistake in the options is answered at once.
     from millstream.server.server import run
 
-    return run(config, _announce)
+    return run(config.options(), _announce)
 
 
 def _announce(facts: ServerFacts) -> None:

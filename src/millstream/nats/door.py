@@ -44,6 +44,10 @@ class NatsDoor:
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
         return bound
 
+    def stop_listening(self) -> None:
+        """Take no more clients; those that are here stay."""
+        self._listener.stop()
+
     def tick(self) -> None:
         """Look at every deadline now; the running door does so once a second."""
         self.hub.tick()

@@ -87,7 +87,7 @@ class Session:
         self.connected = False
         self._hub = hub
         self._info = info
-        self._limits = limits
+        self.limits = limits
         self._pings_out = 0
         self._handshake_until: float | None = now + limits.handshake_timeout
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
@@ -130,7 +130,7 @@ class Session:
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe, or say why not; the connection goes on either way."""
-        limit = self._limits.max_subscriptions
+        limit = self.limits.max_subscriptions
         if limit and self._hub.connection_stats(self.cid)["subscriptions"] >= limit:
             self._say(errors.MAXIMUM_SUBSCRIPTIONS)
         elif not self._hub.subscribe(self.cid, subject, queue, sid):
@@ -171,7 +171,7 @@ class Session:
         if self._handshake_until is not None and now >= self._handshake_until:
             self._check_handshake(now)
         elif now >= self._ping_at:
-            self._ping_at = now + self._limits.ping_interval
+            self._ping_at = now + self.limits.ping_interval
             self._check_alive()
 
     def _check_handshake(self, now: float) -> None:
@@ -190,7 +190,7 @@ class Session:
         if self._hub.take_activity(self.cid):
             self._pings_out = 0
             return
-        if self._pings_out >= self._limits.ping_max:
+        if self._pings_out >= self.limits.ping_max:
             self._end(errors.STALE_CONNECTION, Closed.STALE)
             return
         self._pings_out += 1

@@ -40,6 +40,12 @@ class Sessions:
         """Return every open session."""
         return list(self._sessions.values())
 
+    def set_limits(self, limits: NatsLimits) -> None:
+        """Hold everybody to other limits; those of the hub stay as they are."""
+        self._limits = limits
+        for session in self._sessions.values():
+            session.limits = limits
+
     def open(self, fd: int, peer: str) -> None:
         """Serve a connected non-blocking socket, which the hub owns from here on."""
         self._begin(self.hub.attach(fd, self._interest), Transport(Kind.STANDARD, peer), self.info)

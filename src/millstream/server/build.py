@@ -1,9 +1,9 @@
-"""From a configuration to connected parts: the only module that knows them all."""
+"""From options to connected parts: the only module that knows them all."""
 
 import asyncio
 import secrets
-from dataclasses import dataclass
-from pathlib import Path
+import sys
+from dataclasses import dataclass, replace
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
@@ -17,9 +17,11 @@ from millstream.nats import plan_endpoint
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.session import NatsLimits
-from millstream.server.config import ServeConfig
+from millstream.server.options import JetStreamOptions, LimitOptions, Options
+from millstream.server.support import refuse_missing
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFiles
+from millstream.store.log import Durability
 from millstream.store.store import Store, StoreOptions
 from millstream.streams.catalog import Catalog
 from millstream.topics.context import Topics
@@ -28,75 +30,132 @@ from millstream.wire.info import ServerInfo, server_info
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What is there only where records are kept."""
+
+    store: Store
+    jetstream: JetStream
+    topics: Topics
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the server starts and stops; each part holds only what it needs of the others."""
 
+    info: ServerInfo
     timers: Timers
-    store: Store
     nats: NatsDoor
-    jetstream: JetStream
-    topics: Topics
-    http: HttpDoor
+    kept: Kept | None
+    http: HttpDoor | None
+    facts: Facts
 
 
-def build(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) -> Parts:
+def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Parts:
     """Recover the data directory and connect everything; nothing listens yet."""
-    store = open_store(config, loop, clock)
+    refuse_missing(options)
     timers = Timers(clock, loop)
     interest = Interest()
-    info = describe(config)
-    nats = NatsDoor(loop, clock, interest, info, NatsLimits(max_payload=config.max_payload))
-    jetstream = JetStream(nats.hub, interest, store, clock, loop, timers)
-    catalog = jetstream.catalog
-    plan_endpoint.register(
-        nats.hub, interest, catalog, lambda stream: store.plan(stream.log.log_id)
-    )
-    topics = Topics(catalog, clock, store)
-    facts = monitored(config, info, clock, store, nats.hub, catalog)
-    routes = Routes([*topics_routes(topics), *monitor_routes(facts)])
-    return Parts(timers, store, nats, jetstream, topics, HttpDoor(loop, routes, clock))
+    info = describe(options)
+    nats = NatsDoor(loop, clock, interest, info, limits_of(options.limits))
+    kept = None
+    if options.jetstream is not None:
+        kept = keep(options.jetstream, nats.hub, interest, loop, clock, timers)
+    facts = monitored(options, info, clock, kept, nats.hub)
+    http = None
+    if options.monitor.port is not None:
+        http = HttpDoor(loop, routes(options, facts, kept), clock)
+    return Parts(info, timers, nats, kept, http, facts)
 
 
-def open_store(config: ServeConfig, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
+def keep(
+    options: JetStreamOptions,
+    hub: Hub,
+    interest: Interest,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    timers: Timers,
+) -> Kept:
+    """Recover what is kept, and connect what serves it."""
+    store = open_store(options, loop, clock)
+    durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
+    catalog = Catalog(store, clock, timers, hub, {"$G": interest}, default_durability=durability)
+    jetstream = JetStream(hub, interest, store, clock, loop, timers, catalog=catalog)
+    plan_endpoint.register(hub, interest, catalog, lambda stream: store.plan(stream.log.log_id))
+    return Kept(store, jetstream, Topics(catalog, clock, store))
+
+
+def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
     """Lock and recover the data directory."""
-    directory = str(Path(config.data_dir).resolve())
-    segments = LogOptions(
-        segment_records=config.segment_max_events,
-        segment_bytes=config.segment_max_bytes,
-        segment_age=config.segment_max_age_ms / 1000,
+    directory = options.directory.resolve()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    segments = options.segments
+    sizes = StoreOptions(
+        log=LogOptions(
+            segment_records=segments.records,
+            segment_bytes=segments.bytes,
+            segment_age=segments.age,
+        )
     )
-    options = StoreOptions(log=segments)
-    return Store.open(directory, OsFiles(), clock, loop.call_soon_threadsafe, options)
+    if options.sync_interval is not None:
+        sizes = replace(sizes, dirty_age=options.sync_interval)
+    return Store.open(str(directory), OsFiles(), clock, loop.call_soon_threadsafe, sizes)
 
 
-def describe(config: ServeConfig) -> ServerInfo:
+def limits_of(limits: LimitOptions) -> NatsLimits:
+    """Return what one client may take."""
+    return NatsLimits(
+        max_payload=limits.max_payload,
+        max_pending=limits.max_pending,
+        max_connections=limits.max_connections or sys.maxsize,
+        max_subscriptions=limits.max_subscriptions,
+        ping_interval=limits.ping_interval,
+        ping_max=limits.ping_max,
+    )
+
+
+def describe(options: Options) -> ServerInfo:
     """Return what clients are told; the id is new with every start."""
-    return server_info(
+    info = server_info(
         secrets.token_bytes(32),
-        host=config.host,
-        port=config.port,
-        name=config.server_name or "",
-        jetstream=True,
-        max_payload=config.max_payload,
+        host=options.host,
+        port=options.port,
+        name=options.server_name,
+        jetstream=options.jetstream is not None,
+        max_payload=options.limits.max_payload,
     )
+    domain = options.jetstream.domain if options.jetstream is not None else ""
+    return info.with_(headers=options.headers, cluster=options.cluster_name, domain=domain)
 
 
 def monitored(
-    config: ServeConfig, info: ServerInfo, clock: Clock, store: Store, hub: Hub, catalog: Catalog
+    options: Options, info: ServerInfo, clock: Clock, kept: Kept | None, hub: Hub
 ) -> Facts:
     """Return what the monitoring endpoints may ask about."""
-    return Facts(
+    facts = Facts(
         clock=clock,
         started_ns=clock.time_ns(),
         server_id=info.server_id,
         server_name=info.server_name,
         nats_version=info.version,
-        host=config.host,
-        port=config.port,
-        http_host=config.http_host,
-        http_port=config.http_port,
-        max_payload=config.max_payload,
-        health=store.health,
+        host=options.host,
+        port=options.port,
+        http_host=options.monitor_host,
+        http_port=options.monitor.port or 0,
+        max_payload=options.limits.max_payload,
+        max_connections=options.limits.max_connections,
+        max_pending=options.limits.max_pending,
         traffic=hub.stats,
-        catalog=catalog,
     )
+    if kept is not None:
+        facts.health = kept.store.health
+        facts.catalog = kept.jetstream.catalog
+    return facts
+
+
+def routes(options: Options, facts: Facts, kept: Kept | None) -> Routes:
+    """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
+    base = options.monitor.base_path.rstrip("/")
+    table = [replace(route, pattern=base + route.pattern) for route in monitor_routes(facts)]
+    if options.monitor.topics and kept is not None:
+        table += topics_routes(kept.topics)
+    return Routes(table)

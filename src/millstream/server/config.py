@@ -6,8 +6,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeAlias
 
+from millstream.server.options import (
+    JetStreamOptions,
+    LimitOptions,
+    MonitorOptions,
+    Options,
+    SegmentOptions,
+)
+
 ENVIRONMENT_PREFIX = "MILLSTREAM_"
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
+MAX_PENDING = 8 * 1024 * 1024
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
@@ -43,6 +52,25 @@ class ServeConfig:
     def loopback_only(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host) and is_loopback(self.http_host)
+
+    def options(self) -> Options:
+        """Return the same as ``Options``, with the defaults of ``serve``."""
+        return Options(
+            host=self.host,
+            port=self.port,
+            server_name=self.server_name or "",
+            monitor=MonitorOptions(self.http_host, self.http_port, topics=True),
+            limits=LimitOptions(max_payload=self.max_payload, max_pending=MAX_PENDING),
+            jetstream=JetStreamOptions(
+                store_dir=str(self.data_dir),
+                segments=SegmentOptions(
+                    self.segment_max_events, self.segment_max_bytes, self.segment_max_age_ms / 1000
+                ),
+            ),
+            pid_file=str(self.pid_file or ""),
+            ports_file_dir=str(self.ports_file_dir or ""),
+            program="millstream",
+        )
 
 
 def merge(flags: Mapping[str, Given], environ: Mapping[str, str]) -> ServeConfig:

@@ -33,3 +33,7 @@ class ServerFacts:
     ready_seconds: float = 0.0
     recovered: tuple[RecoveredStream, ...] = ()
     recovery_seconds: float = 0.0
+    server_id: str = ""
+    server_name: str = ""
+    websocket_url: str | None = None
+    tls: bool = False

@@ -4,7 +4,9 @@ The defaults are nats-server's. Plain numbers are seconds and bytes. A port of 0
 None that nothing listens; a limit of 0 means none, unless a comment says otherwise.
 """
 
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from millstream.server.auth_options import (
     AccountOptions,
@@ -83,6 +85,15 @@ class JetStreamLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """When a file of records is sealed: by whichever comes first."""
+
+    records: int = 1 << 20
+    bytes: int = 64 << 20
+    age: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
 class JetStreamOptions:
     """Persistence. An empty ``store_dir`` means a directory for temporary files.
 
@@ -97,16 +108,28 @@ class JetStreamOptions:
     strict: bool = True
     unique_tag: str = ""
     limits: JetStreamLimits = JetStreamLimits()
+    segments: SegmentOptions = SegmentOptions()
+
+    @property
+    def directory(self) -> Path:
+        """Where the records are."""
+        if self.store_dir:
+            return Path(self.store_dir)
+        return Path(tempfile.gettempdir()) / "nats" / "millstream"
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
-    """The HTTP and HTTPS ports; an empty ``host`` means the clients' host."""
+    """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
+
+    ``topics`` adds the HTTP API, which writes; nats-server's port only tells.
+    """
 
     host: str = ""
     port: int | None = None
     tls_port: int | None = None
     base_path: str = "/"
+    topics: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +203,7 @@ class Options:
     pid_file: str = ""
     ports_file_dir: str = ""
     sublist_cache: bool = True
+    program: str = "nats-server"
     config_file: str = field(default="", compare=False)
 
     @property

@@ -58,6 +58,7 @@ _FIXED: Mapping[str, str] = {
     "system_account": "it is set up at start",
     "no_system_account": "it is set up at start",
     "sublist_cache": "it is set up at start",
+    "program": "files are named after it",
 }
 
 

@@ -1,20 +1,24 @@
-"""Server: starts the parts, answers signals, stops the parts in the order that keeps promises."""
+"""Server: starts the parts, follows orders, stops the parts in the order that keeps promises."""
 
 import asyncio
-import contextlib
 import logging
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import uvloop
 
 from millstream.clock import Clock, SystemClock
 from millstream.server.build import Parts, build
-from millstream.server.config import ServeConfig
+from millstream.server.config import is_loopback
 from millstream.server.facts import RecoveredStream, ServerFacts
+from millstream.server.lame_duck import departures, take
+from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
+from millstream.server.log_output import LogOutput
+from millstream.server.options import Options
+from millstream.server.options_file import Load
+from millstream.server.orders import Order, from_signals
+from millstream.server.reloading import Reloading
+from millstream.server.running import RunningParts
 
 log = logging.getLogger(__name__)
 
@@ -23,119 +27,176 @@ Announce = Callable[[ServerFacts], None]
 _STORE_TICK = 1.0
 
 
-def run(config: ServeConfig, announce: Announce) -> int:
-    """Serve until a signal says stop; returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    new = not config.data_dir.exists()
-    return uvloop.run(_serve(config, announce, SystemClock(), new))
+def run(
+    options: Options,
+    announce: Announce,
+    load: Load | None = None,
+    output: LogOutput | None = None,
+) -> int:
+    """Serve until an order says stop; returns the exit code."""
+    if output is None:
+        form = "%(asctime)s %(levelname)s %(name)s %(message)s"
+        logging.basicConfig(level=logging.INFO, format=form)
+    return uvloop.run(_serve(options, announce, load, output, SystemClock()))
 
 
-async def _serve(config: ServeConfig, announce: Announce, clock: Clock, new: bool) -> int:
+async def _serve(
+    options: Options,
+    announce: Announce,
+    load: Load | None,
+    output: LogOutput | None,
+    clock: Clock,
+) -> int:
     started = clock.monotonic()
-    server = Server(config, build(config, asyncio.get_running_loop(), clock))
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    new = options.jetstream is not None and not options.jetstream.directory.exists()
+    loop = asyncio.get_running_loop()
+    orders = from_signals(loop)
+    parts = build(options, loop, clock)
+    server = Server(options, parts)
+    running = RunningParts(parts.nats, output, server.write_files)
     try:
         await server.start()
-        with _written(server.launcher_files()):
-            announce(server.facts(clock.monotonic() - started, new))
-            await stop.wait()
+        announce(server.facts(clock.monotonic() - started, new))
+        await _follow(orders, running, Reloading(options, load, running))
     finally:
         await server.stop()
     return 0
 
 
-@contextlib.contextmanager
-def _written(files: dict[Path, str]) -> Iterator[None]:
-    """Keep small files for launchers while serving; each appears whole or not at all."""
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".tmp")
-        partial.write_text(text)
-        partial.replace(path)
-    try:
-        yield
-    finally:
-        for path in files:
-            path.unlink(missing_ok=True)
+async def _follow(
+    orders: "asyncio.Queue[Order]", running: RunningParts, reloading: Reloading
+) -> None:
+    """Carry out orders until one says stop, or until the last client has left."""
+    async with asyncio.TaskGroup() as group:
+        leaving: asyncio.Task[None] | None = None
+        while (order := await orders.get()) is not Order.STOP:
+            log.info("Order received: %s", order.value)
+            if order is Order.RELOAD:
+                reloading.reload()
+            elif order is Order.REOPEN:
+                running.reopen_log()
+            elif leaving is None:
+                leaving = group.create_task(_leave(running, reloading, orders))
+        if leaving is not None:
+            leaving.cancel()
+
+
+async def _leave(
+    running: RunningParts, reloading: Reloading, orders: "asyncio.Queue[Order]"
+) -> None:
+    """Send clients elsewhere, a few at a time, and then order the stop."""
+    times = reloading.options.lame_duck
+    log.info("Entering lame duck mode, stop accepting new clients")
+    running.stop_listening()
+    if running.clients():
+        await asyncio.sleep(times.grace_period)
+    clients = running.clients()
+    log.info("Closing existing clients: %d", len(clients))
+    for leaving, pause in take(clients, departures(len(clients), times)):
+        running.close_clients(leaving)
+        await asyncio.sleep(pause)
+    orders.put_nowait(Order.STOP)
 
 
 class Server:
     """The running parts of one process."""
 
-    def __init__(self, config: ServeConfig, parts: Parts) -> None:
-        self._config = config
+    def __init__(self, options: Options, parts: Parts) -> None:
+        self._options = options
         self._parts = parts
-        self._loop = asyncio.get_running_loop()
+        self._files = LauncherFiles()
         self.nats_address = ("", 0)
-        self.http_address = ("", 0)
+        self.http_address: tuple[str, int] | None = None
 
     async def start(self) -> None:
         """Open the doors; what was recovered is already in place."""
-        parts, config = self._parts, self._config
-        parts.jetstream.start()
-        self.nats_address = parts.nats.start(config.host, config.port)
-        self.http_address = (
-            config.http_host,
-            await parts.http.start(config.http_host, config.http_port),
-        )
-        self._tick()
+        parts, options = self._parts, self._options
+        if parts.kept is not None:
+            parts.kept.jetstream.start()
+            self._tick()
+        if parts.http is not None:
+            port = await parts.http.start(options.monitor_host, options.monitor.port or 0)
+            self.http_address = (options.monitor_host, port)
+            parts.facts.http_port = port
+        self.nats_address = parts.nats.start(options.host, options.port)
+        parts.facts.port = self.nats_address[1]
+        self.write_files(options)
+
+    def write_files(self, options: Options) -> None:
+        """Write what launchers wait for: the process id, and the ports that were taken."""
+        self._files.write(self._launcher_files(options))
 
     async def stop(self) -> None:
         """Close the doors first, then let the store finish what it accepted."""
         parts = self._parts
-        parts.topics.stop()
-        await parts.http.stop()
-        sections = parts.jetstream.sections()
-        await parts.jetstream.close()
-        parts.nats.stop()
-        parts.store.checkpoint(sections)
+        if parts.kept is not None:
+            parts.kept.topics.stop()
+        if parts.http is not None:
+            await parts.http.stop()
+        if parts.kept is None:
+            parts.nats.stop()
+        else:
+            sections = parts.kept.jetstream.sections()
+            await parts.kept.jetstream.close()
+            parts.nats.stop()
+            parts.kept.store.checkpoint(sections)
         parts.timers.close()
-        parts.store.close()
+        if parts.kept is not None:
+            parts.kept.store.close()
+        self._files.remove()
 
     def _tick(self) -> None:
-        parts = self._parts
-        parts.store.tick()
-        if parts.store.checkpoint_due:
-            parts.store.checkpoint(parts.jetstream.sections())
-        parts.timers.after(_STORE_TICK, self._tick)
+        kept = self._parts.kept
+        if kept is None:
+            return
+        kept.store.tick()
+        if kept.store.checkpoint_due:
+            kept.store.checkpoint(kept.jetstream.sections())
+        self._parts.timers.after(_STORE_TICK, self._tick)
 
-    def launcher_files(self) -> dict[Path, str]:
-        """Return what launchers wait for: the process id, and the ports that were taken."""
-        files = {Path(self._config.data_dir) / "millstream.pid": f"{os.getpid()}\n"}
-        if self._config.pid_file is not None:
-            files[self._config.pid_file] = f"{os.getpid()}\n"
-        if self._config.ports_file_dir is not None:
-            ports = {
-                "nats": [_url("nats", self.nats_address)],
-                "monitoring": [_url("http", self.http_address)],
-            }
-            name = f"millstream_{os.getpid()}.ports"
-            files[self._config.ports_file_dir / name] = msgspec.json.encode(ports).decode()
+    def _launcher_files(self, options: Options) -> dict[Path, str]:
+        files: dict[Path, str] = {}
+        if options.jetstream is not None:
+            files[options.jetstream.directory / "millstream.pid"] = pid_text()
+        if options.pid_file:
+            files[Path(options.pid_file)] = pid_text()
+        if options.ports_file_dir:
+            urls = {"nats": [_url("nats", self.nats_address)]}
+            if self.http_address is not None:
+                urls["monitoring"] = [_url("http", self.http_address)]
+            path, text = ports_file(options.ports_file_dir, options.program, urls)
+            files[path] = text
         return files
 
     def facts(self, ready_seconds: float, data_is_new: bool) -> ServerFacts:
         """Return what the banner says."""
-        recovery = self._parts.store.recovery
-        recovered = []
-        for stream in self._parts.jetstream.catalog.streams():
-            found = recovery.logs.get(stream.incarnation)
-            if found is not None:
-                recovered.append(
-                    RecoveredStream(stream.name, found.records, found.lost, found.torn)
-                )
+        options, http = self._options, self.http_address
+        kept = self._parts.kept
         return ServerFacts(
-            data_dir=str(self._config.data_dir),
+            data_dir=str(options.jetstream.directory) if options.jetstream is not None else "",
             data_is_new=data_is_new,
             nats_url=_url("nats", self.nats_address),
-            http_url=_url("http", self.http_address),
-            http_offers=("API", "/healthz"),
-            loopback_only=self._config.loopback_only,
+            http_url=_url("http", http) if http is not None else None,
+            http_offers=("API", "/healthz") if options.monitor.topics else ("/healthz",),
+            durability="fsync before ack" if kept is not None else None,
+            credentials=options.credentials,
+            loopback_only=is_loopback(options.host) and is_loopback(options.monitor_host),
             ready_seconds=ready_seconds,
-            recovered=tuple(recovered),
-            recovery_seconds=recovery.seconds,
+            recovered=self._recovered(),
+            recovery_seconds=kept.store.recovery.seconds if kept is not None else 0.0,
+            server_id=self._parts.info.server_id,
+            server_name=self._parts.info.server_name,
         )
+
+    def _recovered(self) -> tuple[RecoveredStream, ...]:
+        kept, made = self._parts.kept, []
+        if kept is None:
+            return ()
+        for stream in kept.jetstream.catalog.streams():
+            found = kept.store.recovery.logs.get(stream.incarnation)
+            if found is not None:
+                made.append(RecoveredStream(stream.name, found.records, found.lost, found.torn))
+        return tuple(made)
 
 
 def _url(scheme: str, address: tuple[str, int]) -> str:

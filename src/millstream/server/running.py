@@ -1,0 +1,84 @@
+"""RunningParts: the running server as a reload and a departure see it."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from millstream.nats.door import NatsDoor
+from millstream.nats.session import Closed
+from millstream.server.build import limits_of
+from millstream.server.log_output import LogOutput, level
+from millstream.server.options import LimitOptions, LogOptions, Options, TlsOptions
+
+log = logging.getLogger(__name__)
+
+
+class RunningParts:
+    """Hands each change to the part that it is about."""
+
+    def __init__(
+        self,
+        nats: NatsDoor,
+        output: LogOutput | None,
+        write_files: Callable[[Options], None],
+    ) -> None:
+        self._nats = nats
+        self._output = output
+        self._write_files = write_files
+
+    # -- reload ------------------------------------------------------------------------------
+
+    def set_limits(self, limits: LimitOptions) -> None:
+        """Hold clients to other limits."""
+        self._nats.sessions.set_limits(limits_of(limits))
+
+    def set_log(self, log: LogOptions) -> None:
+        """Say other things, or say them elsewhere."""
+        if self._output is not None:
+            self._output.change(log)
+            logging.root.setLevel(level(log))
+
+    def set_credentials(self, options: Options, dropped_users: frozenset[str]) -> None:
+        """Believe other users."""
+
+    def set_tls(self, tls: TlsOptions | None) -> None:
+        """Use certificates as they are on disk now."""
+
+    def set_mappings(self, options: Options) -> None:
+        """Map subjects in another way."""
+
+    def set_about(self, options: Options) -> None:
+        """Tell new clients another address."""
+
+    def set_files(self, options: Options) -> None:
+        """Write the pid and ports files elsewhere."""
+        self._write_files(options)
+
+    # -- the log -----------------------------------------------------------------------------
+
+    def reopen_log(self) -> None:
+        """Open the log file anew."""
+        if self._output is not None:
+            self._output.reopen()
+            log.info("File log re-opened")
+
+    # -- leaving -----------------------------------------------------------------------------
+
+    def stop_listening(self) -> None:
+        """Take no more clients, and tell those that are here to look for another server."""
+        nats = self._nats
+        nats.stop_listening()
+        nats.sessions.info = nats.sessions.info.with_(ldm=True)
+        for session in nats.sessions.all():
+            if session.options.protocol >= 1:
+                nats.hub.write(session.cid, nats.sessions.info.with_(client_id=session.cid).line())
+        nats.hub.flush()
+
+    def clients(self) -> list[int]:
+        """Return who is connected."""
+        return [session.cid for session in self._nats.sessions.all()]
+
+    def close_clients(self, clients: Sequence[int]) -> None:
+        """Hang up on these."""
+        for cid in clients:
+            self._nats.hub.close_connection(cid, Closed.SHUTDOWN)
+        self._nats.hub.flush()
