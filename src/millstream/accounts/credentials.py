@@ -4,7 +4,9 @@ The order is nats-server's: JWT where operators are trusted, then nkey, then use
 then token; ``no_auth_user`` stands in only for a client that presented nothing at all.
 """
 
+import hashlib
 import hmac
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +14,13 @@ from typing import Any
 import bcrypt
 
 from millstream.accounts import nkeys
+from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.jwt import Refused, Trust
 from millstream.accounts.nkeys import Role
 from millstream.accounts.permissions import Permissions, Responses, Rule
 
-GLOBAL_ACCOUNT = "$G"
+_HASHED = ("$2a$", "$2b$", "$2x$", "$2y$")
+_MOST_PROVEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class User:
     """A configured user: by name and password, by nkey, or by the name in its certificate."""
 
     name: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     nkey: str = ""
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions = field(default_factory=Permissions)
@@ -36,11 +40,11 @@ class Presented:
     """What CONNECT and the connection itself say about the client."""
 
     user: str = ""
-    password: str = ""
-    token: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
     nkey: str = ""
-    signature: str = ""
-    jwt: str = ""
+    signature: str = field(default="", repr=False)
+    jwt: str = field(default="", repr=False)
     nonce: str = ""
     address: str = "127.0.0.1"
     connection_type: str = "STANDARD"
@@ -59,6 +63,7 @@ class Identity:
     name: str = ""
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions = field(default_factory=Permissions)
+    label: str = ""  # what people call a user whose name is a key
     expires: int = 0  # Unix seconds, 0 = never
     max_subscriptions: int = -1
     max_payload: int = -1
@@ -75,7 +80,9 @@ class Credentials:
         no_auth_user: str = "",
         trust: Trust | None = None,
         map_certificates: bool = False,
+        closed: bool = False,
     ) -> None:
+        """Know these; ``closed`` keeps everyone out even where nobody is listed."""
         listed = list(users)
         self._by_name = {user.name: user for user in listed if user.name}
         self._by_nkey = {user.nkey: user for user in listed if user.nkey}
@@ -83,17 +90,19 @@ class Credentials:
         self._no_auth_user = no_auth_user
         self._trust = trust
         self._map_certificates = map_certificates
+        self._closed = closed
+        self._proven = _Proven()
 
     @property
     def required(self) -> bool:
         """Whether a client must say who it is."""
-        known = bool(self._by_name or self._by_nkey or self._token or self._trust)
-        return known and not self._no_auth_user
+        return not (self.open or self._no_auth_user)
 
     @property
     def open(self) -> bool:
         """Whether nobody is configured, so that everyone may do everything."""
-        return not (self._by_name or self._by_nkey or self._token or self._trust)
+        known = self._by_name or self._by_nkey or self._token or self._trust
+        return not (known or self._closed)
 
     @property
     def wants_nonce(self) -> bool:
@@ -105,7 +114,8 @@ class Credentials:
         if self.open:
             return Identity()
         if presented.nothing and not self._map_certificates and self._no_auth_user:
-            return self._admit(self._by_name.get(self._no_auth_user), presented)
+            guest = self._by_name.get(self._no_auth_user) or self._by_nkey.get(self._no_auth_user)
+            return self._admit(guest, presented)
         if self._trust is not None:
             return self._by_jwt(self._trust, presented, now)
         if presented.nkey:
@@ -114,9 +124,8 @@ class Credentials:
             return self._by_certificate(presented)
         if presented.user:
             return self._by_password(presented)
-        if self._token and (presented.token or presented.password):
-            given = presented.token or presented.password
-            return Identity() if same_secret(self._token, given) else None
+        if self._token and presented.token:
+            return Identity() if self._proven.same(self._token, presented.token) else None
         return None
 
     def _by_jwt(self, trust: Trust, presented: Presented, now: float) -> Identity | None:
@@ -133,6 +142,7 @@ class Credentials:
             admitted.user,
             admitted.account,
             permissions_of_claims(admitted.permissions),
+            admitted.claims.name,
             admitted.expires,
             admitted.permissions.get("subs", -1),
             admitted.permissions.get("payload", -1),
@@ -148,7 +158,7 @@ class Credentials:
         user = self._by_name.get(presented.user)
         # An unknown name costs one comparison too, so that time does not tell names apart.
         held = user.password if user is not None else "\0"
-        if not same_secret(held, presented.password) or user is None:
+        if not self._proven.same(held, presented.password) or user is None:
             return None
         return self._admit(user, presented)
 
@@ -167,14 +177,45 @@ class Credentials:
         return Identity(user.name or user.nkey, user.account, user.permissions)
 
 
+class _Proven:
+    """Secrets that were compared with their slow hashes before and fitted.
+
+    A slow hash holds up everybody while it is computed; a client that comes back pays it once.
+    What was given is kept only as a keyed digest.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._digests: set[bytes] = set()
+
+    def same(self, held: str, given: str) -> bool:
+        """Compare as ``same_secret`` does."""
+        if not held.startswith(_HASHED):
+            return same_secret(held, given)
+        text = f"{held}\0{given}".encode("utf-8", "surrogatepass")
+        digest = hmac.digest(self._key, text, hashlib.sha256)
+        if digest in self._digests:
+            return True
+        if not same_secret(held, given):
+            return False
+        if len(self._digests) >= _MOST_PROVEN:
+            self._digests.clear()
+        self._digests.add(digest)
+        return True
+
+
 def same_secret(held: str, given: str) -> bool:
     """Compare a configured secret, plain or bcrypt, with what was given, in constant time."""
-    if held.startswith(("$2a$", "$2b$", "$2x$", "$2y$")):
+    if held.startswith(_HASHED):
         try:
-            return bcrypt.checkpw(given.encode()[:72], held.encode())
+            return bcrypt.checkpw(_bytes(given)[:72], held.encode())
         except ValueError:
             return False
-    return hmac.compare_digest(held.encode(), given.encode())
+    return hmac.compare_digest(_bytes(held), _bytes(given))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _signed(public: str, presented: Presented) -> bool:

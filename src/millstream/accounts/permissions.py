@@ -7,7 +7,7 @@ blank (``"orders.> workers"``): it then speaks of subscriptions in that group al
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
+from millstream.subjects.subject import has_wildcard, is_pattern, is_subset
 
 RESPONSE_MAX = 1
 RESPONSE_SECONDS = 120.0
@@ -54,13 +54,23 @@ class Rule:
         """Say whether ``subject`` (wildcards are tokens like any other) may be used."""
         if self.allow is not None and not _allowed(self.allow, subject, queue):
             return False
-        return not _denied(self.deny, subject, queue)
+        return not self.denies(subject, queue)
 
-    def filters(self, subject: str, queue: str = "") -> tuple[str, ...]:
-        """Return the denied patterns that a permitted subscription could still receive on."""
-        if not (queue or has_wildcard(subject)):
-            return ()
-        return tuple(entry.pattern for entry in self.deny if overlap(entry.pattern, subject))
+    def denies(self, subject: str, queue: str = "") -> bool:
+        """Say whether ``subject`` is denied, whatever is allowed."""
+        return _denied(self.deny, subject, queue)
+
+    def filters(self, queue: str = "") -> tuple[str, ...]:
+        """Return the denied patterns that a permitted subscription must not receive on.
+
+        All of them, whatever it listens to: a record comes to a client's inbox under the subject
+        that it was stored with.
+        """
+        return tuple(
+            entry.pattern
+            for entry in self.deny
+            if not entry.queue or (queue and _queue_named(queue, [entry]))
+        )
 
 
 def _matching(entries: Iterable[Entry], subject: str) -> list[Entry]:

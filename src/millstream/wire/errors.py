@@ -5,7 +5,9 @@ MAXIMUM_PAYLOAD = "Maximum Payload Violation"
 MAXIMUM_CONTROL_LINE = "maximum control line exceeded"
 AUTHORIZATION_VIOLATION = "Authorization Violation"
 AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+AUTHENTICATION_EXPIRED = "User Authentication Expired"
 MAXIMUM_CONNECTIONS = "maximum connections exceeded"
+MAXIMUM_ACCOUNT_CONNECTIONS = "maximum account active connections exceeded"
 MAXIMUM_SUBSCRIPTIONS = "maximum subscriptions exceeded"
 STALE_CONNECTION = "Stale Connection"
 INVALID_CLIENT_PROTOCOL = "invalid client protocol"
@@ -16,3 +18,51 @@ INVALID_SUBJECT = "Invalid Subject"
 def err(text: str) -> bytes:
     """Return the ``-ERR`` line for ``text``."""
     return f"-ERR '{text}'\r\n".encode()
+
+
+def publish_violation(subject: bytes) -> str:
+    """Return what a client reads that may not publish to ``subject``."""
+    return f"Permissions Violation for Publish to {quoted(subject)}"
+
+
+def reply_violation(reply: bytes) -> str:
+    """Return what a client reads that may not ask for answers at ``reply``."""
+    return f"Permissions Violation for Publish with Reply of {quoted(reply)}"
+
+
+def subscription_violation(subject: bytes, queue: bytes) -> str:
+    """Return what a client reads that may not subscribe to ``subject``."""
+    group = f" using queue {quoted(queue)}" if queue else ""
+    return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
+
+
+def quoted(text: bytes) -> str:
+    """Quote bytes from the wire as clients expect: printable text as it is, the rest escaped."""
+    shown = "".join(map(_shown, text.decode("utf-8", "surrogateescape")))
+    return f'"{shown}"'
+
+
+def _shown(char: str) -> str:
+    code = ord(char)
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if char.isprintable():
+        return char
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}

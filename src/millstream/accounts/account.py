@@ -1,0 +1,174 @@
+"""Account: a subject space of its own, what it offers to others, takes from them and may use.
+
+Values only, whoever wrote them: a configuration file or an operator's JWTs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from millstream.subjects.subject import has_wildcard, is_subset
+from millstream.subjects.transform import SubjectTransform
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+RESPONSE_SECONDS = 120.0
+
+
+class ResponseType(Enum):
+    """How many messages answer one request."""
+
+    SINGLETON = "singleton"
+    STREAM = "stream"
+    CHUNKED = "chunked"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an account's clients may take together; below 0: no limit."""
+
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Subjects that others may import; ``accounts`` of None means everybody."""
+
+    subject: str
+    service: bool = False
+    accounts: tuple[str, ...] | None = None
+    response_type: ResponseType = ResponseType.SINGLETON
+    response_seconds: float = RESPONSE_SECONDS
+    account_token_position: int = 0
+
+    def is_open_to(self, importer: str, subject: str) -> bool:
+        """Say whether ``importer`` may take ``subject``, which this export covers."""
+        position = self.account_token_position
+        if position > 0:
+            tokens = subject.split(".")
+            return position <= len(tokens) and tokens[position - 1] == importer
+        return self.accounts is None or importer in self.accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Subjects of another account under names of our own; ``prefix`` is for streams only."""
+
+    account: str
+    subject: str
+    service: bool = False
+    to: str = ""
+    prefix: str = ""
+    share: bool = False
+
+    @property
+    def local(self) -> str:
+        """The pattern under which our clients know it."""
+        if self.to:
+            return _placeholders_to_stars(self.to)
+        if self.prefix:
+            return f"{self.prefix.removesuffix('.')}.{self.subject}"
+        return self.subject
+
+    def outward(self) -> SubjectTransform | None:
+        """From our name of a service to its owner's; None when both are the same."""
+        if self.local == self.subject:
+            return None
+        if not has_wildcard(self.subject):
+            return SubjectTransform(self.local, self.subject)
+        return SubjectTransform(self.local, self._owners_template())
+
+    def _owners_template(self) -> str:
+        """Number the owner's wildcards in the order in which our own name mentions them."""
+        numbers = [token[1:] for token in self.to.split(".") if _is_placeholder(token)]
+        if not numbers:
+            return _numbered(self.subject)
+        places = {int(number): at for at, number in enumerate(numbers, 1)}
+        made, star = [], 0
+        for token in self.subject.split("."):
+            if token == "*":
+                star += 1
+                made.append(f"${places[star]}")
+            else:
+                made.append(token)
+        return ".".join(made)
+
+    def inward(self) -> SubjectTransform | None:
+        """From the owner's name of a stream to ours; None when both are the same."""
+        if self.local == self.subject:
+            return None
+        if self.to:
+            template = self.to if "$" in self.to else _numbered(self.to)
+        else:
+            template = _numbered(self.local)
+        return SubjectTransform(self.subject, template)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a mapping sends ``weight`` percent of the messages."""
+
+    subject: str
+    weight: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Messages published to ``source`` go to one of ``destinations`` instead."""
+
+    source: str
+    destinations: tuple[Destination, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account as it was configured."""
+
+    name: str
+    label: str = ""  # what people call it, where the name is a key
+    exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
+    mappings: tuple[Mapping, ...] = ()
+    limits: Limits = Limits()
+    jetstream: bool = False
+
+    def offer(self, wanted: Import, importer: str) -> Export | None:
+        """Return the export that lets ``importer`` take this, None when there is none."""
+        exports = [export for export in self.exports if export.service == wanted.service]
+        same = [export for export in exports if export.subject == wanted.subject]
+        wider = [export for export in exports if is_subset(wanted.subject, export.subject)]
+        return next(
+            (e for e in (same[-1:] or wider) if e.is_open_to(importer, wanted.subject)), None
+        )
+
+
+def accounts_with_defaults(
+    accounts: Iterable[Account], *, system: str = SYSTEM_ACCOUNT, jetstream: bool = True
+) -> tuple[Account, ...]:
+    """Add the accounts that every server has: the global one, and the system's own."""
+    listed = list(accounts)
+    names = {account.name for account in listed}
+    if GLOBAL_ACCOUNT not in names:
+        listed.append(Account(GLOBAL_ACCOUNT, jetstream=jetstream))
+    if system and system not in names:
+        listed.append(Account(system))
+    return tuple(listed)
+
+
+def _is_placeholder(token: str) -> bool:
+    return token[:1] == "$" and token[1:].isdecimal()
+
+
+def _placeholders_to_stars(subject: str) -> str:
+    return ".".join("*" if _is_placeholder(token) else token for token in subject.split("."))
+
+
+def _numbered(subject: str) -> str:
+    """Number the wildcards: ``a.*.*`` becomes ``a.$1.$2``."""
+    made, number = [], 0
+    for token in subject.split("."):
+        number += token == "*"
+        made.append(f"${number}" if token == "*" else token)
+    return ".".join(made)
