@@ -19,7 +19,7 @@ from posix.unistd cimport close as close_fd
 
 from millstream.kernel._batch cimport Batch, Entry
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, make_room, pending, reserve
-from millstream.kernel._interest cimport Interest, Match, Members, SinkSlot, Sub
+from millstream.kernel._interest cimport Interest, Match, Members, Node, SinkSlot, Sub
 from millstream.kernel._memory cimport must_alloc, must_grow
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
@@ -111,6 +111,8 @@ cdef struct Conn:
     bint blocked              # the socket is full, epoll tells when it is not
     bint pinged
     bint active
+    bint leaving              # on_closing was told
+    uint64_t last_ns          # the hub's time when it last completed an operation
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
     Buffer memo               # the last subject published to
@@ -140,6 +142,20 @@ cdef struct Pub:
     uint32_t origin_cid
 
 
+cdef bytes pattern_of(Node *node):
+    """Return the pattern that leads to a node of the trie."""
+    tokens = []
+    while node.parent != NULL:
+        if node == node.parent.star:
+            tokens.append(b"*")
+        elif node == node.parent.rest:
+            tokens.append(b">")
+        else:
+            tokens.append(node.token[:node.token_len])
+        node = node.parent
+    return b".".join(reversed(tokens))
+
+
 cdef class Peer:
     """What Python owns of a connection: the space it is in and its subscriptions by sid."""
 
@@ -153,6 +169,8 @@ cdef class Hub:
 
     cdef object handler
     cdef object decorate
+    cdef public object on_closing
+    cdef public uint64_t now_ns
     cdef readonly int fd
     cdef int wake_fd
     cdef dict peers
@@ -324,7 +342,18 @@ cdef class Hub:
             "pending_bytes": pending(&peer.conn.out),
             "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
+            "last_ns": peer.conn.last_ns,
         }
+
+    def subscriptions(self, uint32_t cid):
+        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each."""
+        cdef Sub *sub
+        found = []
+        for sid, address in self._peer(cid).subs.items():
+            sub = <Sub *><size_t>address
+            found.append(
+                (pattern_of(sub.node), sub.queue[:sub.queue_len], sid, sub.delivered, sub.limit))
+        return found
 
     def stats(self):
         """Return totals over all connections, past ones included."""
@@ -392,6 +421,7 @@ cdef class Hub:
         cdef Peer peer = <Peer>conn.peer
         if conn.closed:
             return
+        self._tell_closing(conn, reason)
         self._unsubscribe_all(peer)
         if conn.fd >= 0:
             self._send(conn)
@@ -414,6 +444,16 @@ cdef class Hub:
             self.handler.on_closed(conn.cid, reason)
         except Exception:
             log.exception("closing a connection failed cid=%d", conn.cid)
+
+    cdef void _tell_closing(self, Conn *conn, int reason) noexcept:
+        """Let an observer look at the connection while everything about it is still there."""
+        if self.on_closing is None or conn.leaving:
+            return
+        conn.leaving = True
+        try:
+            self.on_closing(conn.cid, reason)
+        except Exception:
+            log.exception("recording a closed connection failed cid=%d", conn.cid)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -664,6 +704,7 @@ cdef class Hub:
                 break
             at += used
             conn.active = True
+            conn.last_ns = self.now_ns
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
