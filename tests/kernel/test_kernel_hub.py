@@ -1,6 +1,7 @@
 """The hub without sockets: connections are fed and taken from."""
 
 import os
+import socket
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -586,3 +587,18 @@ def test_activity_is_stamped_with_the_hubs_time() -> None:
     recorder.hub.now_ns = 9
     recorder.hub.feed(cid, b"PI")
     assert recorder.hub.connection_stats(cid)["last_ns"] == 7
+
+
+def test_a_connection_knows_the_clients_port_and_when_it_came() -> None:
+    recorder = Recorder()
+    recorder.hub.now_ns = 5
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as client,
+    ):
+        accepted, _ = listening.accept()
+        accepted.setblocking(False)
+        cid = recorder.hub.attach(accepted.detach(), recorder.interest)
+        stats = recorder.hub.connection_stats(cid)
+        assert (stats["port"], stats["start_ns"]) == (client.getsockname()[1], 5)
+    assert recorder.hub.connection_stats(recorder.client())["port"] == 0

@@ -43,6 +43,15 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void *at, size_t size, int flags)
     int shutdown(int fd, int how)
     int MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_WR
+    ctypedef unsigned int socklen_t
+    struct sockaddr:
+        pass
+    int getpeername(int fd, sockaddr *address, socklen_t *size)
+
+cdef extern from "<netinet/in.h>" nogil:
+    struct sockaddr_in6:
+        uint16_t sin6_port        # an IPv4 address has its port in the same place
+    uint16_t ntohs(uint16_t number)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int initial, int flags)
@@ -112,6 +121,8 @@ cdef struct Conn:
     bint pinged
     bint active
     bint leaving              # on_closing was told
+    int port                  # the client's, 0 = unknown
+    uint64_t start_ns         # the hub's time when it came
     uint64_t last_ns          # the hub's time when it last completed an operation
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
@@ -140,6 +151,16 @@ cdef struct Pub:
     Py_ssize_t tail_len
     Conn *origin
     uint32_t origin_cid
+
+
+cdef int port_of(int fd) noexcept nogil:
+    """Return the port at the other end of a socket, 0 where there is none to tell."""
+    cdef sockaddr_in6 address
+    cdef socklen_t size = sizeof(address)
+    memset(&address, 0, sizeof(address))
+    if fd < 0 or getpeername(fd, <sockaddr *>&address, &size) < 0:
+        return 0
+    return ntohs(address.sin6_port)
 
 
 cdef bytes pattern_of(Node *node):
@@ -265,6 +286,8 @@ cdef class Hub:
         self.next_cid += 1
         conn.cid = self.next_cid
         conn.fd = fd
+        conn.port = port_of(fd)
+        conn.start_ns = conn.last_ns = self.now_ns
         conn.peer = <void *>peer
         conn.interest = <void *>interest
         conn.verbose = conn.pedantic = conn.echo = True
@@ -342,7 +365,9 @@ cdef class Hub:
             "pending_bytes": pending(&peer.conn.out),
             "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
+            "start_ns": peer.conn.start_ns,
             "last_ns": peer.conn.last_ns,
+            "port": peer.conn.port,
         }
 
     def subscriptions(self, uint32_t cid):
