@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from millstream.accounts.credentials import Identity, Presented
+from millstream.accounts.permissions import Permissions
+from millstream.accounts.rights import Rights
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
+from millstream.kernel._interest import Interest
+from millstream.nats.accounts import Space
+from millstream.nats.reception import Admitted, Reception, presented_by
 from millstream.nats.transport import Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
@@ -28,6 +34,11 @@ class Closed(IntEnum):
     HANDSHAKE = 101
     MAX_CONNECTIONS = 102
     AUTHENTICATION = 103
+    TLS_HANDSHAKE = 110
+    EXPIRED = 104
+    ACCOUNT_FULL = 105
+    REVOKED = 106
+    KICKED = 107
 
     @property
     def text(self) -> str:
@@ -46,6 +57,11 @@ _TEXTS = {
     Closed.HANDSHAKE: "Authentication Timeout",
     Closed.MAX_CONNECTIONS: "Maximum Connections Exceeded",
     Closed.AUTHENTICATION: "Authentication Failure",
+    Closed.TLS_HANDSHAKE: "TLS Handshake Failure",
+    Closed.EXPIRED: "Authentication Expired",
+    Closed.ACCOUNT_FULL: "Maximum Account Connections Exceeded",
+    Closed.REVOKED: "Credentials Revoked",
+    Closed.KICKED: "Kicked",
 }
 
 # What the kernel refuses, as the client reads it; the rest ends without a word.
@@ -67,10 +83,14 @@ class NatsLimits:
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
+    auth_timeout: float = 2.0  # for CONNECT, where clients must say who they are
 
 
 class Session:
-    """State of one connection: what it asked for, whether it is alive."""
+    """State of one connection: who it is, what it asked for, whether it is alive.
+
+    Until it is admitted it is in nobody's subject space, and anything but CONNECT ends it.
+    """
 
     def __init__(
         self,
@@ -80,19 +100,34 @@ class Session:
         limits: NatsLimits,
         transport: Transport,
         now: float,
+        reception: Reception,
+        interest: Interest,
+        admitted: Admitted | None,
     ) -> None:
         self.cid = cid
         self.transport = transport
         self.options = ConnectOptions()
         self.connected = False
+        self.identity: Identity | None = None
+        self.space: Space | None = None
+        self.rights = Rights(Permissions())
+        self.stats: dict[str, int] = {}
+        self._reception = reception
+        self._presented = Presented()
         self._hub = hub
         self._info = info
         self.limits = limits
         self._pings_out = 0
-        self._handshake_until: float | None = now + limits.handshake_timeout
+        self._interest = interest
+        waits = limits.handshake_timeout if admitted else limits.auth_timeout
+        self._handshake_until: float | None = now + waits
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + limits.ping_interval
         hub.write(cid, info.line())
+        if admitted is None:
+            self._configure()
+        else:
+            self._enter(admitted)
 
     @property
     def peer(self) -> str:
@@ -110,14 +145,51 @@ class Session:
         if refusal is not None:
             self._end(refusal, Closed.PROTOCOL)
             return
-        if self.connected:
-            self._hub.unsubscribe_all(self.cid)
-        self._accept(asked)
-
-    def _accept(self, asked: ConnectOptions) -> None:
+        presented = presented_by(asked, self.transport, self._info.nonce)
+        admitted = self._reception.admit(presented)
         self.options = asked
+        self._hub.unsubscribe_all(self.cid)
+        self._leave()
+        if admitted is None:
+            self._violation()
+        elif admitted.space.is_full:
+            self._end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
+        else:
+            self._presented = presented
+            self._accept(admitted)
+
+    def _accept(self, admitted: Admitted) -> None:
         self.connected = True
         self._handshake_until = None
+        self._enter(admitted)
+        self._ok()
+
+    # ---- who it is -----------------------------------------------------------------------------
+
+    def _enter(self, admitted: Admitted) -> None:
+        """Take up a place in the account, with the rights that come with the identity."""
+        self.identity = admitted.identity
+        self.space = admitted.space
+        self.rights = Rights(admitted.identity.permissions)
+        if self.space.interest is not self._interest:
+            self._interest = self.space.interest
+            self._hub.move(self.cid, self._interest)
+        self.space.enter(self)
+        self._configure()
+
+    def _leave(self) -> None:
+        if self.space is not None:
+            self.space.leave(self.cid)
+        self.identity = self.space = None
+
+    def closed(self) -> None:
+        """Give up the place in the account: the connection is over."""
+        if self.space is not None:
+            self.space.leave(self.cid)
+
+    def _configure(self) -> None:
+        """Tell the hub what CONNECT negotiated and how closely to look at publishes."""
+        asked = self.options
         self._hub.configure(
             self.cid,
             verbose=asked.verbose,
@@ -125,36 +197,110 @@ class Session:
             echo=asked.echo,
             headers=asked.headers and self._info.headers,
             no_responders=asked.no_responders,
+            guarded=self.identity is None or self.rights.guards_publishing,
         )
-        self._ok()
+
+    def _max_payload(self) -> int:
+        """Return the least of what server, account and user allow; nothing to a stranger."""
+        if self.identity is None or self.space is None:
+            return 0
+        further = (self.identity.max_payload, self.space.account.limits.max_payload)
+        return min(self.limits.max_payload, *(limit for limit in further if limit >= 0))
+
+    def still_welcome(self) -> bool:
+        """Say whether those who are believed now would admit this client just as it is."""
+        admitted = self._reception.admit(self._presented)
+        if admitted is None or admitted.space is not self.space:
+            return False
+        return admitted.identity == self.identity
+
+    def revoke(self) -> None:
+        """End the connection of a client that is no longer believed, or not as before."""
+        self._end(errors.AUTHORIZATION_VIOLATION, Closed.REVOKED)
+
+    def _violation(self) -> None:
+        self._end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
+
+    # ---- what it does --------------------------------------------------------------------------
+
+    def may_publish(self, subject: bytes, now: float) -> bool:
+        """Judge a publish, and say so where it is not allowed."""
+        if self.identity is None:
+            self._violation()
+            return False
+        if self.rights.may_publish(subject, now):
+            return True
+        self._say(errors.publish_violation(subject))
+        return False
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe, or say why not; the connection goes on either way."""
-        limit = self.limits.max_subscriptions
-        if limit and self._hub.connection_stats(self.cid)["subscriptions"] >= limit:
+        if self.space is None:
+            self._violation()
+        elif not self.rights.may_subscribe(subject, queue):
+            self._say(errors.subscription_violation(subject, queue))
+        elif self._has_all_subscriptions(self.space):
             self._say(errors.MAXIMUM_SUBSCRIPTIONS)
-        elif not self._hub.subscribe(self.cid, subject, queue, sid):
+        elif not self._subscribe(subject, queue, sid):
             self._say(errors.INVALID_SUBJECT)
         else:
+            self.space.listened(self.cid, sid, subject)
             self._ok()
+
+    def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
+        hidden = self.rights.hidden(queue)
+        if hidden:
+            return self._hub.subscribe(self.cid, subject, queue, sid, deny=hidden)
+        return self._hub.subscribe(self.cid, subject, queue, sid)
+
+    def _has_all_subscriptions(self, space: Space) -> bool:
+        """Say whether connection, user or account have as many as they may."""
+        own = [self.limits.max_subscriptions or -1]
+        own += [self.identity.max_subscriptions] if self.identity is not None else []
+        together = space.account.limits.max_subscriptions
+        if max(*own, together) < 0:
+            return False
+        held = self._subscriptions()
+        if any(0 <= limit <= held for limit in own):
+            return True
+        return 0 <= together <= sum(member._subscriptions() for member in space.members.values())
+
+    def _subscriptions(self) -> int:
+        return self._hub.connection_stats(self.cid)["subscriptions"]
 
     def unsub(self, sid: bytes, max_msgs: int) -> None:
         """Unsubscribe now or after ``max_msgs``; a sid that is not there is fine."""
+        if self.space is None:
+            self._violation()
+            return
         self._hub.unsubscribe(self.cid, sid, max_msgs)
+        if not max_msgs:
+            self.space.unlistened(self.cid, sid)
         self._ok()
 
     def first_ping(self) -> None:
         """Follow the first PONG with the INFO that tells a client where it ended up."""
-        if self.options.protocol >= 1:
-            info = self._info.with_(connect_info=True, remote_account="$G")
+        if self.space is None:
+            self._violation()
+        elif self.options.protocol >= 1:
+            info = self._info.with_(
+                connect_info=True,
+                remote_account=self.space.name,
+                acc_is_sys=self.space is self._reception.accounts.system,
+            )
             self._hub.write(self.cid, info.line())
 
     def pong(self) -> None:
         """Note that the client is alive."""
         self._pings_out = 0
+        if self.space is None:
+            self._violation()
 
     def info(self, info: bytes) -> None:
         """Ignore a client's INFO, unless it is none."""
+        if self.space is None:
+            self._violation()
+            return
         try:
             parse_connect(info, self.options)
         except MalformedConnect:
@@ -163,12 +309,16 @@ class Session:
     def refuse(self, code: int) -> None:
         """Say why the kernel closes the connection, where clients expect a word."""
         text = _REFUSALS.get(code)
-        if text is not None:
+        if self.space is None:
+            self._violation()
+        elif text is not None:
             self._say(text)
 
-    def tick(self, now: float) -> None:
-        """Look at the deadlines: handshake, pings, silence."""
-        if self._handshake_until is not None and now >= self._handshake_until:
+    def tick(self, now: float, unix_seconds: float) -> None:
+        """Look at the deadlines: handshake, credentials, pings, silence."""
+        if self.identity is not None and 0 < self.identity.expires <= unix_seconds:
+            self._end(errors.AUTHENTICATION_EXPIRED, Closed.EXPIRED)
+        elif self._handshake_until is not None and now >= self._handshake_until:
             self._check_handshake(now)
         elif now >= self._ping_at:
             self._ping_at = now + self.limits.ping_interval
@@ -179,6 +329,9 @@ class Session:
 
         One that is in the middle of its first operation gets a little longer, not for ever.
         """
+        if self.space is None:
+            self._end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
+            return
         if self._hub.take_activity(self.cid):
             self._handshake_until = None
             return

@@ -1,10 +1,15 @@
 """Sessions: every client's session by connection id; what the hub calls for control operations."""
 
+import base64
 import logging
+import secrets
 
+from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.nats.accounts import Accounts
+from millstream.nats.reception import Admitted, Reception
 from millstream.nats.session import Closed, NatsLimits, Session
 from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors
@@ -13,16 +18,27 @@ from millstream.wire.info import ServerInfo
 
 log = logging.getLogger(__name__)
 
+_NONCE_BYTES = 11
+
 
 class Sessions:
     """Opens a session per connection and routes the hub's callbacks to it."""
 
     def __init__(
-        self, clock: Clock, interest: Interest, info: ServerInfo, limits: NatsLimits
+        self,
+        clock: Clock,
+        interest: Interest,
+        info: ServerInfo,
+        limits: NatsLimits,
+        reception: Reception | None = None,
     ) -> None:
+        """Without a ``reception``, everyone is in the global account and may do everything."""
         self.info = info
+        self.reception = reception or Reception(
+            Accounts(global_interest=interest), clock, Credentials()
+        )
         self._clock = clock
-        self._interest = interest
+        self._lobby = Interest()  # nobody listens here, and nobody may
         self._limits = limits
         self._sessions: dict[int, Session] = {}
         self._carriers: dict[int, Carrier] = {}
@@ -48,7 +64,10 @@ class Sessions:
 
     def open(self, fd: int, peer: str) -> None:
         """Serve a connected non-blocking socket, which the hub owns from here on."""
-        self._begin(self.hub.attach(fd, self._interest), Transport(Kind.STANDARD, peer), self.info)
+        transport = Transport(Kind.STANDARD, peer)
+        admitted = self.reception.guest(transport)
+        interest = self._lobby if admitted is None else admitted.space.interest
+        self._begin(self.hub.attach(fd, interest), transport, self.info, admitted)
 
     def open_fed(
         self, carrier: Carrier, transport: Transport, info: ServerInfo | None = None
@@ -57,9 +76,10 @@ class Sessions:
 
         The carrier may be asked for output, and be told that all is over, before this returns.
         """
-        cid = self.hub.attach_fed(self._interest)
+        admitted = self.reception.guest(transport)
+        cid = self.hub.attach_fed(self._lobby if admitted is None else admitted.space.interest)
         self._carriers[cid] = carrier
-        self._begin(cid, transport, info or self.info)
+        self._begin(cid, transport, info or self.info, admitted)
         return cid
 
     def secured(self, cid: int, transport: Transport) -> None:
@@ -68,21 +88,43 @@ class Sessions:
         if session is not None:
             session.transport = transport
 
-    def _begin(self, cid: int, transport: Transport, info: ServerInfo) -> None:
+    def _begin(
+        self, cid: int, transport: Transport, info: ServerInfo, admitted: Admitted | None
+    ) -> None:
         if len(self._sessions) >= self._limits.max_connections:
             self.hub.write(cid, errors.err(errors.MAXIMUM_CONNECTIONS))
             self.hub.close_connection(cid, Closed.MAX_CONNECTIONS)
             return
-        info = info.with_(client_id=cid, client_ip=transport.peer)
+        info = info.with_(
+            client_id=cid,
+            client_ip=transport.peer,
+            auth_required=self.reception.required(transport.kind),
+            nonce=_nonce() if self.reception.wants_nonce(transport.kind) else "",
+        )
         now = self._clock.monotonic()
-        self._sessions[cid] = Session(cid, self.hub, info, self._limits, transport, now)
+        interest = self._lobby if admitted is None else admitted.space.interest
+        self._sessions[cid] = Session(
+            cid, self.hub, info, self._limits, transport, now, self.reception, interest, admitted
+        )
         self.hub.flush()
+
+    def apply(self) -> int:
+        """Close everyone whom the reception would not admit as before; returns how many."""
+        dropped = [session for session in self.all() if not session.still_welcome()]
+        for session in dropped:
+            session.revoke()
+        self.hub.flush()
+        return len(dropped)
+
+    def session(self, cid: int) -> Session | None:
+        """Return an open session."""
+        return self._sessions.get(cid)
 
     def tick(self) -> None:
         """Look at every session's deadlines; once a second is enough."""
-        now = self._clock.monotonic()
+        now, unix_seconds = self._clock.monotonic(), self._clock.time_ns() / 1e9
         for session in list(self._sessions.values()):
-            session.tick(now)
+            session.tick(now, unix_seconds)
         self.hub.flush()
 
     def close(self) -> None:
@@ -122,14 +164,21 @@ class Sessions:
         self._carriers[cid].output(cid)
 
     def may_publish(self, cid: int, subject: bytes) -> bool:
-        """Allow everything: nobody is guarded yet."""
-        return True
+        """Judge a publish of a guarded connection."""
+        return self._sessions[cid].may_publish(subject, self._clock.monotonic())
 
     def on_closed(self, cid: int, reason: int) -> None:
         """Forget the session."""
-        self._sessions.pop(cid, None)
+        session = self._sessions.pop(cid, None)
+        if session is not None:
+            session.closed()
         carrier = self._carriers.pop(cid, None)
         if carrier is not None:
             carrier.closed(reason)
         if reason == Closed.SLOW_CONSUMER:
             log.warning("slow consumer closed cid=%d", cid)
+
+
+def _nonce() -> str:
+    """Return something that nobody signed before."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(_NONCE_BYTES)).decode().rstrip("=")

@@ -1,0 +1,108 @@
+"""Accounts at the NATS door: a subject space for each, who is in it, and what it takes over."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from millstream.accounts.account import (
+    GLOBAL_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    Account,
+    accounts_with_defaults,
+)
+from millstream.kernel._interest import Interest
+
+if TYPE_CHECKING:
+    from millstream.nats.session import Session
+    from millstream.nats.stream_import import StreamImport
+
+
+class Space:
+    """One account while the server runs."""
+
+    def __init__(self, account: Account, interest: Interest) -> None:
+        self.account = account
+        self.interest = interest
+        self.members: dict[int, Session] = {}
+        self.stream_imports: list[StreamImport] = []
+        self.total_connections = 0
+
+    @property
+    def name(self) -> str:
+        """The account's name."""
+        return self.account.name
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further connection fits."""
+        return 0 <= self.account.limits.max_connections <= len(self.members)
+
+    def enter(self, session: "Session") -> None:
+        """Count a connection in."""
+        self.members[session.cid] = session
+        self.total_connections += 1
+
+    def leave(self, cid: int) -> None:
+        """Count a connection out, with whatever it listened to."""
+        self.members.pop(cid, None)
+        for stream in self.stream_imports:
+            stream.lost(cid)
+
+    def listened(self, cid: int, sid: bytes, subject: bytes) -> None:
+        """Note a subscription: what others export flows only while somebody wants it."""
+        for stream in self.stream_imports:
+            stream.wanted(cid, sid, subject)
+
+    def unlistened(self, cid: int, sid: bytes) -> None:
+        """Note that a subscription is gone."""
+        for stream in self.stream_imports:
+            stream.unwanted(cid, sid)
+
+
+class Accounts:
+    """Every account by name. ``interests`` is one mapping that stays up to date."""
+
+    def __init__(
+        self,
+        accounts: Iterable[Account] = (),
+        *,
+        global_interest: Interest | None = None,
+        system: str = SYSTEM_ACCOUNT,
+    ) -> None:
+        self.interests: dict[str, Interest] = {}
+        self._spaces: dict[str, Space] = {}
+        self._system = system
+        if global_interest is not None:
+            self.interests[GLOBAL_ACCOUNT] = global_interest
+        self.apply(accounts)
+
+    def apply(self, accounts: Iterable[Account]) -> list[Space]:
+        """Take these as the accounts that there are; returns the spaces that are gone."""
+        wanted = {a.name: a for a in accounts_with_defaults(accounts, system=self._system)}
+        gone = [self._spaces.pop(name) for name in list(self._spaces) if name not in wanted]
+        for space in gone:
+            del self.interests[space.name]
+        for name, account in wanted.items():
+            space = self._spaces.get(name)
+            if space is not None:
+                space.account = account
+                continue
+            interest = self.interests.setdefault(name, Interest())
+            self._spaces[name] = Space(account, interest)
+        return gone
+
+    def __iter__(self) -> "Iterable[Space]":
+        return iter(list(self._spaces.values()))
+
+    def get(self, name: str) -> Space | None:
+        """Return an account's space, None when there is no such account."""
+        return self._spaces.get(name)
+
+    @property
+    def configured(self) -> Mapping[str, Account]:
+        """The accounts as they were configured."""
+        return {name: space.account for name, space in self._spaces.items()}
+
+    @property
+    def system(self) -> Space | None:
+        """The account in which the server tells about itself."""
+        return self._spaces.get(self._system) if self._system else None

@@ -1,0 +1,84 @@
+"""Reception: who comes in, and to which account. It decides; the session carries out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.accounts.credentials import Credentials, Identity, Presented
+from millstream.clock import Clock
+from millstream.nats.accounts import Accounts, Space
+from millstream.nats.transport import Kind, Transport
+from millstream.wire.connect import ConnectOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A client that was believed, and where it belongs."""
+
+    identity: Identity
+    space: Space
+
+
+class Reception:
+    """Knows everyone that may come in, by the kind of their connection."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        clock: Clock,
+        credentials: Credentials,
+        by_kind: Mapping[Kind, Credentials] | None = None,
+    ) -> None:
+        self.accounts = accounts
+        self._clock = clock
+        self._credentials = credentials
+        self._by_kind = dict(by_kind or {})
+
+    def apply(
+        self, credentials: Credentials, by_kind: Mapping[Kind, Credentials] | None = None
+    ) -> None:
+        """Believe these from now on."""
+        self._credentials = credentials
+        self._by_kind = dict(by_kind or {})
+
+    def required(self, kind: Kind) -> bool:
+        """Say whether a client must say who it is before anything else."""
+        return self._for(kind).required
+
+    def wants_nonce(self, kind: Kind) -> bool:
+        """Say whether a client may have to sign something fresh."""
+        return self._for(kind).wants_nonce
+
+    def guest(self, transport: Transport) -> Admitted | None:
+        """Return what a client is before it said anything, None where it must say something."""
+        if self.required(transport.kind):
+            return None
+        return self.admit(Presented(address=transport.peer, connection_type=transport.kind))
+
+    def admit(self, presented: Presented) -> Admitted | None:
+        """Return who it is, None when it is not believed or its account is not there."""
+        known = self._for(Kind(presented.connection_type))
+        identity = known.identify(presented, self._clock.time_ns() / 1e9)
+        if identity is None:
+            return None
+        space = self.accounts.get(identity.account)
+        return None if space is None else Admitted(identity, space)
+
+    def _for(self, kind: Kind) -> Credentials:
+        return self._by_kind.get(kind, self._credentials)
+
+
+def presented_by(options: ConnectOptions, transport: Transport, nonce: str) -> Presented:
+    """Put together what CONNECT and the way to the client say; CONNECT goes before cookies."""
+    cookies = transport.cookies
+    return Presented(
+        user=options.user or cookies.user,
+        password=options.password or cookies.password,
+        token=options.auth_token or cookies.token,
+        nkey=options.nkey,
+        signature=options.sig,
+        jwt=options.jwt or cookies.jwt,
+        nonce=nonce,
+        address=transport.peer,
+        connection_type=transport.kind,
+        certificate_names=transport.certificate_names,
+    )
