@@ -14,17 +14,18 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from posix.unistd cimport close as close_fd
 
 from millstream.kernel._batch cimport Batch, Entry
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, make_room, pending, reserve
-from millstream.kernel._interest cimport Interest, Match, Members, Node, SinkSlot, Sub
+from millstream.kernel._interest cimport Interest, Match, Members, SinkSlot, Sub, is_denied
 from millstream.kernel._memory cimport must_alloc, must_grow
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
     read_verb, split_words, verb_may_come, write_decimal,
 )
+from millstream.kernel._subject cimport pattern_is_legal, subject_is_legal
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -43,15 +44,6 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void *at, size_t size, int flags)
     int shutdown(int fd, int how)
     int MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_WR
-    ctypedef unsigned int socklen_t
-    struct sockaddr:
-        pass
-    int getpeername(int fd, sockaddr *address, socklen_t *size)
-
-cdef extern from "<netinet/in.h>" nogil:
-    struct sockaddr_in6:
-        uint16_t sin6_port        # an IPv4 address has its port in the same place
-    uint16_t ntohs(uint16_t number)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int initial, int flags)
@@ -76,6 +68,11 @@ PROTOCOL_ERROR = 4
 SERVER_SHUTDOWN = 5
 INTERNAL_ERROR = 6
 
+# What Handler.may_publish answers.
+DENIED = 0
+ALLOWED = 1        # and until the subject changes
+ALLOWED_ONCE = 2   # ask again for the next message
+
 cdef enum:
     BAD_OPERATION = 1
     BAD_ARGUMENTS = 2
@@ -95,6 +92,8 @@ cdef enum:
     EVENTS = 256
     ROUNDS = 64               # then the rest waits for the next turn of the loop
     IDLE_ROOM = 64 * 1024     # a drained outbox keeps at most this much
+    ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
+    YES = 1
 
 
 cdef struct Conn:
@@ -113,6 +112,8 @@ cdef struct Conn:
     bint headers
     bint no_responders
     bint guarded              # ask the handler before a publish (once per change of subject)
+    bint tracked              # tell the handler the reply subjects of what is delivered
+    bint parsing
     bint closed
     bint slow
     bint broken
@@ -120,16 +121,12 @@ cdef struct Conn:
     bint blocked              # the socket is full, epoll tells when it is not
     bint pinged
     bint active
-    bint leaving              # on_closing was told
-    int port                  # the client's, 0 = unknown
-    uint64_t start_ns         # the hub's time when it came
-    uint64_t last_ns          # the hub's time when it last completed an operation
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
     Buffer memo               # the last subject published to
     Match *memo_match
-    uint64_t memo_epoch
-    bint memo_allowed
+    uint64_t memo_sweeps
+    int memo_allowed
     bint memo_legal
     uint64_t in_msgs
     uint64_t in_bytes
@@ -151,30 +148,7 @@ cdef struct Pub:
     Py_ssize_t tail_len
     Conn *origin
     uint32_t origin_cid
-
-
-cdef int port_of(int fd) noexcept nogil:
-    """Return the port at the other end of a socket, 0 where there is none to tell."""
-    cdef sockaddr_in6 address
-    cdef socklen_t size = sizeof(address)
-    memset(&address, 0, sizeof(address))
-    if fd < 0 or getpeername(fd, <sockaddr *>&address, &size) < 0:
-        return 0
-    return ntohs(address.sin6_port)
-
-
-cdef bytes pattern_of(Node *node):
-    """Return the pattern that leads to a node of the trie."""
-    tokens = []
-    while node.parent != NULL:
-        if node == node.parent.star:
-            tokens.append(b"*")
-        elif node == node.parent.rest:
-            tokens.append(b">")
-        else:
-            tokens.append(node.token[:node.token_len])
-        node = node.parent
-    return b".".join(reversed(tokens))
+    bint disguised            # receivers see another subject than the one that was matched
 
 
 cdef class Peer:
@@ -190,8 +164,6 @@ cdef class Hub:
 
     cdef object handler
     cdef object decorate
-    cdef public object on_closing
-    cdef public uint64_t now_ns
     cdef readonly int fd
     cdef int wake_fd
     cdef dict peers
@@ -209,6 +181,7 @@ cdef class Hub:
     cdef int busy
     cdef list stalled
     cdef list hooked
+    cdef list replies         # cid, reply, cid, reply…: delivered to tracked connections
     cdef uint64_t in_msgs
     cdef uint64_t in_bytes
     cdef uint64_t out_msgs
@@ -230,6 +203,7 @@ cdef class Hub:
         self.graveyard = []
         self.stalled = []
         self.hooked = []
+        self.replies = []
         self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
         self.dice = int.from_bytes(os.urandom(8), "little") | 1
         self.wake_fd = -1
@@ -286,8 +260,6 @@ cdef class Hub:
         self.next_cid += 1
         conn.cid = self.next_cid
         conn.fd = fd
-        conn.port = port_of(fd)
-        conn.start_ns = conn.last_ns = self.now_ns
         conn.peer = <void *>peer
         conn.interest = <void *>interest
         conn.verbose = conn.pedantic = conn.echo = True
@@ -297,24 +269,39 @@ cdef class Hub:
         peer.interest = interest
         peer.subs = {}
         self.peers[conn.cid] = peer
+        self._hook(interest)
+        return conn
+
+    cdef _hook(self, Interest interest):
         if not any(known is interest for known in self.hooked):
             self.hooked.append(interest)
             interest.resume_hooks.append(self._resume)
-        return conn
+
+    def move(self, uint32_t cid, Interest interest not None):
+        """Bind a connection that has no subscriptions to another subject space."""
+        cdef Peer peer = self._peer(cid)
+        if peer.subs:
+            raise ValueError("a connection with subscriptions cannot move")
+        peer.interest = interest
+        peer.conn.interest = <void *>interest
+        peer.conn.memo_match = NULL
+        self._hook(interest)
 
     def configure(
         self, uint32_t cid, *, bint verbose, bint pedantic, bint echo, bint headers,
-        bint no_responders, bint guarded=False,
+        bint no_responders, bint guarded=False, bint track_replies=False, max_payload=None,
     ):
-        """Set what CONNECT negotiated."""
+        """Set what CONNECT negotiated and what the client's credentials allow."""
         cdef Conn *conn = self._conn(cid)
+        if max_payload is not None:
+            conn.max_payload = max_payload
         conn.verbose = verbose
         conn.pedantic = pedantic
         conn.echo = echo
         conn.headers = headers
         conn.no_responders = no_responders
         conn.guarded = guarded
-        conn.memo_epoch = 0
+        conn.tracked = track_replies
         conn.memo_match = NULL
 
     def write(self, uint32_t cid, bytes data not None):
@@ -333,6 +320,7 @@ cdef class Hub:
         self.busy += 1
         try:
             self._close(peer.conn, reason)
+            peer.interest.tell()
         finally:
             self.busy -= 1
         self._bury()
@@ -365,20 +353,7 @@ cdef class Hub:
             "pending_bytes": pending(&peer.conn.out),
             "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
-            "start_ns": peer.conn.start_ns,
-            "last_ns": peer.conn.last_ns,
-            "port": peer.conn.port,
         }
-
-    def subscriptions(self, uint32_t cid):
-        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each."""
-        cdef Sub *sub
-        found = []
-        for sid, address in self._peer(cid).subs.items():
-            sub = <Sub *><size_t>address
-            found.append(
-                (pattern_of(sub.node), sub.queue[:sub.queue_len], sid, sub.delivered, sub.limit))
-        return found
 
     def stats(self):
         """Return totals over all connections, past ones included."""
@@ -446,7 +421,6 @@ cdef class Hub:
         cdef Peer peer = <Peer>conn.peer
         if conn.closed:
             return
-        self._tell_closing(conn, reason)
         self._unsubscribe_all(peer)
         if conn.fd >= 0:
             self._send(conn)
@@ -460,7 +434,7 @@ cdef class Hub:
         self._release(<void *>conn)
         if conn.stalled_on != NULL:
             conn.stalled_on = NULL
-            self.stalled.remove(peer)
+            self.stalled = [other for other in self.stalled if other is not peer]
         self.peers.pop(conn.cid, None)
         self.graveyard.append(peer)
         if reason == CLOSED_AS_SLOW:
@@ -469,16 +443,6 @@ cdef class Hub:
             self.handler.on_closed(conn.cid, reason)
         except Exception:
             log.exception("closing a connection failed cid=%d", conn.cid)
-
-    cdef void _tell_closing(self, Conn *conn, int reason) noexcept:
-        """Let an observer look at the connection while everything about it is still there."""
-        if self.on_closing is None or conn.leaving:
-            return
-        conn.leaving = True
-        try:
-            self.on_closing(conn.cid, reason)
-        except Exception:
-            log.exception("recording a closed connection failed cid=%d", conn.cid)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -513,21 +477,27 @@ cdef class Hub:
     # ---- subscriptions -----------------------------------------------------------------------
 
     def subscribe(
-        self, uint32_t cid, bytes subject not None, bytes queue not None, bytes sid not None
+        self, uint32_t cid, bytes subject not None, bytes queue not None, bytes sid not None,
+        tuple deny not None=(),
     ):
-        """Subscribe; False when the subject is illegal. A sid already in use stays as it is."""
+        """Subscribe; False when the subject is illegal. A sid already in use stays as it is.
+
+        What is sent on a subject that a pattern in ``deny`` matches passes this subscription by.
+        """
         cdef Peer peer = self._peer(cid)
         cdef Sub *sub
         if sid in peer.subs:
             return True
+        check_patterns(deny)
         sub = peer.interest.insert(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
             PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
-            PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
+            PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), deny)
         if sub == NULL:
             return False
         sub.client = <void *>peer.conn
         peer.subs[sid] = <size_t>sub
+        peer.interest.tell()
         return True
 
     def unsubscribe(self, uint32_t cid, bytes sid not None, uint64_t max_msgs):
@@ -543,11 +513,14 @@ cdef class Hub:
             return True
         del peer.subs[sid]
         peer.interest.remove(sub)
+        peer.interest.tell()
         return True
 
     def unsubscribe_all(self, uint32_t cid):
         """Drop every subscription of a connection."""
-        self._unsubscribe_all(self._peer(cid))
+        cdef Peer peer = self._peer(cid)
+        self._unsubscribe_all(peer)
+        peer.interest.tell()
 
     cdef void _unsubscribe_all(self, Peer peer) noexcept:
         for address in peer.subs.values():
@@ -601,6 +574,8 @@ cdef class Hub:
         if conn.slow or conn.broken or (conn == pub.origin and not conn.echo):
             return 0
         if sub.limit and sub.delivered >= sub.limit:
+            return 0
+        if pub.disguised and sub.denied_count and is_denied(sub, pub.subject, pub.subject_len):
             return 0
         self._write_message(conn, sub, pub)
         sub.delivered += 1
@@ -663,6 +638,9 @@ cdef class Hub:
         self.out_msgs += 1
         self.out_bytes += size
         self._mark(conn)
+        if conn.tracked and pub.reply_len:
+            self.replies.append(conn.cid)
+            self.replies.append(pub.reply[:pub.reply_len])
         if pending(&conn.out) > conn.max_pending >> 1:
             self._relieve(conn, pub.origin)
 
@@ -687,19 +665,20 @@ cdef class Hub:
 
     cdef void _release(self, void *on) noexcept:
         cdef Peer peer
-        cdef list waiting
+        cdef list freed
         if not self.stalled:
             return
-        waiting = self.stalled
-        self.stalled = []
-        for peer in waiting:
-            if peer.conn.stalled_on != on:
-                self.stalled.append(peer)
+        freed = [peer for peer in self.stalled if peer.conn.stalled_on == on]
+        self.stalled = [peer for peer in self.stalled if peer.conn.stalled_on != on]
+        self.busy += 1  # whoever is told of it may close connections
+        for peer in freed:
+            if peer.conn.closed:
                 continue
             peer.conn.stalled_on = NULL
             self._watch(peer.conn)
             if peer.conn.fd < 0:
                 self._tell_output(peer.conn)
+        self.busy -= 1
 
     def _resume(self, SinkSlot slot):
         self._release(<void *>slot)
@@ -723,13 +702,14 @@ cdef class Hub:
         cdef const char *end = data + size
         cdef Py_ssize_t used
         conn.needs = 0
+        conn.parsing = True
         while at < end and not conn.closed:
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
             at += used
             conn.active = True
-            conn.last_ns = self.now_ns
+        conn.parsing = False
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
@@ -879,41 +859,71 @@ cdef class Hub:
         self.in_bytes += size
         pub.origin = conn
         pub.origin_cid = conn.cid
-        if conn.memo_match == NULL or conn.memo_epoch != interest.epoch \
+        pub.disguised = False
+        if conn.memo_match == NULL or conn.memo_match.stale \
+                or conn.memo_sweeps != interest.sweeps \
                 or conn.memo.tail != pub.subject_len \
                 or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
             self._memoize(conn, interest, pub)
-            if conn.closed:
-                return
         if conn.pedantic and not conn.memo_legal:
             self._complain(conn)
+        if (conn.guarded and not self._is_allowed(conn, interest, pub)) \
+                or (pub.reply_len and self._reply_is_reserved(conn, pub)):
+            return
         if conn.verbose:
             append(&conn.out, b"+OK\r\n", 5)
             self._mark(conn)
-        if not conn.memo_allowed:
-            return
         if self._deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
 
     cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
-        """Remember what this subject matches and whether the connection may publish to it."""
-        conn.memo.head = conn.memo.tail = 0
-        append(&conn.memo, pub.subject, pub.subject_len)
-        conn.memo_legal = subject_is_legal(pub.subject, pub.subject_len)
-        conn.memo_allowed = True
-        if conn.guarded:
-            conn.memo_allowed = self._ask(conn, pub)
-            if conn.closed:
-                return
+        """Remember what this subject matches; what was allowed stays so while it is the same."""
+        if conn.memo_match == NULL or conn.memo.tail != pub.subject_len \
+                or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
+            conn.memo.head = conn.memo.tail = 0
+            append(&conn.memo, pub.subject, pub.subject_len)
+            conn.memo_legal = subject_is_legal(pub.subject, pub.subject_len)
+            conn.memo_allowed = ASK
         conn.memo_match = interest.lookup(pub.subject, pub.subject_len)
-        conn.memo_epoch = interest.epoch
+        conn.memo_sweeps = interest.sweeps
 
-    cdef bint _ask(self, Conn *conn, Pub *pub) noexcept:
+    cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+        """Ask the handler, unless it said yes to this subject for good."""
+        if conn.memo_allowed == YES:
+            return True
+        if self.replies:
+            self._tell_replies()  # a reply may be what makes this publish legal
         try:
-            return self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
+            conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
             self._failed(conn, "checking a permission failed cid=%d")
+        if conn.closed or not conn.memo_allowed:
             return False
+        # The handler may have subscribed, configured or moved: look again.
+        conn.memo_match = (<Interest>conn.interest).lookup(pub.subject, pub.subject_len)
+        conn.memo_sweeps = (<Interest>conn.interest).sweeps
+        return True
+
+    cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept:
+        """Refuse a client's message whose reply subject is one that only servers make up."""
+        if not starts_reserved(pub.reply, pub.reply_len):
+            return False
+        append(&conn.out, b"-ERR 'Permissions Violation for Publish with Reply of \"", 55)
+        append(&conn.out, pub.reply, pub.reply_len)
+        append(&conn.out, b"\"'\r\n", 4)
+        self._mark(conn)
+        return True
+
+    cdef void _tell_replies(self) noexcept:
+        """Tell the handler which reply subjects reached tracked connections, in their order."""
+        cdef list told = self.replies
+        cdef Py_ssize_t i
+        self.replies = []
+        for i in range(0, len(told), 2):
+            try:
+                self.handler.on_delivered_reply(told[i], told[i + 1])
+            except Exception:
+                log.exception("noting a reply subject failed cid=%d", told[i])
 
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Tell a requester that nobody listens, on the inbox that it waits at."""
@@ -933,10 +943,9 @@ cdef class Hub:
         answer.headers_len = size
         for i in range(match.plain_count):
             if match.plain[i].client == <void *>conn:
-                self._give(match.plain[i], &answer)
-                break
-        if self.spent_count:
-            self._drop_spent()
+                # not a message of the subscription: its maximum does not count this
+                self._write_message(conn, match.plain[i], &answer)
+                return
 
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
         """Everything that is not a message; what needs judgement goes to the handler."""
@@ -1117,6 +1126,8 @@ cdef class Hub:
         cdef Peer peer = self.peers.get(cid)
         if peer is None:
             return
+        if peer.conn.parsing:
+            raise RuntimeError("feed inside a callback about the same connection")
         self.busy += 1
         if peer.conn.inbox.tail:
             append(&peer.conn.inbox, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
@@ -1127,20 +1138,15 @@ cdef class Hub:
         if not self.busy:
             self._end_of_chunk()
 
-    def take(self, uint32_t cid, Py_ssize_t most=-1):
-        """Return and forget what a fed connection has to send, up to ``most`` bytes of it."""
+    def take(self, uint32_t cid):
+        """Return and forget what a fed connection has to send."""
         cdef Peer peer = self._peer(cid)
         cdef Buffer *out = &peer.conn.out
-        cdef Py_ssize_t size = pending(out)
-        cdef bytes data
-        if 0 <= most < size:
-            size = most
-        data = PyBytes_FromStringAndSize(out.data + out.head, size)
-        drain(out, size)
-        if pending(out) == 0 and out.room > IDLE_ROOM:
+        cdef bytes data = PyBytes_FromStringAndSize(out.data + out.head, pending(out))
+        drain(out, pending(out))
+        if out.room > IDLE_ROOM:
             discard(out)
-        if pending(out) <= peer.conn.max_pending >> 2:
-            self._release(<void *>peer.conn)
+        self._release(<void *>peer.conn)
         return data
 
     def flush(self):
@@ -1152,6 +1158,8 @@ cdef class Hub:
         cdef int rounds = 0
         self.busy += 1
         while (self.dirty_sinks or self.dirty_count) and rounds < ROUNDS:
+            if self.replies:
+                self._tell_replies()
             if self.dirty_sinks:
                 self._serve_sinks()
             else:
@@ -1160,8 +1168,16 @@ cdef class Hub:
         if self.dirty_sinks or self.dirty_count:
             self._flush_outboxes()
             eventfd_write(self.wake_fd, 1)
+        self._tell_watchers()
         self.busy -= 1
         self._bury()
+
+    cdef void _tell_watchers(self) noexcept:
+        """Subscriptions that reached their maximum and closed connections end interest too."""
+        cdef Interest interest
+        for interest in self.hooked:
+            if interest.news:
+                interest.tell()
 
     cdef void _serve_sinks(self) noexcept:
         cdef list ready = self.dirty_sinks
@@ -1181,11 +1197,11 @@ cdef class Hub:
 
     cdef void _flush_outboxes(self) noexcept:
         """Send each dirty outbox once. Handlers told of a close may dirty more; those wait too."""
-        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = self.dirty_count
         cdef Conn *conn
-        while i < self.dirty_count:
+        for i in range(count):
             conn = self.dirty[i]
-            i += 1
             conn.dirty = False
             if conn.closed:
                 continue
@@ -1198,7 +1214,8 @@ cdef class Hub:
                     self._send(conn)
                 if conn.broken:
                     self._close(conn, CLOSED_ON_WRITE)
-        self.dirty_count = 0
+        self.dirty_count -= count
+        memmove(self.dirty, self.dirty + count, self.dirty_count * sizeof(Conn *))
 
     cdef void _tell_output(self, Conn *conn) noexcept:
         try:
@@ -1242,6 +1259,7 @@ cdef class Hub:
         memset(&pub, 0, sizeof(Pub))
         if shown:
             subject = shown
+            pub.disguised = True
         pub.subject = PyBytes_AS_STRING(subject)
         pub.subject_len = PyBytes_GET_SIZE(subject)
         pub.reply = PyBytes_AS_STRING(reply)
@@ -1325,6 +1343,7 @@ cdef class Hub:
             raise IndexError("a frame outside the buffer")
         at = buffer + offset + FRAME_BODY
         memset(&pub, 0, sizeof(Pub))
+        pub.disguised = True
         pub.subject = at
         pub.subject_len = head.subject_len
         pub.reply = PyBytes_AS_STRING(reply)
@@ -1422,17 +1441,17 @@ cdef inline bint body_is_sound(
         and (end - body <= size + 1 or body[size + 1] == b"\n")
 
 
-cdef bint subject_is_legal(const char *subject, Py_ssize_t size) noexcept nogil:
-    """A publish subject: no empty token and no wildcard token."""
-    cdef Py_ssize_t i
-    cdef char previous = b"."
-    cdef char c
-    for i in range(size):
-        c = subject[i]
-        if previous == b".":
-            if c == b".":
-                return False
-            if (c == b"*" or c == b">") and (i + 1 == size or subject[i + 1] == b"."):
-                return False
-        previous = c
-    return previous != b"."
+cdef bint starts_reserved(const char *reply, Py_ssize_t size) noexcept nogil:
+    """Names that servers make up for service imports, acks and gateways."""
+    if reply[0] == b"_":
+        return size > 3 and (memcmp(reply, b"_R_.", 4) == 0 or (
+            size > 5 and memcmp(reply, b"_GR_.", 5) == 0))
+    return reply[0] == b"$" and size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0
+
+
+cdef check_patterns(tuple patterns):
+    cdef bytes pattern
+    for pattern in patterns:
+        if pattern is None or not pattern_is_legal(
+                PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+            raise ValueError(f"not a subject: {pattern!r}")

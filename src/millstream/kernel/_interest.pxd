@@ -1,6 +1,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from millstream.kernel._batch cimport Batch
+from millstream.kernel._scan cimport Word
 
 
 # One subscription: a client's (``client`` set) or a sink's (``slot`` set).
@@ -14,8 +15,12 @@ cdef struct Sub:
     uint32_t index        # place in the node's list
     uint32_t sid_len      # with the spaces around it
     uint32_t queue_len
+    uint32_t pattern_len
+    uint32_t denied_count
+    Word *denied          # patterns whose subjects this subscription does not get
     char *sid             # b" 17 ", ready to follow the subject of a MSG
     char *queue
+    char *pattern
 
 
 cdef struct Members:
@@ -42,10 +47,10 @@ cdef struct Node:
     uint32_t group_count
 
 
-# What one literal subject matches, valid while ``generation`` is the interest's.
+# What one literal subject matches; ``stale`` once a subscription that concerns it came or went.
 cdef struct Match:
     Match *chain
-    uint64_t generation
+    bint stale
     uint64_t hash
     char *subject
     uint32_t subject_len
@@ -72,8 +77,8 @@ cdef class Interest:
     cdef uint64_t seed
     cdef uint64_t dice
     cdef uint64_t next_id
-    cdef uint64_t generation
-    cdef readonly uint64_t epoch      # moves whenever a Match pointer may have gone bad
+    cdef readonly uint64_t epoch      # moves with every subscription that comes or goes
+    cdef uint64_t sweeps              # moves whenever a Match pointer may have gone bad
     cdef Match **buckets
     cdef Match **entries
     cdef uint32_t bucket_mask
@@ -88,14 +93,24 @@ cdef class Interest:
     cdef uint64_t cache_hits
     cdef dict slots
     cdef list resume_hooks
+    cdef dict watchers                # (subject, queue) → callbacks
+    cdef list news                    # (callback, whether there is interest), not yet told
 
     cdef Sub *insert(
         self, const char *pattern, Py_ssize_t size, const char *queue, Py_ssize_t queue_len,
-        const char *sid, Py_ssize_t sid_len,
+        const char *sid, Py_ssize_t sid_len, tuple denied,
     ) noexcept
     cdef void remove(self, Sub *sub) noexcept
     cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept
     cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept
     cdef void fill(self, Match *to, const char *subject, Py_ssize_t size) noexcept
     cdef void sweep(self) noexcept
+    cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
+    cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
+    cdef void outdate(self, Sub *sub) noexcept
+    cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
+    cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept
+
+
+cdef bint is_denied(const Sub *sub, const char *subject, Py_ssize_t size) noexcept nogil

@@ -1,6 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
 """Interest: one subject space as a trie of tokens, with a cache of match results."""
 
+import logging
 import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -10,6 +11,13 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._memory cimport hash_bytes, must_alloc, must_grow
+from millstream.kernel._scan cimport Word
+from millstream.kernel._subject cimport (
+    has_empty_token, is_token, pattern_covers, pattern_is_legal, pattern_matches,
+    patterns_collide, subject_is_legal, token_end,
+)
+
+log = logging.getLogger(__name__)
 
 cdef uint32_t FEWEST_BUCKETS = 4
 
@@ -199,34 +207,143 @@ cdef void tree_free(Node *node) noexcept nogil:
     free(node)
 
 
+cdef Node *node_for(
+    Node *root, const char *pattern, Py_ssize_t size, uint64_t seed
+) noexcept nogil:
+    """Return the pattern's node, made if need be."""
+    cdef const char *at = pattern
+    cdef const char *end = pattern + size
+    cdef const char *stop
+    cdef Node *node = root
+    while True:
+        stop = token_end(at, end)
+        if is_token(at, stop, b"*"):
+            if node.star == NULL:
+                node.star = node_new(node)
+            node = node.star
+        elif is_token(at, stop, b">"):
+            if node.rest == NULL:
+                node.rest = node_new(node)
+            node = node.rest
+        else:
+            node = child_made(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
+        if stop == end:
+            return node
+        at = stop + 1
+
+
+cdef Node *node_at(Node *root, const char *at, Py_ssize_t size, uint64_t seed) noexcept nogil:
+    """Return a literal subject's node, or NULL."""
+    cdef const char *end = at + size
+    cdef const char *stop
+    cdef Node *node = root
+    while node != NULL:
+        stop = token_end(at, end)
+        node = child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
+        if stop == end:
+            break
+        at = stop + 1
+    return node
+
+
+cdef uint32_t group_count(Node *node, const char *queue, uint32_t size) noexcept nogil:
+    cdef Members *group
+    if size == 0:
+        return node.plain.count
+    group = group_named(node.groups, node.group_count, queue, size)
+    return group.count if group != NULL else 0
+
+
+cdef inline uint32_t node_count(Node *node, const Sub *sub) noexcept nogil:
+    return group_count(node, sub.queue, sub.queue_len)
+
+
+# ---- subscriptions ---------------------------------------------------------------------------
+
+cdef Sub *sub_new(
+    const char *pattern, Py_ssize_t size, const char *queue, Py_ssize_t queue_len,
+    const char *sid, Py_ssize_t sid_len, tuple denied,
+) noexcept:
+    """One block: the Sub, the words of ``denied``, then all the text they point to."""
+    cdef Py_ssize_t words = len(denied) * sizeof(Word)
+    cdef Py_ssize_t text = sid_len + 2 + queue_len + size
+    cdef bytes item
+    cdef char *to
+    cdef Sub *sub
+    for item in denied:
+        text += PyBytes_GET_SIZE(item)
+    sub = <Sub *>must_alloc(sizeof(Sub) + words + text)
+    memset(sub, 0, sizeof(Sub))
+    sub.denied = <Word *>(<char *>sub + sizeof(Sub))
+    to = <char *>sub.denied + words
+    sub.sid = to
+    sub.sid_len = <uint32_t>(sid_len + 2)
+    sub.sid[0] = sub.sid[sid_len + 1] = b" "
+    memcpy(sub.sid + 1, sid, sid_len)
+    sub.queue = to + sub.sid_len
+    sub.queue_len = <uint32_t>queue_len
+    memcpy(sub.queue, queue, queue_len)
+    sub.pattern = sub.queue + queue_len
+    sub.pattern_len = <uint32_t>size
+    memcpy(sub.pattern, pattern, size)
+    to = sub.pattern + size
+    for item in denied:
+        sub.denied[sub.denied_count].at = to
+        sub.denied[sub.denied_count].size = <uint32_t>PyBytes_GET_SIZE(item)
+        memcpy(to, PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
+        to += PyBytes_GET_SIZE(item)
+        sub.denied_count += 1
+    return sub
+
+
 # ---- matching --------------------------------------------------------------------------------
+
+cdef bint is_denied(const Sub *sub, const char *subject, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t i
+    for i in range(sub.denied_count):
+        if pattern_matches(sub.denied[i].at, sub.denied[i].size, subject, size):
+            return True
+    return False
+
 
 cdef void match_plain(Match *to, Members *members) noexcept nogil:
     cdef uint32_t needed = to.plain_count + members.count
+    cdef uint32_t i
     if needed > to.plain_room:
         to.plain_room = needed + needed // 2
         to.plain = <Sub **>must_grow(to.plain, to.plain_room * sizeof(Sub *))
-    memcpy(&to.plain[to.plain_count], members.subs, members.count * sizeof(Sub *))
-    to.plain_count = needed
+    for i in range(members.count):
+        if members.subs[i].denied_count \
+                and is_denied(members.subs[i], to.subject, to.subject_len):
+            continue
+        to.plain[to.plain_count] = members.subs[i]
+        to.plain_count += 1
+
+
+cdef Members *match_group_made(Match *to, Members *members) noexcept nogil:
+    """Return the result's group of that name: one group across patterns."""
+    cdef Members *group = group_named(to.groups, to.group_count, members.name, members.name_len)
+    if group != NULL:
+        return group
+    if to.group_count == to.group_room:
+        to.groups = <Members *>must_grow(to.groups, (2 * to.group_room + 1) * sizeof(Members))
+        memset(&to.groups[to.group_room], 0, (to.group_room + 1) * sizeof(Members))
+        to.group_room = 2 * to.group_room + 1
+    group = &to.groups[to.group_count]
+    to.group_count += 1
+    group.count = 0
+    group.name = members.name
+    group.name_len = members.name_len
+    return group
 
 
 cdef void match_group(Match *to, Members *members) noexcept nogil:
-    """Add the members to the result's group of that name: one group across patterns."""
-    cdef Members *group = group_named(to.groups, to.group_count, members.name, members.name_len)
     cdef uint32_t i
-    if group == NULL:
-        if to.group_count == to.group_room:
-            to.groups = <Members *>must_grow(
-                to.groups, (2 * to.group_room + 1) * sizeof(Members))
-            memset(&to.groups[to.group_room], 0, (to.group_room + 1) * sizeof(Members))
-            to.group_room = 2 * to.group_room + 1
-        group = &to.groups[to.group_count]
-        to.group_count += 1
-        group.count = 0
-        group.name = members.name
-        group.name_len = members.name_len
     for i in range(members.count):
-        members_add(group, members.subs[i])
+        if members.subs[i].denied_count \
+                and is_denied(members.subs[i], to.subject, to.subject_len):
+            continue
+        members_add(match_group_made(to, members), members.subs[i])
 
 
 cdef inline void match_node(Match *to, Node *node) noexcept nogil:
@@ -260,14 +377,62 @@ cdef void match_from(
         match_from(node.star, dot + 1, end, seed, to)
 
 
-cdef bint has_empty_token(const char *subject, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef char previous = b"."
-    for i in range(size):
-        if subject[i] == b"." and previous == b".":
-            return True
-        previous = subject[i]
-    return previous == b"."
+cdef void match_below(Match *to, Node *node) noexcept nogil:
+    """Add ``node`` and everything under it."""
+    cdef Node *child
+    cdef uint32_t i
+    if node == NULL:
+        return
+    match_node(to, node)
+    for i in range(node.table_size):
+        child = node.table[i]
+        while child != NULL:
+            match_below(to, child)
+            child = child.chain
+    match_below(to, node.star)
+    match_below(to, node.rest)
+
+
+cdef void reverse_step(
+    Node *node, const char *stop, const char *end, uint64_t seed, Match *to
+) noexcept nogil:
+    if node == NULL:
+        return
+    if stop == end:
+        match_node(to, node)
+    else:
+        reverse_from(node, stop + 1, end, seed, to)
+
+
+cdef void reverse_from(
+    Node *node, const char *at, const char *end, uint64_t seed, Match *to
+) noexcept nogil:
+    """Add what collides with the pattern's tokens in ``at``..``end``, below ``node``."""
+    cdef const char *stop = token_end(at, end)
+    cdef Node *child
+    cdef uint32_t i
+    if is_token(at, stop, b">"):
+        for i in range(node.table_size):
+            child = node.table[i]
+            while child != NULL:
+                match_below(to, child)
+                child = child.chain
+        match_below(to, node.star)
+        match_below(to, node.rest)
+        return
+    if node.rest != NULL:
+        match_node(to, node.rest)
+    if is_token(at, stop, b"*"):
+        for i in range(node.table_size):
+            child = node.table[i]
+            while child != NULL:
+                reverse_step(child, stop, end, seed, to)
+                child = child.chain
+    elif node.children:
+        reverse_step(
+            child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed)),
+            stop, end, seed, to)
+    reverse_step(node.star, stop, end, seed, to)
 
 
 cdef void match_free(Match *match) noexcept nogil:
@@ -276,7 +441,6 @@ cdef void match_free(Match *match) noexcept nogil:
         free(match.groups[i].subs)
     free(match.groups)
     free(match.plain)
-    free(match.subject)
 
 
 cdef class SinkSlot:
@@ -296,7 +460,6 @@ cdef class Interest:
         self.seed = int.from_bytes(os.urandom(8), "little")
         self.dice = int.from_bytes(os.urandom(8), "little") | 1
         self.next_id = 1
-        self.generation = 1
         self.buckets = <Match **>must_alloc(size * sizeof(Match *))
         memset(self.buckets, 0, size * sizeof(Match *))
         self.bucket_mask = size - 1
@@ -305,6 +468,8 @@ cdef class Interest:
         self.sweep_to = sweep
         self.slots = {}
         self.resume_hooks = []
+        self.watchers = {}
+        self.news = []
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -324,42 +489,16 @@ cdef class Interest:
 
     cdef Sub *insert(
         self, const char *pattern, Py_ssize_t size, const char *queue, Py_ssize_t queue_len,
-        const char *sid, Py_ssize_t sid_len,
+        const char *sid, Py_ssize_t sid_len, tuple denied,
     ) noexcept:
         """Register a subscription; NULL when the pattern is no legal subject."""
-        cdef const char *at = pattern
-        cdef const char *end = pattern + size
-        cdef const char *dot
-        cdef Node *node = self.root
         cdef Members *members
-        cdef Py_ssize_t width
+        cdef Node *node
         cdef Sub *sub
         if not pattern_is_legal(pattern, size):
             return NULL
-        while at != NULL:
-            dot = <const char *>memchr(at, b".", end - at)
-            width = (dot if dot != NULL else end) - at
-            if width == 1 and at[0] == b"*":
-                if node.star == NULL:
-                    node.star = node_new(node)
-                node = node.star
-            elif width == 1 and at[0] == b">":
-                if node.rest == NULL:
-                    node.rest = node_new(node)
-                node = node.rest
-            else:
-                node = child_made(node, at, <uint32_t>width, hash_bytes(at, width, self.seed))
-            at = dot + 1 if dot != NULL else NULL
-        sub = <Sub *>must_alloc(sizeof(Sub) + sid_len + 2 + queue_len)
-        memset(sub, 0, sizeof(Sub))
-        sub.sid = <char *>sub + sizeof(Sub)
-        sub.sid[0] = b" "
-        memcpy(sub.sid + 1, sid, sid_len)
-        sub.sid[sid_len + 1] = b" "
-        sub.sid_len = <uint32_t>(sid_len + 2)
-        sub.queue = sub.sid + sub.sid_len
-        memcpy(sub.queue, queue, queue_len)
-        sub.queue_len = <uint32_t>queue_len
+        node = node_for(self.root, pattern, size, self.seed)
+        sub = sub_new(pattern, size, queue, queue_len, sid, sid_len, denied)
         sub.node = node
         sub.id = self.next_id
         self.next_id += 1
@@ -368,52 +507,103 @@ cdef class Interest:
         members_add(members, sub)
         self.subscriptions += 1
         self.inserts += 1
-        self.generation += 1
-        self.epoch += 1
+        self.outdate(sub)
+        if self.watchers:
+            self.changed(sub, members.count - 1, True)
         return sub
 
     cdef void remove(self, Sub *sub) noexcept:
         """Forget and free ``sub``; cached results that name it are stale from here on."""
+        self.outdate(sub)
         node_drop(sub.node, sub)
+        if self.watchers:
+            self.changed(sub, node_count(sub.node, sub), False)
         prune(sub.node)
         free(sub)
         self.subscriptions -= 1
         self.removes += 1
-        self.generation += 1
+
+    cdef void outdate(self, Sub *sub) noexcept:
+        """Make stale what the cache knows of subjects that ``sub`` matches, and nothing else."""
+        cdef Match *match
+        cdef uint32_t i
         self.epoch += 1
+        if subject_is_legal(sub.pattern, sub.pattern_len):
+            match = self.cached(
+                sub.pattern, sub.pattern_len,
+                hash_bytes(sub.pattern, sub.pattern_len, self.seed))
+            if match != NULL:
+                match.stale = True
+            return
+        for i in range(self.entry_count):
+            match = self.entries[i]
+            if not match.stale and pattern_matches(
+                    sub.pattern, sub.pattern_len, match.subject, match.subject_len):
+                match.stale = True
+
+    cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept:
+        """The first subscription to a watched subject came, or the last one went."""
+        if count == 0:
+            key = (sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len])
+            for callback in self.watchers.get(key, ()):
+                self.news.append((callback, interested))
+
+    cdef void tell(self) noexcept:
+        """Tell watchers; called where no match result is in use, as they may do anything."""
+        cdef list news
+        while self.news:
+            news = self.news
+            self.news = []
+            for callback, interested in news:
+                try:
+                    callback(interested)
+                except Exception:
+                    log.exception("a watcher of interest failed")
 
     cdef void fill(self, Match *to, const char *subject, Py_ssize_t size) noexcept:
+        to.subject = <char *>subject
+        to.subject_len = <uint32_t>size
         to.plain_count = 0
         to.group_count = 0
-        to.generation = self.generation
+        to.stale = False
         if not has_empty_token(subject, size):
             match_from(self.root, subject, subject + size, self.seed, to)
 
     cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept:
         """Match without touching the cache; valid until the next match_once."""
-        self.matches += 1
         self.fill(&self.scratch, subject, size)
         return &self.scratch
 
-    cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept:
-        """Match by way of the cache; valid while ``epoch`` stays."""
-        cdef uint64_t hashed = hash_bytes(subject, size, self.seed)
+    cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept:
         cdef Match *match = self.buckets[hashed & self.bucket_mask]
-        self.matches += 1
         while match != NULL:
             if match.hash == hashed and match.subject_len == size \
                     and memcmp(match.subject, subject, size) == 0:
-                if match.generation == self.generation:
-                    self.cache_hits += 1
-                else:
-                    self.fill(match, subject, size)
                 return match
             match = match.chain
+        return NULL
+
+    cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept:
+        """Match by way of the cache; valid while ``sweeps`` stays and it is not stale."""
+        cdef uint64_t hashed = hash_bytes(subject, size, self.seed)
+        cdef Match *match = self.cached(subject, size, hashed)
+        self.matches += 1
+        if match != NULL and not match.stale:
+            self.cache_hits += 1
+            return match
+        if match == NULL:
+            match = self.remember(subject, size, hashed)
+        self.fill(match, match.subject, size)
+        return match
+
+    cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept:
+        """Make an entry of the cache, still to be filled; its subject lies behind it."""
+        cdef Match *match
         if self.entry_count == self.cache_limit:
             self.sweep()
-        match = <Match *>must_alloc(sizeof(Match))
+        match = <Match *>must_alloc(sizeof(Match) + size)
         memset(match, 0, sizeof(Match))
-        match.subject = <char *>must_alloc(size)
+        match.subject = <char *>match + sizeof(Match)
         memcpy(match.subject, subject, size)
         match.subject_len = <uint32_t>size
         match.hash = hashed
@@ -421,7 +611,6 @@ cdef class Interest:
         self.buckets[hashed & self.bucket_mask] = match
         self.entries[self.entry_count] = match
         self.entry_count += 1
-        self.fill(match, subject, size)
         return match
 
     cdef void sweep(self) noexcept:
@@ -440,7 +629,7 @@ cdef class Interest:
             link[0] = victim.chain
             match_free(victim)
             free(victim)
-        self.epoch += 1
+        self.sweeps += 1
 
     def add_sink(self, bytes pattern not None, object sink not None, bytes queue not None=b""):
         """Register ``sink`` for ``pattern``; ValueError when that is no legal subject."""
@@ -448,7 +637,7 @@ cdef class Interest:
         cdef SinkSlot slot
         sub = self.insert(
             PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern),
-            PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue), b"", 0)
+            PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue), b"", 0, ())
         if sub == NULL:
             raise ValueError(f"not a subject: {pattern!r}")
         slot = SinkSlot.__new__(SinkSlot)
@@ -456,7 +645,9 @@ cdef class Interest:
         slot.sub = sub
         sub.slot = <void *>slot
         self.slots[sub.id] = slot
-        return sub.id
+        handle = sub.id
+        self.tell()
+        return handle
 
     def remove_sink(self, uint64_t handle):
         """Forget a sink; what was captured for it and not yet delivered is dropped."""
@@ -468,6 +659,7 @@ cdef class Interest:
         slot.sub = NULL
         slot.batch = None
         self._resumed(slot)
+        self.tell()
         return True
 
     def pause_sink(self, uint64_t handle, bint paused):
@@ -482,6 +674,51 @@ cdef class Interest:
     def _resumed(self, SinkSlot slot):
         for hook in self.resume_hooks:
             hook(slot)
+
+    def watch(self, bytes subject not None, bytes queue not None, object callback not None):
+        """Call ``callback(True)`` when the first, ``callback(False)`` when the last goes.
+
+        Only subscriptions to this very subject (in this queue group, b"" = in none) count, not
+        wildcards. Called at once when there is interest now. Returns the undo.
+        """
+        cdef Node *node
+        if not subject_is_legal(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject)):
+            raise ValueError(f"not a literal subject: {subject!r}")
+        key = (subject, queue)
+        self.watchers.setdefault(key, []).append(callback)
+        node = node_at(self.root, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), self.seed)
+        if node != NULL and group_count(
+                node, PyBytes_AS_STRING(queue), <uint32_t>PyBytes_GET_SIZE(queue)):
+            callback(True)
+
+        def undo():
+            callbacks = self.watchers.get(key, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+            if not callbacks:
+                self.watchers.pop(key, None)
+
+        return undo
+
+    def reverse_match(self, bytes pattern not None):
+        """Return (subject, queue, handle) of all that a subscription to ``pattern`` collides with."""
+        cdef Match found
+        cdef uint32_t i, k
+        cdef list subs = []
+        memset(&found, 0, sizeof(Match))
+        if not pattern_is_legal(PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern)):
+            raise ValueError(f"not a subject: {pattern!r}")
+        found.subject_len = 0
+        reverse_from(
+            self.root, PyBytes_AS_STRING(pattern),
+            PyBytes_AS_STRING(pattern) + PyBytes_GET_SIZE(pattern), self.seed, &found)
+        for i in range(found.plain_count):
+            subs.append(described(found.plain[i]))
+        for i in range(found.group_count):
+            for k in range(found.groups[i].count):
+                subs.append(described(found.groups[i].subs[k]))
+        match_free(&found)
+        return subs
 
     def has_interest(self, bytes subject not None):
         """Tell whether a publish to ``subject`` would reach anybody."""
@@ -512,7 +749,18 @@ cdef class Interest:
         return tree_count(self.root)
 
     def stats(self):
-        """Return counters since the start, and the present sizes."""
+        """Return counters since the start, the present sizes, and the fan-out of what is cached."""
+        cdef uint64_t widest = 0, total = 0, known = 0, width
+        cdef uint32_t i, k
+        for i in range(self.entry_count):
+            if self.entries[i].stale:
+                continue
+            width = self.entries[i].plain_count
+            for k in range(self.entries[i].group_count):
+                width += self.entries[i].groups[k].count
+            widest = max(widest, width)
+            total += width
+            known += 1
         return {
             "num_subscriptions": self.subscriptions,
             "num_cache": self.entry_count,
@@ -520,18 +768,34 @@ cdef class Interest:
             "num_removes": self.removes,
             "num_matches": self.matches,
             "cache_hits": self.cache_hits,
+            "cache_hit_rate": self.cache_hits / self.matches if self.matches else 0.0,
+            "max_fanout": widest,
+            "avg_fanout": total / known if known else 0.0,
         }
 
 
-cdef bint pattern_is_legal(const char *pattern, Py_ssize_t size) noexcept nogil:
-    """No empty token, and nothing behind a whole-token ``>``."""
-    if has_empty_token(pattern, size):
-        return False
-    cdef Py_ssize_t i
-    for i in range(size - 1):
-        if pattern[i] == b">" and pattern[i + 1] == b"." and (i == 0 or pattern[i - 1] == b"."):
-            return False
-    return True
+def matches(bytes pattern not None, bytes subject not None):
+    """Tell whether a legal pattern matches a subject; wildcards in the subject are plain tokens."""
+    return pattern_matches(
+        PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern),
+        PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+
+
+def collide(bytes a not None, bytes b not None):
+    """Tell whether one literal subject could match both legal patterns."""
+    return patterns_collide(
+        PyBytes_AS_STRING(a), PyBytes_GET_SIZE(a), PyBytes_AS_STRING(b), PyBytes_GET_SIZE(b))
+
+
+def covers(bytes wide not None, bytes narrow not None):
+    """Tell whether ``wide`` matches every literal that ``narrow`` matches; both legal."""
+    return pattern_covers(
+        PyBytes_AS_STRING(wide), PyBytes_GET_SIZE(wide),
+        PyBytes_AS_STRING(narrow), PyBytes_GET_SIZE(narrow))
+
+
+cdef tuple described(const Sub *sub):
+    return sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len], sub.id
 
 
 cdef Py_ssize_t tree_count(Node *node) noexcept nogil:
