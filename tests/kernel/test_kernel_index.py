@@ -110,6 +110,8 @@ class IndexAgreement(RuleBasedStateMachine):
         packed, on = self.index.offsets_from(i, records, size, ids=ids)
         assert (unpacked(packed), on) == self.plain.offsets_from(i, records, size, chosen)
         assert self.index.next_live(i, ids) == self.plain.next_live(i, chosen)
+        wanted = sum(self.plain.wanted(n, chosen) for n in range(i, len(self.plain.entries)))
+        assert self.index.count_live(i, ids=ids) == wanted
 
     @invariant()
     def entries_are_found_by_sequence_and_time(self) -> None:

@@ -548,6 +548,22 @@ cdef class SegmentIndex:
                 return i
         return -1
 
+    def count_live(self, Py_ssize_t start=0, Py_ssize_t stop=-1, bytes ids=None):
+        """Return how many live entries there are in ``start..stop``; ``ids`` is a set of subjects."""
+        cdef const uint8_t *bits = NULL
+        cdef uint64_t bound = 0
+        cdef Py_ssize_t i, found = 0
+        if ids is not None:
+            bits = <const uint8_t *>PyBytes_AS_STRING(ids)
+            bound = 8 * <uint64_t>PyBytes_GET_SIZE(ids)
+        if stop < 0 or stop > self.length:
+            stop = self.length
+        if bits == NULL and start <= 0 and stop == self.length:
+            return self.length - self.dead
+        for i in range(max(start, 0), stop):
+            found += _wanted(self.slots + i, bits, bound)
+        return found
+
     def last_live(self, Py_ssize_t i, Py_ssize_t subject_id=-1):
         """Return the last live position at or before ``i`` (of one subject if given), -1 if none."""
         if i >= self.length:
