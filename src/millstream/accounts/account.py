@@ -4,10 +4,11 @@ Values only, whoever wrote them: a configuration file or an operator's JWTs.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
 from enum import Enum
 
-from millstream.subjects.subject import has_wildcard, is_subset
+from millstream.subjects.subject import has_wildcard, is_subset, overlap
 from millstream.subjects.transform import SubjectTransform
 
 GLOBAL_ACCOUNT = "$G"
@@ -155,6 +156,25 @@ def accounts_with_defaults(
     if system and system not in names:
         listed.append(Account(system))
     return tuple(listed)
+
+
+def goes_round(item: Import, importer: str, accounts: Mapping_[str, Account]) -> bool:
+    """Say whether what ``importer`` takes comes, by others' imports, from ``importer`` itself."""
+    return _goes_round(item, accounts, {importer})
+
+
+def _goes_round(item: Import, accounts: Mapping_[str, Account], seen: set[str]) -> bool:
+    owner = accounts.get(item.account)
+    if owner is None:
+        return False
+    if owner.name in seen:
+        return True
+    further = [
+        other
+        for other in owner.imports
+        if other.service == item.service and overlap(item.subject, other.local)
+    ]
+    return any(_goes_round(other, accounts, seen | {owner.name}) for other in further)
 
 
 def _is_placeholder(token: str) -> bool:

@@ -2,15 +2,6 @@
 
 from millstream.accounts.permissions import Answers, Permissions
 
-# The server answers and acknowledges here itself; a client may publish there, but not ask for
-# answers there, or it could have the server speak in another client's place.
-_RESERVED_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")
-
-
-def reserved_reply(reply: bytes) -> bool:
-    """Say whether no client may name ``reply`` as the place for an answer."""
-    return reply.startswith(_RESERVED_REPLIES)
-
 
 def text_of(subject: bytes) -> str:
     """Return a subject from the wire so that other bytes are always another text."""
@@ -42,15 +33,19 @@ class Rights:
         if self._answers is not None:
             self._answers.asked(text_of(reply), now)
 
-    def may_publish(self, subject: bytes, now: float) -> bool:
-        """Say whether a message may go to ``subject``; an owed answer is counted."""
-        rule, text = self.permissions.publish, text_of(subject)
-        if self._answers is None:
-            return rule.permits(text)
-        # Leave to answer widens what is allowed, and an explicit deny still stands.
-        if rule.allow is not None and rule.permits(text):
-            return True
-        return not rule.denies(text) and self._answers.may_answer(text, now)
+    def may_publish(self, subject: bytes) -> bool:
+        """Say whether messages may go to ``subject``; who only answers needs an allow list."""
+        rule = self.permissions.publish
+        if self._answers is not None and rule.allow is None:
+            return False
+        return rule.permits(text_of(subject))
+
+    def may_answer(self, subject: bytes, now: float) -> bool:
+        """Say whether one message may go to ``subject`` as an answer, and count it."""
+        text = text_of(subject)
+        if self._answers is None or self.permissions.publish.denies(text):
+            return False
+        return self._answers.may_answer(text, now)
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Say whether ``subject`` may be listened to, in this queue group if one is named."""

@@ -1,6 +1,6 @@
-"""Accounts at the NATS door: a subject space for each, who is in it, and what it takes over."""
+"""Accounts at the NATS door: a subject space for each, and who is in it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from millstream.accounts.account import (
@@ -82,15 +82,14 @@ class Accounts:
         for space in gone:
             del self.interests[space.name]
         for name, account in wanted.items():
-            space = self._spaces.get(name)
-            if space is not None:
-                space.account = account
-                continue
-            interest = self.interests.setdefault(name, Interest())
-            self._spaces[name] = Space(account, interest)
+            if name in self._spaces:
+                self._spaces[name].account = account
+            else:
+                interest = self.interests.setdefault(name, Interest())
+                self._spaces[name] = Space(account, interest)
         return gone
 
-    def __iter__(self) -> "Iterable[Space]":
+    def __iter__(self) -> Iterator[Space]:
         return iter(list(self._spaces.values()))
 
     def get(self, name: str) -> Space | None:

@@ -2,12 +2,42 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.clock import Clock
 from millstream.nats.accounts import Accounts, Space
 from millstream.nats.transport import Kind, Transport
 from millstream.wire.connect import ConnectOptions
+
+if TYPE_CHECKING:
+    from millstream.nats.session import Session
+
+
+class Events(Protocol):
+    """Who wants to hear of clients that come and go."""
+
+    def connected(self, session: "Session") -> None:
+        """Tell of a client that was believed."""
+
+    def disconnected(self, session: "Session", reason: str) -> None:
+        """Tell of a client that is leaving."""
+
+    def refused(self, session: "Session") -> None:
+        """Tell of a client that was not believed."""
+
+
+class Silence:
+    """Nobody wants to hear."""
+
+    def connected(self, session: "Session") -> None:
+        """Say nothing."""
+
+    def disconnected(self, session: "Session", reason: str) -> None:
+        """Say nothing."""
+
+    def refused(self, session: "Session") -> None:
+        """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +59,7 @@ class Reception:
         by_kind: Mapping[Kind, Credentials] | None = None,
     ) -> None:
         self.accounts = accounts
+        self.events: Events = Silence()
         self._clock = clock
         self._credentials = credentials
         self._by_kind = dict(by_kind or {})

@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
-from millstream.accounts.credentials import Identity, Presented
+from millstream.accounts.credentials import Identity
 from millstream.accounts.permissions import Permissions
 from millstream.accounts.rights import Rights
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Space
+from millstream.nats.jetstream.shapes import rfc3339
 from millstream.nats.reception import Admitted, Reception, presented_by
-from millstream.nats.transport import Transport
+from millstream.nats.transport import Kind, Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
 from millstream.wire.info import ServerInfo
@@ -103,6 +105,7 @@ class Session:
         reception: Reception,
         interest: Interest,
         admitted: Admitted | None,
+        started_ns: int = 0,
     ) -> None:
         self.cid = cid
         self.transport = transport
@@ -111,9 +114,9 @@ class Session:
         self.identity: Identity | None = None
         self.space: Space | None = None
         self.rights = Rights(Permissions())
-        self.stats: dict[str, int] = {}
+        self.started_ns = started_ns
         self._reception = reception
-        self._presented = Presented()
+        self._presented = presented_by(self.options, transport, info.nonce)
         self._hub = hub
         self._info = info
         self.limits = limits
@@ -151,6 +154,7 @@ class Session:
         self._hub.unsubscribe_all(self.cid)
         self._leave()
         if admitted is None:
+            self._reception.events.refused(self)
             self._violation()
         elif admitted.space.is_full:
             self._end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
@@ -162,6 +166,7 @@ class Session:
         self.connected = True
         self._handshake_until = None
         self._enter(admitted)
+        self._reception.events.connected(self)
         self._ok()
 
     # ---- who it is -----------------------------------------------------------------------------
@@ -182,9 +187,11 @@ class Session:
             self.space.leave(self.cid)
         self.identity = self.space = None
 
-    def closed(self) -> None:
+    def closed(self, reason: int) -> None:
         """Give up the place in the account: the connection is over."""
         if self.space is not None:
+            if self.connected:
+                self._reception.events.disconnected(self, reason_text(reason))
             self.space.leave(self.cid)
 
     def _configure(self) -> None:
@@ -198,6 +205,8 @@ class Session:
             headers=asked.headers and self._info.headers,
             no_responders=asked.no_responders,
             guarded=self.identity is None or self.rights.guards_publishing,
+            track_replies=self.rights.answers_requests,
+            max_payload=self._max_payload(),
         )
 
     def _max_payload(self) -> int:
@@ -205,10 +214,12 @@ class Session:
         if self.identity is None or self.space is None:
             return 0
         further = (self.identity.max_payload, self.space.account.limits.max_payload)
-        return min(self.limits.max_payload, *(limit for limit in further if limit >= 0))
+        return min([self.limits.max_payload, *(limit for limit in further if limit >= 0)])
 
     def still_welcome(self) -> bool:
         """Say whether those who are believed now would admit this client just as it is."""
+        if self.space is None:
+            return True  # it has said nothing yet, and is judged when it does
         admitted = self._reception.admit(self._presented)
         if admitted is None or admitted.space is not self.space:
             return False
@@ -218,20 +229,43 @@ class Session:
         """End the connection of a client that is no longer believed, or not as before."""
         self._end(errors.AUTHORIZATION_VIOLATION, Closed.REVOKED)
 
+    def client_info(self, *, detailed: bool = True) -> dict[str, Any]:
+        """Return what others may learn of this client: its account, and more if ``detailed``."""
+        account = {"acc": self.space.name if self.space is not None else ""}
+        if not detailed:
+            return account
+        identity = self.identity or Identity(self.options.user or self.options.nkey)
+        info = {
+            "start": rfc3339(self.started_ns),
+            "host": self.peer,
+            "id": self.cid,
+            **account,
+            "user": identity.name,
+            "name": self.options.name,
+            "lang": self.options.lang,
+            "ver": self.options.version,
+            "name_tag": identity.label,
+            "kind": "Client",
+            "client_type": "websocket" if self.transport.kind is Kind.WEBSOCKET else "nats",
+        }
+        return {key: value for key, value in info.items() if value}
+
     def _violation(self) -> None:
         self._end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
 
     # ---- what it does --------------------------------------------------------------------------
 
-    def may_publish(self, subject: bytes, now: float) -> bool:
+    def may_publish(self, subject: bytes, now: float) -> int:
         """Judge a publish, and say so where it is not allowed."""
         if self.identity is None:
             self._violation()
-            return False
-        if self.rights.may_publish(subject, now):
-            return True
+            return _hub.DENIED
+        if self.rights.may_publish(subject):
+            return _hub.ALLOWED
+        if self.rights.may_answer(subject, now):
+            return _hub.ALLOWED_ONCE
         self._say(errors.publish_violation(subject))
-        return False
+        return _hub.DENIED
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe, or say why not; the connection goes on either way."""
@@ -241,17 +275,11 @@ class Session:
             self._say(errors.subscription_violation(subject, queue))
         elif self._has_all_subscriptions(self.space):
             self._say(errors.MAXIMUM_SUBSCRIPTIONS)
-        elif not self._subscribe(subject, queue, sid):
+        elif not self._hub.subscribe(self.cid, subject, queue, sid, self.rights.hidden(queue)):
             self._say(errors.INVALID_SUBJECT)
         else:
             self.space.listened(self.cid, sid, subject)
             self._ok()
-
-    def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> bool:
-        hidden = self.rights.hidden(queue)
-        if hidden:
-            return self._hub.subscribe(self.cid, subject, queue, sid, deny=hidden)
-        return self._hub.subscribe(self.cid, subject, queue, sid)
 
     def _has_all_subscriptions(self, space: Space) -> bool:
         """Say whether connection, user or account have as many as they may."""
@@ -359,6 +387,14 @@ class Session:
     def _end(self, text: str, reason: Closed) -> None:
         self._say(text)
         self._hub.close_connection(self.cid, reason)
+
+
+def reason_text(reason: int) -> str:
+    """Return why a connection ended in words, for codes that only others know too."""
+    try:
+        return Closed(reason).text
+    except ValueError:
+        return "Unknown Reason"
 
 
 def _refuses(asked: ConnectOptions) -> str | None:

@@ -102,9 +102,19 @@ class Sessions:
             nonce=_nonce() if self.reception.wants_nonce(transport.kind) else "",
         )
         now = self._clock.monotonic()
+        started_ns = self._clock.time_ns()
         interest = self._lobby if admitted is None else admitted.space.interest
         self._sessions[cid] = Session(
-            cid, self.hub, info, self._limits, transport, now, self.reception, interest, admitted
+            cid,
+            self.hub,
+            info,
+            self._limits,
+            transport,
+            now,
+            self.reception,
+            interest,
+            admitted,
+            started_ns,
         )
         self.hub.flush()
 
@@ -163,7 +173,13 @@ class Sessions:
         """Tell a fed connection's carrier that there is something to do."""
         self._carriers[cid].output(cid)
 
-    def may_publish(self, cid: int, subject: bytes) -> bool:
+    def on_delivered_reply(self, cid: int, reply: bytes) -> None:
+        """Note that a client was asked something, which it may now answer."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            session.rights.asked(reply, self._clock.monotonic())
+
+    def may_publish(self, cid: int, subject: bytes) -> int:
         """Judge a publish of a guarded connection."""
         return self._sessions[cid].may_publish(subject, self._clock.monotonic())
 
@@ -171,7 +187,7 @@ class Sessions:
         """Forget the session."""
         session = self._sessions.pop(cid, None)
         if session is not None:
-            session.closed()
+            session.closed(reason)
         carrier = self._carriers.pop(cid, None)
         if carrier is not None:
             carrier.closed(reason)
