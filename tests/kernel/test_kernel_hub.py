@@ -567,6 +567,30 @@ def test_reply_subjects_delivered_to_a_tracked_connection_are_told_before_it_is_
     assert door.calls == [("delivered_reply", b, b"in.3"), ("may_publish", b, b"in.3")]
 
 
+def test_interest_ends_for_a_watcher_with_the_last_delivery_or_the_connection() -> None:
+    door = Recorder()
+    heard: list[bool] = []
+    door.interest.watch(b"x", b"", heard.append)
+    a = door.client()
+    door.hub.feed(a, b"SUB x 1\r\nUNSUB 1 1\r\nPUB x 0\r\n\r\n")
+    assert heard == [True, False]
+    door.hub.feed(a, b"SUB x 1\r\nUNSUB 1\r\nSUB x 1\r\n")
+    door.hub.close_connection(a, 200)
+    assert heard == 3 * [True, False]
+
+
+def test_a_fed_connection_gives_its_output_away_in_pieces() -> None:
+    door = Recorder()
+    a = door.client()
+    door.on_output = lambda cid: None  # type: ignore[method-assign]
+    door.hub.write(a, b"0123456789")
+    assert (door.hub.take(a, 4), door.hub.take(a, 100), door.hub.take(a)) == (
+        b"0123",
+        b"456789",
+        b"",
+    )
+
+
 def test_a_connection_moves_to_another_subject_space_before_it_subscribes() -> None:
     door = Recorder()
     other = Interest()

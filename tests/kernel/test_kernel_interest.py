@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.kernel import _scan
+from millstream.kernel import _interest, _scan
 from millstream.kernel._interest import Interest
 from millstream.kernel.reference import interest as reference
 from millstream.kernel.reference import scan as reference_scan
@@ -42,6 +42,18 @@ def add(interest: Interest | reference.Interest, pattern: bytes, queue: bytes) -
         return None
 
 
+def is_legal(pattern: bytes) -> bool:
+    return add(reference.Interest(), pattern, b"") is not None
+
+
+@given(subjects.filter(is_legal), subjects.filter(is_legal))
+def test_compiled_comparisons_of_patterns_agree_with_the_reference(a: bytes, b: bytes) -> None:
+    one, other = a.split(b"."), b.split(b".")
+    assert _interest.collide(a, b) == reference.collide(one, other)
+    assert _interest.covers(a, b) == reference.covers(one, other)
+    assert _interest.matches(a, b) == reference.matches(one, other)
+
+
 @settings(max_examples=400)
 @given(steps)
 def test_compiled_interest_agrees_with_the_reference(
@@ -58,6 +70,9 @@ def test_compiled_interest_agrees_with_the_reference(
             found, groups = plain.match(what)
             assert compiled.has_interest(what) == bool(found or groups)
             assert compiled.count_interest(what) == (len(found), sum(map(len, groups.values())))
+            if is_legal(what):
+                found_reverse = sorted(compiled.reverse_match(what))
+                assert found_reverse == sorted(plain.reverse_match(what))
 
 
 @given(st.lists(st.tuples(subjects, queues), max_size=20), st.randoms())
@@ -96,6 +111,88 @@ def test_a_removed_subscription_is_gone_from_cached_results() -> None:
     assert interest.match(b"a") == ([handle], {})
     interest.remove_sink(handle)
     assert interest.match(b"a") == ([], {})
+
+
+def test_a_subscription_makes_only_the_results_stale_that_it_concerns() -> None:
+    interest = Interest()
+    interest.add_sink(b"a.*", Nowhere())
+
+    def misses() -> int:
+        before = interest.stats()
+        for subject in (b"a.1", b"a.2", b"b.1"):
+            interest.match(subject)
+        after = interest.stats()
+        return int(3 - (after["cache_hits"] - before["cache_hits"]))
+
+    assert misses() == 3
+    handle = interest.add_sink(b"a.1", Nowhere())
+    assert misses() == 1
+    interest.remove_sink(handle)
+    assert misses() == 1
+    handle = interest.add_sink(b"a.>", Nowhere())
+    assert misses() == 2
+    interest.remove_sink(handle)
+    assert misses() == 2
+    interest.add_sink(b"c", Nowhere())
+    assert misses() == 0
+
+
+def test_statistics_tell_the_hit_rate_and_the_fan_out_of_what_is_cached() -> None:
+    interest = Interest()
+    assert interest.stats()["cache_hit_rate"] == 0
+    for queue in (b"", b"", b"q"):
+        interest.add_sink(b"a", Nowhere(), queue)
+    interest.add_sink(b"b", Nowhere())
+    for subject in (b"a", b"a", b"a", b"b"):
+        interest.match(subject)
+    stats = interest.stats()
+    assert (stats["max_fanout"], stats["avg_fanout"]) == (3, 2)
+    assert stats["cache_hit_rate"] == 0.5
+
+
+def test_a_watcher_hears_of_the_first_and_of_the_last_subscription() -> None:
+    interest = Interest()
+    heard: list[bool] = []
+    interest.watch(b"a.b", b"", heard.append)
+    interest.add_sink(b"a.*", Nowhere())
+    interest.add_sink(b"a.b", Nowhere(), b"q")
+    assert heard == []
+    first = interest.add_sink(b"a.b", Nowhere())
+    second = interest.add_sink(b"a.b", Nowhere())
+    interest.remove_sink(first)
+    assert heard == [True]
+    interest.remove_sink(second)
+    assert heard == [True, False]
+
+
+def test_a_watcher_of_a_queue_group_hears_of_that_group_alone_until_it_leaves() -> None:
+    interest = Interest()
+    heard: list[bool] = []
+    handle = interest.add_sink(b"a", Nowhere(), b"q")
+    interest.add_sink(b"a", Nowhere())
+    undo = interest.watch(b"a", b"q", heard.append)
+    assert heard == [True]
+    interest.remove_sink(handle)
+    assert heard == [True, False]
+    undo()
+    undo()
+    interest.add_sink(b"a", Nowhere(), b"q")
+    assert heard == [True, False]
+    with pytest.raises(ValueError, match="literal"):
+        interest.watch(b"a.*", b"", heard.append)
+
+
+def test_a_watcher_may_subscribe_and_a_failing_one_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    interest = Interest()
+    heard: list[bool] = []
+    interest.watch(b"a", b"", lambda _: 1 / 0)
+    interest.watch(b"a", b"", lambda _: interest.add_sink(b"b", Nowhere()))
+    interest.watch(b"b", b"", heard.append)
+    interest.add_sink(b"a", Nowhere())
+    assert heard == [True]
+    assert "division by zero" in caplog.text
 
 
 def test_ten_thousand_children_of_one_token_are_found_and_pruned() -> None:

@@ -1138,13 +1138,17 @@ cdef class Hub:
         if not self.busy:
             self._end_of_chunk()
 
-    def take(self, uint32_t cid):
-        """Return and forget what a fed connection has to send."""
+    def take(self, uint32_t cid, Py_ssize_t most=0):
+        """Return and forget what a fed connection has to send, at most ``most`` bytes if given."""
         cdef Peer peer = self._peer(cid)
         cdef Buffer *out = &peer.conn.out
-        cdef bytes data = PyBytes_FromStringAndSize(out.data + out.head, pending(out))
-        drain(out, pending(out))
-        if out.room > IDLE_ROOM:
+        cdef Py_ssize_t size = pending(out)
+        cdef bytes data
+        if 0 < most < size:
+            size = most
+        data = PyBytes_FromStringAndSize(out.data + out.head, size)
+        drain(out, size)
+        if out.tail == 0 and out.room > IDLE_ROOM:
             discard(out)
         self._release(<void *>peer.conn)
         return data

@@ -35,6 +35,34 @@ class Interest:
                 plain.append(handle)
         return plain, groups
 
+    def reverse_match(self, pattern: bytes) -> list[tuple[bytes, bytes, int]]:
+        """Return (subject, queue, handle) of all whose pattern collides with this one."""
+        return [
+            (b".".join(tokens), queue, handle)
+            for handle, (tokens, queue) in self._sinks.items()
+            if collide(tokens, pattern.split(b"."))
+        ]
+
+
+def collide(a: list[bytes], b: list[bytes]) -> bool:
+    """Tell whether one literal subject could match both patterns."""
+    for left, right in zip(a, b, strict=False):
+        if b">" in (left, right):
+            return True
+        if b"*" not in (left, right) and left != right:
+            return False
+    return len(a) == len(b)
+
+
+def covers(wide: list[bytes], narrow: list[bytes]) -> bool:
+    """Tell whether ``wide`` matches every literal that ``narrow`` matches."""
+    if wide[-1] == b">":
+        head = wide[:-1]
+        return len(narrow) > len(head) and covers([*head, b"x"], [*narrow[: len(head)], b"x"])
+    if len(wide) != len(narrow):
+        return False
+    return all(n != b">" and w in (b"*", n) for w, n in zip(wide, narrow, strict=True))
+
 
 def matches(pattern: list[bytes], subject: list[bytes]) -> bool:
     """Tell whether a literal subject's tokens fit a pattern's."""
