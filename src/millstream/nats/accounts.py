@@ -75,19 +75,17 @@ class Accounts:
             self.interests[GLOBAL_ACCOUNT] = global_interest
         self.apply(accounts)
 
-    def apply(self, accounts: Iterable[Account]) -> list[Space]:
-        """Take these as the accounts that there are; returns the spaces that are gone."""
+    def apply(self, accounts: Iterable[Account]) -> None:
+        """Take these as the accounts that there are; nobody is admitted to others any more."""
         wanted = {a.name: a for a in accounts_with_defaults(accounts, system=self._system)}
-        gone = [self._spaces.pop(name) for name in list(self._spaces) if name not in wanted]
-        for space in gone:
-            del self.interests[space.name]
+        for name in [name for name in self._spaces if name not in wanted]:
+            del self._spaces[name], self.interests[name]
         for name, account in wanted.items():
             if name in self._spaces:
                 self._spaces[name].account = account
             else:
                 interest = self.interests.setdefault(name, Interest())
                 self._spaces[name] = Space(account, interest)
-        return gone
 
     def __iter__(self) -> Iterator[Space]:
         return iter(list(self._spaces.values()))
