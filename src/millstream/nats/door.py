@@ -1,21 +1,37 @@
-"""NatsDoor: the NATS port as one part, ready to start and stop."""
+"""NatsDoor: the NATS port and its WebSocket twin as one part, ready to start and stop."""
 
 import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.listener import Listener
+from millstream.nats.entrance import Entrance
+from millstream.nats.listener import Accepted, Listener
+from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
+from millstream.nats.tls import Tls
+from millstream.nats.tls_transport import TlsClient, TlsPort
+from millstream.nats.upgrade import WebsocketTerms
 from millstream.wire.info import ServerInfo
 
 _HUB_TICK = 0.05
 _TURNS_PER_SECOND = 20
 
 
+_Port = TypeVar("_Port")
+
+
+class _Client(Protocol):
+    def start(self) -> None: ...
+
+
 class NatsDoor:
-    """Serves NATS clients over TCP into one subject space."""
+    """Serves NATS clients over TCP, TLS and WebSocket."""
 
     def __init__(
         self,
@@ -24,10 +40,17 @@ class NatsDoor:
         interest: Interest,
         info: ServerInfo,
         limits: NatsLimits | None = None,
+        reception: Reception | None = None,
+        tls: TlsPort | None = None,
     ) -> None:
-        self.sessions = Sessions(clock, interest, info, limits or NatsLimits())
+        """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
+        limits = limits or NatsLimits()
+        self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception)
+        self._limits = limits
         self._loop = loop
-        self._listener = Listener(loop, self.sessions.open)
+        self._entrance = Entrance(loop, clock, self.sessions, limits.max_connections)
+        self._listener = Listener(loop, self._accepting(tls))
+        self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turns = 0
 
@@ -44,13 +67,32 @@ class NatsDoor:
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
         return bound
 
+    def start_websocket(
+        self, host: str, port: int, terms: WebsocketTerms, tls: Tls | None
+    ) -> tuple[str, int]:
+        """Listen for clients that speak NATS in WebSocket frames; return the bound address."""
+        from millstream.nats.websocket import WebsocketClient, WebsocketPort  # pays only if used
+
+        served = WebsocketPort(terms, tls, self._limits.max_payload)
+
+        def accepted(fd: int, peer: str) -> None:
+            self._arrive(WebsocketClient, served, fd, peer)
+
+        self._websocket = Listener(self._loop, accepted)
+        bound = self._websocket.start(host, port)
+        served = replace(served, host=bound[0], port=bound[1])
+        return bound
+
     def stop_listening(self) -> None:
         """Take no more clients; those that are here stay."""
         self._listener.stop()
+        if self._websocket is not None:
+            self._websocket.stop()
 
     def tick(self) -> None:
         """Look at every deadline now; the running door does so once a second."""
         self.hub.tick()
+        self._entrance.tick()
         self.sessions.tick()
 
     def stop(self) -> None:
@@ -58,10 +100,29 @@ class NatsDoor:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._listener.stop()
+        self.stop_listening()
+        self._entrance.close()
         if self.hub.fd >= 0:
             self._loop.remove_reader(self.hub.fd)
         self.sessions.close()
+
+    def _accepting(self, tls: TlsPort | None) -> Accepted:
+        """Return what to do with a client: without TLS the hub takes the socket itself."""
+        if tls is None:
+            return self.sessions.open
+
+        def accepted(fd: int, peer: str) -> None:
+            self._arrive(TlsClient, tls, fd, peer)
+
+        return accepted
+
+    def _arrive(
+        self, kind: Callable[[Entrance, _Port, int, str], _Client], port: _Port, fd: int, peer: str
+    ) -> None:
+        if self._entrance.crowded:
+            os.close(fd)
+        else:
+            kind(self._entrance, port, fd, peer).start()
 
     def _turn(self) -> None:
         self._turns += 1
@@ -70,3 +131,12 @@ class NatsDoor:
         else:
             self.hub.tick()
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
+
+
+def _announced(info: ServerInfo, tls: TlsPort | None) -> ServerInfo:
+    """Return INFO with what it says about TLS."""
+    if tls is None:
+        return info
+    return info.with_(
+        tls_required=not tls.optional, tls_available=True, tls_verify=tls.tls.terms.verify
+    )

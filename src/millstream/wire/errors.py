@@ -13,6 +13,8 @@ STALE_CONNECTION = "Stale Connection"
 INVALID_CLIENT_PROTOCOL = "invalid client protocol"
 NO_RESPONDERS_REQUIRES_HEADERS = "no responders requires headers support"
 INVALID_SUBJECT = "Invalid Subject"
+TLS_REQUIRED = "Secure Connection - TLS Required"
+THROTTLED = "Connection throttling is active. Please try again later."
 
 
 def err(text: str) -> bytes:

@@ -24,6 +24,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jetstream: bool = False
     auth_required: bool = False
     tls_required: bool = False
+    tls_verify: bool = False
     tls_available: bool = False
     client_id: int = 0
     client_ip: str = ""

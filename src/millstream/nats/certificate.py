@@ -1,0 +1,71 @@
+"""A client's certificate: the names a user may be found by, and the key it may be pinned to."""
+
+import hashlib
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
+
+# The order in which nats-server writes a subject, whatever the order in the certificate.
+_WRITTEN = (
+    (NameOID.SERIAL_NUMBER, "SERIALNUMBER"),
+    (NameOID.COMMON_NAME, "CN"),
+    (NameOID.POSTAL_CODE, "POSTALCODE"),
+    (NameOID.STREET_ADDRESS, "STREET"),
+    (NameOID.STATE_OR_PROVINCE_NAME, "ST"),
+    (NameOID.LOCALITY_NAME, "L"),
+    (NameOID.ORGANIZATIONAL_UNIT_NAME, "OU"),
+    (NameOID.ORGANIZATION_NAME, "O"),
+    (NameOID.COUNTRY_NAME, "C"),
+)
+_SINGLE = (NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER)
+
+
+def names(der: bytes) -> tuple[str, ...]:
+    """Return every name that may name a user, in the order in which users are looked for."""
+    certificate = x509.load_der_x509_certificate(der)
+    return tuple(dict.fromkeys([*_alternatives(certificate), *_subjects(certificate.subject)]))
+
+
+def fingerprint(der: bytes) -> str:
+    """Return the SHA-256 digest of the public key, as ``pinned_certs`` lists it."""
+    key = x509.load_der_x509_certificate(der).public_key()
+    return hashlib.sha256(
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).hexdigest()
+
+
+def _alternatives(certificate: x509.Certificate) -> list[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [
+        *found.get_values_for_type(x509.RFC822Name),
+        *found.get_values_for_type(x509.DNSName),
+        *found.get_values_for_type(x509.UniformResourceIdentifier),
+    ]
+
+
+def _subjects(subject: x509.Name) -> list[str]:
+    """Return the subject in each form that a configuration may use."""
+    if not subject.rdns:
+        return []
+    written = ",".join(_parts(subject))
+    domains = [str(part.value) for part in subject.get_attributes_for_oid(NameOID.DOMAIN_COMPONENT)]
+    return [
+        subject.rfc4514_string(),
+        ",".join(rdn.rfc4514_string() for rdn in subject.rdns),
+        ",".join([written, *(f"DC={domain}" for domain in domains)]),
+        written,
+    ]
+
+
+def _parts(subject: x509.Name) -> list[str]:
+    parts = []
+    for oid, word in _WRITTEN:
+        values = [str(part.value) for part in subject.get_attributes_for_oid(oid)]
+        if values:
+            kept = values[-1:] if oid in _SINGLE else values
+            parts.append("+".join(f"{word}={value}" for value in kept))
+    return parts

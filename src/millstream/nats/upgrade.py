@@ -1,0 +1,211 @@
+"""Upgrade: whether an HTTP request may become a WebSocket, and the answer to it either way."""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from millstream.http.parser import Refusal
+from millstream.http.request import Request
+from millstream.nats.transport import Cookies
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_DEFLATE = "permessage-deflate"
+_AGREED = f"{_DEFLATE}; server_no_context_takeover; client_no_context_takeover"
+_PORTS = {"http": 80, "https": 443}
+_HEADER_TEXT = re.compile(r"[\t -~\x80-\xff]*")
+
+
+class WebsocketTerms(Protocol):
+    """What a ``websocket`` block says; ``server.options.WebsocketOptions`` is one."""
+
+    @property
+    def advertise(self) -> str:
+        """Where clients should look for this server, if not where it listens."""
+        ...
+
+    @property
+    def same_origin(self) -> bool:
+        """Whether a page must come from the host that it connects to."""
+        ...
+
+    @property
+    def allowed_origins(self) -> Sequence[str]:
+        """The only origins that pages may come from; empty = any."""
+        ...
+
+    @property
+    def handshake_timeout(self) -> float:
+        """How long TLS and the request may take together."""
+        ...
+
+    @property
+    def compression(self) -> bool:
+        """Whether messages may be compressed."""
+        ...
+
+    @property
+    def jwt_cookie(self) -> str:
+        """The cookie that holds a user's JWT."""
+        ...
+
+    @property
+    def user_cookie(self) -> str:
+        """The cookie that holds a user's name."""
+        ...
+
+    @property
+    def pass_cookie(self) -> str:
+        """The cookie that holds a password."""
+        ...
+
+    @property
+    def token_cookie(self) -> str:
+        """The cookie that holds a token."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """What to add to the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """A request that may become a WebSocket."""
+
+    answer: bytes
+    compressed: bool
+    cookies: Cookies
+
+
+def upgrade(request: Request, terms: WebsocketTerms, tls: bool) -> Upgrade | Refusal:
+    """Decide; the order of the checks is nats-server's."""
+    problem = _problem(request) or _origin_problem(request, terms, tls)
+    if problem is not None:
+        return problem
+    compressed = terms.compression and _DEFLATE in _extensions(request)
+    key = request.header(b"sec-websocket-key") or b""
+    answer = _switch(key, compressed, terms.headers)
+    return Upgrade(answer, compressed, _cookies(request, terms))
+
+
+def refusal_answer(refusal: Refusal) -> bytes:
+    """Return the answer to a request that does not become a WebSocket."""
+    body = f"{refusal.message}\n".encode()
+    phrase = HTTPStatus(refusal.status).phrase
+    return (
+        f"HTTP/1.1 {refusal.status} {phrase}\r\nSec-WebSocket-Version: 13\r\n"
+        f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode() + body
+
+
+def _problem(request: Request) -> Refusal | None:
+    if request.path.endswith("/mqtt"):
+        return _refused(404, "MQTT over WebSocket is not served here")
+    if request.path.endswith("/leafnode"):
+        return _refused(404, "leafnodes over WebSocket are not served here: use the leafnode port")
+    if request.method != "GET":
+        return _refused(405, "the method of a WebSocket request must be GET")
+    if request.version != "1.1" or request.body:
+        return _refused(400, "a WebSocket request is an HTTP/1.1 request without a body")
+    if "websocket" not in _tokens(request, b"upgrade"):
+        return _refused(400, "the header Upgrade must say websocket: this port speaks nothing else")
+    if "upgrade" not in _tokens(request, b"connection"):
+        return _refused(400, "the header Connection must say Upgrade")
+    if not _good_key(request.header(b"sec-websocket-key") or b""):
+        return _refused(400, "the header Sec-WebSocket-Key must hold 16 bytes in base64")
+    if "13" not in _tokens(request, b"sec-websocket-version"):
+        return _refused(400, "the header Sec-WebSocket-Version must be 13")
+    return None
+
+
+def _origin_problem(request: Request, terms: WebsocketTerms, tls: bool) -> Refusal | None:
+    """Keep pages of other sites out; clients that are no browsers send no Origin and pass."""
+    if not terms.same_origin and not terms.allowed_origins:
+        return None
+    said = request.header(b"origin") or request.header(b"sec-websocket-origin")
+    if not said:
+        return None
+    origin = _place(said.decode("latin-1"))
+    if origin is None:
+        return _refused(403, "the origin is not allowed: it cannot be read")
+    if terms.same_origin:
+        host = (request.header(b"host") or b"").decode("latin-1")
+        if origin != _place(f"{'https' if tls else 'http'}://{host}"):
+            return _refused(403, "the origin is not allowed: it is another site's")
+    if terms.allowed_origins and origin not in map(_place, terms.allowed_origins):
+        return _refused(403, "the origin is not allowed: it is not on the list")
+    return None
+
+
+def _place(origin: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an origin, None when it is none."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if not parts.hostname or not scheme:
+        return None
+    if port is None:
+        port = _PORTS.get(scheme, 80)
+    return scheme, parts.hostname.lower(), port
+
+
+def _tokens(request: Request, name: bytes) -> set[str]:
+    values = b",".join(value for key, value in request.headers if key == name)
+    return {token.strip().lower() for token in values.decode("latin-1").split(",")}
+
+
+def _extensions(request: Request) -> set[str]:
+    """Return the names of the extensions that the client offers; parameters are ours to set."""
+    return {token.split(";")[0].strip() for token in _tokens(request, b"sec-websocket-extensions")}
+
+
+def _good_key(key: bytes) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except binascii.Error:
+        return False
+
+
+def _switch(key: bytes, compressed: bool, extra: Sequence[tuple[str, str]]) -> bytes:
+    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Accept: {accept}",
+    ]
+    if compressed:
+        lines.append(f"Sec-WebSocket-Extensions: {_AGREED}")
+    lines.extend(f"{name}: {value}" for name, value in extra if _HEADER_TEXT.fullmatch(value))
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _cookies(request: Request, terms: WebsocketTerms) -> Cookies:
+    jar: dict[str, str] = {}
+    for key, value in request.headers:
+        if key == b"cookie":
+            for part in value.decode("latin-1").split(";"):
+                name, _, text = part.strip().partition("=")
+                jar[name] = text.strip('"')
+    jar.pop("", None)
+    return Cookies(
+        jwt=jar.get(terms.jwt_cookie, ""),
+        user=jar.get(terms.user_cookie, ""),
+        password=jar.get(terms.pass_cookie, ""),
+        token=jar.get(terms.token_cookie, ""),
+    )
+
+
+def _refused(status: int, message: str) -> Refusal:
+    return Refusal(status, "websocket_refused", message)
