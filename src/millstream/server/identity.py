@@ -1,11 +1,19 @@
-"""From the options' users, tokens and operators to the ``Credentials`` that the doors ask."""
+"""From the options' users, accounts and operators to the values that the doors believe in."""
 
-from millstream.accounts import jwt, permissions
+from dataclasses import dataclass, field, replace
+
+from millstream.accounts import account, jwt, permissions
+from millstream.accounts.account import Account, Destination, Limits, Mapping, ResponseType
+from millstream.accounts.claims import account_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Responses, Rule
+from millstream.nats.transport import Kind
+from millstream.server import auth_options
 from millstream.server.auth_options import (
     GLOBAL_ACCOUNT,
-    MemoryResolver,
+    SYSTEM_ACCOUNT,
+    AccountOptions,
+    Authorization,
     Permissions,
     SubjectRules,
     UserOptions,
@@ -14,29 +22,65 @@ from millstream.server.config import ConfigError
 from millstream.server.options import Options
 
 
-def credentials_of(options: Options) -> Credentials:
-    """Return everyone that these options know; raises ``ConfigError``."""
-    known = options.authorization
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Everyone the server knows, for all doors and for single ones, and the accounts there are."""
+
+    credentials: Credentials
+    accounts: tuple[Account, ...]
+    by_kind: dict[Kind, Credentials] = field(default_factory=dict)
+    system_account: str = SYSTEM_ACCOUNT
+
+
+def identities_of(options: Options) -> Identities:
+    """Return who these options know; raises ``ConfigError``."""
+    trust = _trust(options)
+    system = "" if options.no_system_account else options.system_account or SYSTEM_ACCOUNT
+    return Identities(
+        _credentials(options, options.authorization, options.no_auth_user, trust),
+        accounts_of(options, trust),
+        _by_kind(options, trust),
+        system,
+    )
+
+
+def _credentials(
+    options: Options, known: Authorization, no_auth_user: str, trust: jwt.Trust | None
+) -> Credentials:
     users = [_user(user, GLOBAL_ACCOUNT) for user in known.users or ()]
-    for account in options.accounts:
-        users += [_user(user, account.name) for user in account.users]
+    for listed in options.accounts:
+        users += [_user(user, listed.name) for user in listed.users]
     if known.user:
         users.append(User(known.user, known.password))
     return Credentials(
         users,
         token=known.token,
-        no_auth_user=options.no_auth_user,
-        trust=_trust(options),
+        no_auth_user=no_auth_user,
+        trust=trust,
         map_certificates=options.tls is not None and options.tls.verify_and_map,
+        closed=known.users is not None,
     )
 
 
-def _user(user: UserOptions, account: str) -> User:
+def _by_kind(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
+    """Return what one kind of connection believes instead; the rest is as everywhere."""
+    websocket = options.websocket
+    if websocket is None or not (websocket.authorization or websocket.no_auth_user):
+        return {}
+    known = options.authorization
+    single = websocket.authorization
+    if single is not None and (single.user or single.token):
+        known = replace(single, users=known.users)
+    guest = websocket.no_auth_user or options.no_auth_user
+    return {Kind.WEBSOCKET: _credentials(options, known, guest, trust)}
+
+
+def _user(user: UserOptions, account_name: str) -> User:
     return User(
         user.name,
         user.password,
         user.nkey,
-        account,
+        account_name,
         _permissions(user.permissions),
         frozenset(user.connection_types),
     )
@@ -58,12 +102,8 @@ def _rule(rules: SubjectRules | None, *, queues: bool) -> Rule:
 
 
 def _trust(options: Options) -> jwt.Trust | None:
-    if options.trust.trusted_keys:
-        raise ConfigError("trusted_keys is not supported: give the operator's JWT as operator")
     if not options.trust.operators:
         return None
-    if not isinstance(options.trust.resolver, MemoryResolver):
-        raise ConfigError("only resolver: MEMORY with resolver_preload is supported")
     trust = jwt.Trust(list(options.trust.operators))
     for public, token in options.trust.preload:
         try:
@@ -71,3 +111,57 @@ def _trust(options: Options) -> jwt.Trust | None:
         except jwt.Refused as error:
             raise ConfigError(f"resolver_preload: account {public}: {error}") from error
     return trust
+
+
+def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...]:
+    """Return the accounts of the file or of the operator, and the global one with its mappings."""
+    jetstream = options.jetstream is not None
+    mapped = _mappings(options.mappings, options.cluster_name)
+    made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream)]
+    made += [_account(listed, options.cluster_name) for listed in options.accounts]
+    if trust is not None:
+        for public, _ in options.trust.preload:
+            claims = trust.account(public)
+            if claims is not None:
+                made.append(account_of_claims(claims))
+    return tuple(made)
+
+
+def _account(listed: AccountOptions, cluster: str) -> Account:
+    limits = listed.limits
+    return Account(
+        listed.name,
+        exports=tuple(_export(export) for export in listed.exports),
+        imports=tuple(_import(item) for item in listed.imports),
+        mappings=_mappings(listed.mappings, cluster),
+        limits=Limits(limits.max_connections, limits.max_subscriptions, limits.max_payload),
+        jetstream=listed.jetstream is not None,
+    )
+
+
+def _export(export: auth_options.Export) -> account.Export:
+    return account.Export(
+        export.subject,
+        export.service,
+        export.accounts,
+        ResponseType(export.response_type),
+        export.response_threshold,
+        export.account_token_position,
+    )
+
+
+def _import(item: auth_options.Import) -> account.Import:
+    return account.Import(
+        item.account, item.subject, item.service, item.to, item.prefix, item.share
+    )
+
+
+def _mappings(listed: tuple[auth_options.Mapping, ...], cluster: str) -> tuple[Mapping, ...]:
+    return tuple(Mapping(mapping.source, _destinations(mapping, cluster)) for mapping in listed)
+
+
+def _destinations(mapping: auth_options.Mapping, cluster: str) -> tuple[Destination, ...]:
+    """Return the destinations for our cluster where there are some, else those for all."""
+    ours = [to for to in mapping.destinations if to.cluster and to.cluster == cluster]
+    everywhere = [to for to in mapping.destinations if not to.cluster]
+    return tuple(Destination(to.subject, to.weight) for to in ours or everywhere)
