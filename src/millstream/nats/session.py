@@ -11,12 +11,12 @@ from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Space
-from millstream.nats.jetstream.shapes import rfc3339
 from millstream.nats.reception import Admitted, Reception, presented_by
 from millstream.nats.transport import Kind, Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
 from millstream.wire.info import ServerInfo
+from millstream.wire.times import rfc3339
 
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"

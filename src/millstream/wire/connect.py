@@ -31,6 +31,10 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
     account: str = ""
     new_account: bool = False
 
+    def __repr__(self) -> str:
+        """Name the client; secrets stay out of logs."""
+        return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, user={self.user!r})"
+
 
 def parse_connect(options: bytes, before: ConnectOptions) -> ConnectOptions:
     """Read CONNECT's argument: what it leaves out, or says null to, stays as ``before``."""
