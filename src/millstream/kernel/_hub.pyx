@@ -19,7 +19,7 @@ from posix.unistd cimport close as close_fd
 
 from millstream.kernel._batch cimport Batch, Entry
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, make_room, pending, reserve
-from millstream.kernel._interest cimport Interest, Match, Members, SinkSlot, Sub, is_denied
+from millstream.kernel._interest cimport Interest, Match, Members, Node, SinkSlot, Sub, is_denied
 from millstream.kernel._memory cimport must_alloc, must_grow
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
@@ -44,6 +44,15 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int fd, const void *at, size_t size, int flags)
     int shutdown(int fd, int how)
     int MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_WR
+    ctypedef unsigned int socklen_t
+    struct sockaddr:
+        pass
+    int getpeername(int fd, sockaddr *address, socklen_t *size)
+
+cdef extern from "<netinet/in.h>" nogil:
+    struct sockaddr_in6:
+        uint16_t sin6_port        # an IPv4 address has its port in the same place
+    uint16_t ntohs(uint16_t number)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int initial, int flags)
@@ -121,6 +130,10 @@ cdef struct Conn:
     bint blocked              # the socket is full, epoll tells when it is not
     bint pinged
     bint active
+    bint leaving              # on_closing was told
+    int port                  # the client's, 0 = unknown
+    uint64_t start_ns         # the hub's time when it came
+    uint64_t last_ns          # the hub's time when it last completed an operation
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
     Buffer memo               # the last subject published to
@@ -151,6 +164,30 @@ cdef struct Pub:
     bint disguised            # receivers see another subject than the one that was matched
 
 
+cdef int port_of(int fd) noexcept nogil:
+    """Return the port at the other end of a socket, 0 where there is none to tell."""
+    cdef sockaddr_in6 address
+    cdef socklen_t size = sizeof(address)
+    memset(&address, 0, sizeof(address))
+    if fd < 0 or getpeername(fd, <sockaddr *>&address, &size) < 0:
+        return 0
+    return ntohs(address.sin6_port)
+
+
+cdef bytes pattern_of(Node *node):
+    """Return the pattern that leads to a node of the trie."""
+    tokens = []
+    while node.parent != NULL:
+        if node == node.parent.star:
+            tokens.append(b"*")
+        elif node == node.parent.rest:
+            tokens.append(b">")
+        else:
+            tokens.append(node.token[:node.token_len])
+        node = node.parent
+    return b".".join(reversed(tokens))
+
+
 cdef class Peer:
     """What Python owns of a connection: the space it is in and its subscriptions by sid."""
 
@@ -164,6 +201,8 @@ cdef class Hub:
 
     cdef object handler
     cdef object decorate
+    cdef public object on_closing
+    cdef public uint64_t now_ns
     cdef readonly int fd
     cdef int wake_fd
     cdef dict peers
@@ -260,6 +299,8 @@ cdef class Hub:
         self.next_cid += 1
         conn.cid = self.next_cid
         conn.fd = fd
+        conn.port = port_of(fd)
+        conn.start_ns = conn.last_ns = self.now_ns
         conn.peer = <void *>peer
         conn.interest = <void *>interest
         conn.verbose = conn.pedantic = conn.echo = True
@@ -353,7 +394,20 @@ cdef class Hub:
             "pending_bytes": pending(&peer.conn.out),
             "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
+            "start_ns": peer.conn.start_ns,
+            "last_ns": peer.conn.last_ns,
+            "port": peer.conn.port,
         }
+
+    def subscriptions(self, uint32_t cid):
+        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each."""
+        cdef Sub *sub
+        found = []
+        for sid, address in self._peer(cid).subs.items():
+            sub = <Sub *><size_t>address
+            found.append(
+                (pattern_of(sub.node), sub.queue[:sub.queue_len], sid, sub.delivered, sub.limit))
+        return found
 
     def stats(self):
         """Return totals over all connections, past ones included."""
@@ -421,6 +475,7 @@ cdef class Hub:
         cdef Peer peer = <Peer>conn.peer
         if conn.closed:
             return
+        self._tell_closing(conn, reason)
         self._unsubscribe_all(peer)
         if conn.fd >= 0:
             self._send(conn)
@@ -443,6 +498,16 @@ cdef class Hub:
             self.handler.on_closed(conn.cid, reason)
         except Exception:
             log.exception("closing a connection failed cid=%d", conn.cid)
+
+    cdef void _tell_closing(self, Conn *conn, int reason) noexcept:
+        """Let an observer look at the connection while everything about it is still there."""
+        if self.on_closing is None or conn.leaving:
+            return
+        conn.leaving = True
+        try:
+            self.on_closing(conn.cid, reason)
+        except Exception:
+            log.exception("recording a closed connection failed cid=%d", conn.cid)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -709,6 +774,7 @@ cdef class Hub:
                 break
             at += used
             conn.active = True
+            conn.last_ns = self.now_ns
         conn.parsing = False
         return at - data
 
