@@ -1,5 +1,6 @@
 """Sessions with credentials and accounts over real sockets, polled by hand."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from millstream.nats.accounts import Accounts
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
+from millstream.nats.sharing import Sharing
 from millstream.wire.info import server_info
 
 QUIET = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
@@ -33,7 +35,15 @@ class GuardedSessions:
         self.sessions = Sessions(
             self.clock, Interest(), info, limits or NatsLimits(), self.reception
         )
+        self.sharing = Sharing(self.sessions.hub, self.accounts, self.clock, self.sessions.session)
         self._clients: list[Client] = []
+
+    def reload(self, credentials: Credentials, accounts: Iterable[Account] = ()) -> int:
+        """Change who is believed and what is shared; returns how many clients had to go."""
+        self.accounts.apply(accounts)
+        self.reception.apply(credentials)
+        self.sharing.renew()
+        return self.sessions.apply()
 
     def client(self) -> "Client":
         """Connect, and say nothing."""
@@ -83,10 +93,8 @@ class Client:
 
     def tell(self, data: bytes) -> bytes:
         """Send, let the server work, return what came back."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
         self.serving.settle()
         return self.said()
 

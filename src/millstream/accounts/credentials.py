@@ -94,6 +94,11 @@ class Credentials:
         self._proven = _Proven()
 
     @property
+    def trust(self) -> Trust | None:
+        """The operators that are believed, where any are."""
+        return self._trust
+
+    @property
     def required(self) -> bool:
         """Whether a client must say who it is."""
         return not (self.open or self._no_auth_user)

@@ -124,6 +124,10 @@ class Trust:
             self._accounts[claims.subject] = claims
         return claims
 
+    def accounts(self) -> list[Claims]:
+        """Return the claims of every account that was given."""
+        return list(self._accounts.values())
+
     def account(self, public: str) -> Claims | None:
         """Return the account's claims as last given."""
         return self._accounts.get(public)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REPLY_PREFIX = b"_R_."
 REQUEST_INFO = b"Nats-Request-Info"
 MOST_WAITING = 65_536
+_SWEEP_SECONDS = 10.0
 _ACK_PREFIX = b"$JS.ACK."
 _INFO_LOWER = REQUEST_INFO.lower()
 
@@ -51,6 +52,7 @@ class Replies:
         self._owner = owner
         self._clock = clock
         self._waiting: dict[bytes, _Waiting] = {}
+        self._sweep_at = 0.0
         self._handle = owner.interest.add_sink(REPLY_PREFIX + b"*", self)
 
     def __len__(self) -> int:
@@ -58,21 +60,24 @@ class Replies:
 
     def expect(self, importer: "Space", reply: bytes, export: Export) -> bytes:
         """Return where the service shall answer; the oldest is forgotten above the bound."""
+        now = self._clock.monotonic()
+        if now >= self._sweep_at:
+            self._sweep(now)
         if len(self._waiting) >= MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
         subject = REPLY_PREFIX + secrets.token_hex(12).encode()
         seconds = export.response_seconds
-        until = self._clock.monotonic() + seconds
-        self._waiting[subject] = _Waiting(importer, reply, export.response_type, seconds, until)
+        kind = export.response_type
+        self._waiting[subject] = _Waiting(importer, reply, kind, seconds, now + seconds)
         return subject
 
     def forget(self, subject: bytes) -> None:
         """Expect no answer there any more."""
         self._waiting.pop(subject, None)
 
-    def expire(self) -> None:
+    def _sweep(self, now: float) -> None:
         """Forget what was not answered in time."""
-        now = self._clock.monotonic()
+        self._sweep_at = now + _SWEEP_SECONDS
         for subject in [s for s, waiting in self._waiting.items() if waiting.until <= now]:
             del self._waiting[subject]
 

@@ -3,9 +3,7 @@
 import base64
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
 
-from millstream.accounts.account import Account
 from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
@@ -13,7 +11,6 @@ from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts
 from millstream.nats.reception import Admitted, Reception
 from millstream.nats.session import Closed, NatsLimits, Session
-from millstream.nats.sharing import Sharing
 from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors
 from millstream.wire.headers import with_extras
@@ -51,7 +48,6 @@ class Sessions:
             max_pending=limits.max_pending,
             decorate=with_extras,
         )
-        self.sharing = Sharing(self.hub, self.reception.accounts, clock, self.session)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,19 +118,11 @@ class Sessions:
         )
         self.hub.flush()
 
-    def apply(
-        self,
-        credentials: Credentials,
-        accounts: Iterable[Account],
-        by_kind: Mapping[Kind, Credentials] | None = None,
-    ) -> int:
-        """Believe these users, share as these accounts say; returns how many clients must go.
+    def apply(self) -> int:
+        """Close whom the reception would not admit now, or not with the same rights.
 
-        Those go whom the reception would not admit any more, or not with the same rights.
+        Returns how many had to go.
         """
-        self.reception.accounts.apply(accounts)
-        self.reception.apply(credentials, by_kind)
-        self.sharing.renew()
         dropped = [session for session in self.all() if not session.still_welcome()]
         for session in dropped:
             session.revoke()
@@ -150,13 +138,11 @@ class Sessions:
         now, unix_seconds = self._clock.monotonic(), self._clock.time_ns() / 1e9
         for session in list(self._sessions.values()):
             session.tick(now, unix_seconds)
-        self.sharing.tick()
         self.hub.flush()
 
     def close(self) -> None:
         """End every connection."""
         self.hub.close()
-        self.sharing.close()
 
     def on_connect(self, cid: int, options: bytes) -> None:
         """Take CONNECT."""

@@ -33,11 +33,6 @@ class Sharing:
             for item in importer.account.imports:
                 self._take(importer, item)
 
-    def tick(self) -> None:
-        """Forget requests that were not answered in time."""
-        for replies in self._replies.values():
-            replies.expire()
-
     def close(self) -> None:
         """Take down every import."""
         for space in self._accounts:
