@@ -290,7 +290,7 @@ def test_a_reload_drops_those_who_changed_and_keeps_the_others(
     clients = {name: serving.user(name) for name in users}
     stranger = serving.client()
 
-    dropped = serving.sessions.apply(Credentials([users["stays"], User("changes", "other")]), [])
+    dropped = serving.reload(Credentials([users["stays"], User("changes", "other")]))
 
     assert dropped == 2
     assert clients["stays"].tell(b"PING\r\n") == b"PONG\r\n"
@@ -307,7 +307,7 @@ def test_a_reload_drops_whoever_gets_other_permissions_or_loses_its_account(
     a, b = serving.user("a"), serving.user("b")
     limited = Permissions(publish=Rule.of(["x"]))
 
-    serving.sessions.apply(Credentials([users[0], User("b", "secret", permissions=limited)]), [])
+    serving.reload(Credentials([users[0], User("b", "secret", permissions=limited)]))
 
     assert a.said() == VIOLATION
     assert b.said() == VIOLATION
