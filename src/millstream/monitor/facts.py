@@ -1,16 +1,155 @@
 """Facts: what the monitor may ask about the server, handed over once by whoever builds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.clock import Clock
+from millstream.monitor.machine import CpuMeter
 
 if TYPE_CHECKING:
-    from millstream.streams.catalog import Catalog
+    from millstream.consumers.consumer import Consumer
+    from millstream.streams.stream import Stream
 
 
-def _nothing() -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription of a client; ``max`` is how many messages it asked for, 0 = all."""
+
+    account: str
+    subject: str
+    queue: str
+    sid: str
+    msgs: int
+    max: int
+    cid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One look at a client's connection; ``stop_ns`` is 0 while it is open.
+
+    ``num_subscriptions`` counts all of them; a closed connection keeps only the first few.
+    """
+
+    cid: int
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    pending_bytes: int = 0
+    num_subscriptions: int = 0
+    type: str = "nats"
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    tls: bool = False
+    user: str = ""
+    account: str = "$G"
+    stop_ns: int = 0
+    reason: str = ""
+    subscriptions: tuple[Subscription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What an account's past connections have moved, seen from the server."""
+
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    slow_consumers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account: its subject space in figures, what its closed connections moved."""
+
+    name: str
+    interest: Mapping[str, int] = field(default_factory=dict)
+    past: Traffic = Traffic()
+    is_system: bool = False
+    has_jetstream: bool = True
+
+
+class Consumers(Protocol):
+    """Consumers by stream; the registry is one."""
+
+    def of(self, stream: "Stream") -> "list[Consumer]":
+        """Return a stream's consumers by name."""
+        ...
+
+    def count(self, stream: "Stream") -> int:
+        """Return how many consumers a stream has."""
+        ...
+
+
+class JetStreamAccount(Protocol):
+    """An account's streams; the JetStream endpoint is one."""
+
+    @property
+    def account(self) -> str:
+        """Return its name."""
+        ...
+
+    @property
+    def requests(self) -> int:
+        """Return how many API requests were answered."""
+        ...
+
+    @property
+    def errors(self) -> int:
+        """Return how many of them failed."""
+        ...
+
+    @property
+    def consumers(self) -> Consumers:
+        """Return the consumers."""
+        ...
+
+    def streams(self) -> "list[Stream]":
+        """Return the streams."""
+        ...
+
+
+class Shapes(Protocol):
+    """How the JetStream API shows streams and consumers, so that /jsz shows the same."""
+
+    def stream_config(self, stream: "Stream", *, full: bool = True) -> dict[str, Any]:
+        """Return a configuration."""
+        ...
+
+    def stream_state(self, stream: "Stream", consumers: int) -> dict[str, Any]:
+        """Return a state."""
+        ...
+
+    def consumer_info(
+        self, consumer: "Consumer", now_ns: int, *, full: bool = True
+    ) -> dict[str, Any]:
+        """Return a consumer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamFacts:
+    """What is kept, and with which settings; -1 and None mean that nothing was set."""
+
+    accounts: Callable[[], Sequence[JetStreamAccount]]
+    shapes: Shapes
+    store_dir: str = ""
+    max_memory: int = -1
+    max_storage: int = -1
+    domain: str = ""
+    sync_interval_ns: int | None = None  # None: synced before every acknowledgement
+    api_level: int = 0
+
+
+def _no_figures() -> dict[str, int]:
     return {}
 
 
@@ -18,14 +157,20 @@ def _healthy() -> list[str]:
     return []
 
 
+def _nobody() -> list[Connection]:
+    return []
+
+
+def _one_account() -> list[Account]:
+    return [Account("$G")]
+
+
 @dataclass(slots=True)
 class Facts:
     """Fixed facts as values, changing ones as calls; ``health`` is empty when all is well.
 
-    ``port`` and ``http_port`` are set to the real ones once the doors are open.
-
-    ``traffic`` returns those of nats-server's counters that are known: connections,
-    total_connections, in_msgs, in_bytes, out_msgs, out_bytes, slow_consumers, subscriptions.
+    ``port`` and ``http_port`` are set to the real ones once the doors are open. Durations are in
+    seconds. ``traffic`` returns the hub's totals, ``storage`` the write-ahead log's figures.
     """
 
     clock: Clock
@@ -33,13 +178,38 @@ class Facts:
     server_id: str
     server_name: str
     nats_version: str  # what clients are told, for feature gates
+    go: str = "python"  # what clients are told about the runtime
     host: str = "127.0.0.1"
     port: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 0
+    http_base_path: str = ""
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    connect_urls: Sequence[str] = ()
+    cluster_name: str = ""
+    system_account: str = ""
+    tags: Sequence[str] = ()
     max_payload: int = 1024 * 1024
     max_connections: int = 65_536
+    max_subscriptions: int = 0
+    max_control_line: int = 4096
     max_pending: int = 8 * 1024 * 1024
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    auth_timeout: float = 2.0
+    tls_timeout: float = 2.0
+    write_deadline: float = 10.0
+    websocket: Mapping[str, Any] = field(default_factory=dict)
+    cpu: Callable[[], float] = field(default_factory=lambda: CpuMeter().percent)
     health: Callable[[], list[str]] = field(default=_healthy)
-    traffic: Callable[[], dict[str, int]] = field(default=_nothing)
-    catalog: "Catalog | None" = None
+    traffic: Callable[[], dict[str, int]] = field(default=_no_figures)
+    storage: Callable[[], dict[str, int]] = field(default=_no_figures)
+    connections: Callable[[], list[Connection]] = field(default=_nobody)
+    closed: Callable[[], list[Connection]] = field(default=_nobody)
+    closed_by_reason: Callable[[], Mapping[str, int]] = field(default=_no_figures)
+    accounts: Callable[[], list[Account]] = field(default=_one_account)
+    jetstream: JetStreamFacts | None = None
+    requests: dict[str, int] = field(default_factory=dict)  # monitoring path → times asked
+    statuses: dict[int, int] = field(default_factory=dict)  # HTTP status → answers

@@ -1,29 +1,125 @@
 """The monitoring endpoints as one table of routes."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from millstream.http.request import Request
-from millstream.http.response import Answer
+from millstream.http.response import Answer, Response
 from millstream.http.routes import Route
+from millstream.monitor import (
+    accountz,
+    connz,
+    health,
+    index,
+    jsz,
+    links,
+    metrics,
+    parameters,
+    subsz,
+    varz,
+)
 from millstream.monitor.facts import Facts
-from millstream.monitor.health import healthz
-from millstream.monitor.varz import varz
 
-Operation = Callable[[Request, Facts], Awaitable[Answer]]
+Describe = Callable[[Facts, Request], dict[str, Any]]
+
+HTML = b"text/html; charset=utf-8"
+
+DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
+    "/varz": (lambda facts, request: varz.describe(facts), "The server at a glance"),
+    "/jsz": (
+        lambda facts, request: jsz.describe(facts, jsz.Options.of(request.query)),
+        "What JetStream keeps",
+    ),
+    "/connz": (
+        lambda facts, request: connz.describe(facts, connz.Options.of(request.query)),
+        "Connections, open and closed",
+    ),
+    "/accountz": (
+        lambda facts, request: accountz.describe(facts, request.query.get("acc", "")),
+        "Accounts",
+    ),
+    "/accstatz": (lambda facts, request: _accstatz(facts, request), "What each account moves"),
+    "/subsz": (
+        lambda facts, request: subsz.describe(facts, subsz.Options.of(request.query)),
+        "Subscriptions",
+    ),
+    "/subscriptionsz": (
+        lambda facts, request: subsz.describe(facts, subsz.Options.of(request.query)),
+        "Subscriptions, by the longer name",
+    ),
+    "/routez": (
+        lambda facts, request: _with_flag(links.describe_routes, facts, request, "subs"),
+        "Routes to other servers",
+    ),
+    "/leafz": (
+        lambda facts, request: _with_flag(links.describe_leafs, facts, request, "subs"),
+        "Leafnodes",
+    ),
+    "/gatewayz": (
+        lambda facts, request: _with_flag(links.describe_gateways, facts, request, "accs"),
+        "Gateways",
+    ),
+}
 
 
 def monitor_routes(facts: Facts) -> list[Route]:
     """Return every monitoring operation, bound to the server's facts."""
-    table: list[tuple[str, str, Operation, str, str]] = [
-        ("GET", "/healthz", healthz, "", "Tell whether the server works"),
-        ("GET", "/varz", varz, "read", "Show the server at a glance"),
+    told = [
+        Route("GET", path, partial(_tell, path, describe, facts), "read", summary)
+        for path, (describe, summary) in DESCRIPTIONS.items()
     ]
     return [
-        Route(method, pattern, partial(_run, operation, facts), scope, summary)
-        for method, pattern, operation, scope, summary in table
+        Route("GET", "/", partial(_index, facts), "", "Where everything else is"),
+        Route("GET", "/healthz", partial(_healthz, facts), "", "Tell whether the server works"),
+        Route("GET", "/metrics", partial(_metrics, facts), "read", "Figures for Prometheus"),
+        *told,
     ]
 
 
-async def _run(operation: Operation, facts: Facts, request: Request) -> Answer:
-    return await operation(request, facts)
+async def _tell(path: str, describe: Describe, facts: Facts, request: Request) -> Answer:
+    _count(facts, path)
+    return _pretty(describe(facts, request))
+
+
+async def _healthz(facts: Facts, request: Request) -> Answer:
+    _count(facts, "/healthz")
+    code, shown = health.describe(facts, health.Options.of(request.query))
+    return Response(code, msgspec.json.encode(shown))
+
+
+async def _metrics(facts: Facts, request: Request) -> Answer:
+    _count(facts, "/metrics")
+    text = metrics.describe(facts, request.query.get("prefix", ""))
+    return Response(200, text, metrics.CONTENT_TYPE)
+
+
+async def _index(facts: Facts, request: Request) -> Answer:
+    _count(facts, "/")
+    entries = [(path[1:], summary) for path, (_, summary) in DESCRIPTIONS.items()]
+    entries.remove(("subscriptionsz", "Subscriptions, by the longer name"))
+    entries += [("healthz", "Whether the server works"), ("metrics", "Figures for Prometheus")]
+    return Response(200, index.page(entries), HTML)
+
+
+def _accstatz(facts: Facts, request: Request) -> dict[str, Any]:
+    return accountz.describe_statistics(facts, parameters.flag(request.query, "unused"))
+
+
+def _with_flag(
+    describe: Callable[[Facts], dict[str, Any]], facts: Facts, request: Request, name: str
+) -> dict[str, Any]:
+    """Describe something that a switch would detail, were there anything to detail."""
+    parameters.flag(request.query, name)
+    return describe(facts)
+
+
+def _count(facts: Facts, path: str) -> None:
+    facts.requests[path] = facts.requests.get(path, 0) + 1
+
+
+def _pretty(content: dict[str, Any]) -> Response:
+    """Answer so that people can read it, as these are mostly read by people with curl."""
+    return Response(200, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")

@@ -1,16 +1,13 @@
 """/varz: the server at a glance, under nats-server's names; only what is true is in it."""
 
-import os
-import resource
-from datetime import UTC, datetime
 from typing import Any
 
 from millstream import __version__
-from millstream.http.request import Request
-from millstream.http.response import Response, json_response
+from millstream.monitor import jsz, machine
 from millstream.monitor.facts import Facts
+from millstream.monitor.times import nanoseconds, rfc3339, uptime
 
-COUNTERS = (
+TOTALS = (
     "connections",
     "total_connections",
     "in_msgs",
@@ -18,75 +15,117 @@ COUNTERS = (
     "out_msgs",
     "out_bytes",
     "slow_consumers",
-    "subscriptions",
 )
-
-
-async def varz(request: Request, facts: Facts) -> Response:
-    """Show identity, limits, use of the machine and traffic."""
-    return json_response(describe(facts))
+STALE = "Stale Connection"
 
 
 def describe(facts: Facts) -> dict[str, Any]:
     """Return the object that /varz answers."""
-    now_ns, traffic = facts.clock.time_ns(), facts.traffic()
-    shown: dict[str, Any] = {
+    return {
+        **_identity(facts),
+        **_settings(facts),
+        "jetstream": _jetstream(facts),
+        **_moment(facts),
+        **_traffic(facts),
+        "http_req_stats": dict(sorted(facts.requests.items())),
+        "config_load_time": rfc3339(facts.started_ns),
+        **_optional(facts),
+    }
+
+
+def _identity(facts: Facts) -> dict[str, Any]:
+    return {
         "server_id": facts.server_id,
         "server_name": facts.server_name,
         "version": facts.nats_version,
         "millstream": __version__,
         "proto": 1,
+        "go": facts.go,
         "host": facts.host,
         "port": facts.port,
+    }
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    cluster = {"name": facts.cluster_name} if facts.cluster_name else {}
+    return {
         "max_connections": facts.max_connections,
+        "ping_interval": nanoseconds(facts.ping_interval),
+        "ping_max": facts.ping_max,
         "http_host": facts.http_host,
         "http_port": facts.http_port,
-        "max_control_line": 4096,
+        "http_base_path": facts.http_base_path,
+        "https_port": 0,
+        "auth_timeout": facts.auth_timeout,
+        "max_control_line": facts.max_control_line,
         "max_payload": facts.max_payload,
         "max_pending": facts.max_pending,
-        "jetstream": _jetstream(facts),
-        "start": _time(facts.started_ns),
-        "now": _time(now_ns),
-        "uptime": uptime(now_ns - facts.started_ns),
-        "mem": _resident_bytes(),
-        "cores": os.cpu_count() or 1,
+        "cluster": cluster,
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": dict(facts.websocket),
+        "tls_timeout": facts.tls_timeout,
+        "write_deadline": nanoseconds(facts.write_deadline),
     }
-    shown |= {name: traffic[name] for name in COUNTERS if name in traffic}
-    return shown
 
 
-def uptime(elapsed_ns: int) -> str:
-    """Return a duration as nats-server writes it: 1d2h3m4s, without leading zeros."""
-    seconds = max(elapsed_ns, 0) // 1_000_000_000
-    parts, shown = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")), ""
-    for size, unit in parts:
-        count, seconds = divmod(seconds, size)
-        if count or shown or unit == "s":
-            shown += f"{count}{unit}"
-    return shown
+def _optional(facts: Facts) -> dict[str, Any]:
+    """Return what is shown only when there is something to show."""
+    values: dict[str, Any] = {
+        "auth_required": facts.auth_required,
+        "tls_required": facts.tls_required,
+        "tls_verify": facts.tls_verify,
+        "connect_urls": list(facts.connect_urls),
+        "max_subscriptions": facts.max_subscriptions,
+        "tags": list(facts.tags),
+        "system_account": facts.system_account,
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def _jetstream(facts: Facts) -> dict[str, Any]:
-    if facts.catalog is None:
+    if facts.jetstream is None:
         return {}
-    states = [stream.state() for stream in facts.catalog.streams()]
+    shown = {
+        "config": jsz.settings(facts.jetstream),
+        "stats": jsz.usage(facts.jetstream),
+    }
+    return {**shown, "limits": {}}
+
+
+def _moment(facts: Facts) -> dict[str, Any]:
+    now_ns = facts.clock.time_ns()
     return {
-        "stats": {
-            "storage": sum(state.bytes for state in states),
-            "streams": len(states),
-            "messages": sum(state.messages for state in states),
-        }
+        "start": rfc3339(facts.started_ns),
+        "now": rfc3339(now_ns),
+        "uptime": uptime(now_ns - facts.started_ns),
+        "mem": machine.resident_bytes(),
+        "cores": machine.cores(),
+        "cpu": facts.cpu(),
     }
 
 
-def _time(ns: int) -> str:
-    seconds, rest = divmod(ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+def _traffic(facts: Facts) -> dict[str, Any]:
+    counted = facts.traffic()
+    totals = {name: counted.get(name, 0) for name in TOTALS}
+    stale = facts.closed_by_reason().get(STALE, 0)
+    return {
+        **totals,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        # Every connection is a client's: there are no routes, gateways and leafnodes.
+        **{f"{way}_client_{what}": totals[f"{way}_{what}"] for way, what in _WAYS},
+        "stale_connections": stale,
+        "subscriptions": sum(a.interest.get("num_subscriptions", 0) for a in facts.accounts()),
+        "slow_consumer_stats": _by_kind(totals["slow_consumers"]),
+        "stale_connection_stats": _by_kind(stale),
+    }
 
 
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except OSError:  # not Linux: the peak is the nearest figure there is
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+_WAYS = (("in", "msgs"), ("in", "bytes"), ("out", "msgs"), ("out", "bytes"))
+
+
+def _by_kind(clients: int) -> dict[str, int]:
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

@@ -1,0 +1,83 @@
+"""/accountz and /accstatz: the accounts, and what each of them moves."""
+
+from typing import Any
+
+from millstream.errors import BadRequest
+from millstream.monitor.facts import Account, Facts
+from millstream.monitor.subsz import interest_stats
+from millstream.monitor.times import rfc3339
+
+_NONE = {"msgs": 0, "bytes": 0}
+
+
+def describe(facts: Facts, account: str = "") -> dict[str, Any]:
+    """Return the object that /accountz answers: all names, or one account in detail."""
+    accounts = {each.name: each for each in facts.accounts()}
+    shown: dict[str, Any] = {
+        "server_id": facts.server_id,
+        "now": rfc3339(facts.clock.time_ns()),
+    }
+    if facts.system_account:
+        shown["system_account"] = facts.system_account
+    if not account:
+        return {**shown, "accounts": list(accounts)}
+    if account not in accounts:
+        raise BadRequest(f"there is no account {account}")
+    return {**shown, "account_detail": _detail(facts, accounts[account])}
+
+
+def _detail(facts: Facts, account: Account) -> dict[str, Any]:
+    clients = sum(c.account == account.name for c in facts.connections())
+    shown: dict[str, Any] = {
+        "account_name": account.name,
+        "update_time": rfc3339(facts.started_ns),
+    }
+    if account.is_system:
+        shown["is_system"] = True
+    return {
+        **shown,
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": account.has_jetstream and facts.jetstream is not None,
+        "leafnode_connections": 0,
+        "client_connections": clients,
+        "subscriptions": account.interest.get("num_subscriptions", 0),
+        "name_tag": account.name,
+        "sublist_stats": interest_stats([account.interest]),
+    }
+
+
+def describe_statistics(facts: Facts, unused: bool = False) -> dict[str, Any]:
+    """Return the object that /accstatz answers; accounts without clients only if asked."""
+    figures = [_figures(facts, account) for account in facts.accounts()]
+    return {
+        "server_id": facts.server_id,
+        "now": rfc3339(facts.clock.time_ns()),
+        "account_statz": [each for each in figures if each["conns"] or unused],
+    }
+
+
+def _figures(facts: Facts, account: Account) -> dict[str, Any]:
+    clients = [c for c in facts.connections() if c.account == account.name]
+    past = account.past
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": len(clients),
+        "leafnodes": 0,
+        "total_conns": len(clients),
+        "num_subscriptions": account.interest.get("num_subscriptions", 0),
+        "sent": _moved(
+            past.out_msgs + sum(c.out_msgs for c in clients),
+            past.out_bytes + sum(c.out_bytes for c in clients),
+        ),
+        "received": _moved(
+            past.in_msgs + sum(c.in_msgs for c in clients),
+            past.in_bytes + sum(c.in_bytes for c in clients),
+        ),
+        "slow_consumers": past.slow_consumers,
+    }
+
+
+def _moved(msgs: int, size: int) -> dict[str, Any]:
+    return {"msgs": msgs, "bytes": size, "gateways": _NONE, "routes": _NONE, "leafs": _NONE}

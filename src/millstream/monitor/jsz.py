@@ -1,0 +1,170 @@
+"""/jsz: what JetStream keeps, down to streams and consumers if asked."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.monitor import parameters
+from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
+from millstream.monitor.parameters import Query
+from millstream.monitor.times import rfc3339
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+DEFAULT_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked for; leaders and Raft groups do not exist on a single server."""
+
+    acc: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumers: bool = False
+    config: bool = False
+    offset: int = 0
+    limit: int = 0
+
+    @classmethod
+    def of(cls, query: Query) -> "Options":
+        """Read an HTTP query; switches that change nothing here must still be readable."""
+        for name in ("direct-consumers", "leader-only", "stream-leader-only", "raft"):
+            parameters.flag(query, name)
+        return cls(
+            acc=query.get("acc", ""),
+            accounts=parameters.flag(query, "accounts"),
+            streams=parameters.flag(query, "streams"),
+            consumers=parameters.flag(query, "consumers"),
+            config=parameters.flag(query, "config"),
+            offset=parameters.number(query, "offset"),
+            limit=parameters.number(query, "limit"),
+        )
+
+
+def describe(facts: Facts, options: Options) -> dict[str, Any]:
+    """Return the object that /jsz answers."""
+    shown = {"server_id": facts.server_id, "now": rfc3339(facts.clock.time_ns())}
+    kept = facts.jetstream
+    if kept is None:
+        return {**shown, "disabled": True}
+    accounts = list(kept.accounts())
+    streams = [stream for account in accounts for stream in account.streams()]
+    states = [stream.state() for stream in streams]
+    answer: dict[str, Any] = {
+        **usage(kept),
+        **shown,
+        "config": settings(kept),
+        "limits": {},
+        "streams": len(streams),
+        "consumers": sum(a.consumers.count(s) for a in accounts for s in a.streams()),
+        "messages": sum(state.messages for state in states),
+        "bytes": sum(state.bytes for state in states),
+    }
+    details = [_account(facts, kept, each, options) for each in _wanted(accounts, options)]
+    if details:
+        answer["account_details"] = details
+    return {**answer, "total": len(accounts)}
+
+
+def settings(kept: JetStreamFacts) -> dict[str, Any]:
+    """Return the configuration; a duration of 0 means synced before every acknowledgement."""
+    shown: dict[str, Any] = {
+        "max_memory": kept.max_memory,
+        "max_storage": kept.max_storage,
+        "store_dir": kept.store_dir,
+        "sync_interval": kept.sync_interval_ns or 0,
+    }
+    if kept.sync_interval_ns is None:
+        shown["sync_always"] = True
+    if kept.domain:
+        shown["domain"] = kept.domain
+    return shown | {"strict": True}
+
+
+def usage(kept: JetStreamFacts) -> dict[str, Any]:
+    """Return what all accounts use together."""
+    accounts = list(kept.accounts())
+    memory, storage = _used([stream for account in accounts for stream in account.streams()])
+    return {
+        "memory": memory,
+        "storage": storage,
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "accounts": len(accounts),
+        "ha_assets": 0,
+        "api": {
+            "level": kept.api_level,
+            "total": sum(account.requests for account in accounts),
+            "errors": sum(account.errors for account in accounts),
+        },
+    }
+
+
+def _used(streams: "list[Stream]") -> tuple[int, int]:
+    used = {"memory": 0, "file": 0}
+    for stream in streams:
+        used[stream.config.storage] += stream.state().bytes
+    return used["memory"], used["file"]
+
+
+def _wanted(accounts: list[JetStreamAccount], options: Options) -> list[JetStreamAccount]:
+    """Return the accounts to detail: the one that was named, else a page of all if asked."""
+    named = [account for account in accounts if account.account == options.acc]
+    if named:
+        return named
+    streams = options.streams or options.consumers
+    if not (options.accounts or (streams and not options.acc)):
+        return []
+    ordered = sorted(accounts, key=lambda account: account.account)
+    limit = DEFAULT_LIMIT if options.limit == 0 else options.limit
+    return parameters.page(ordered, max(options.offset, 0), limit) if limit > 0 else ordered
+
+
+def _account(
+    facts: Facts, kept: JetStreamFacts, account: JetStreamAccount, options: Options
+) -> dict[str, Any]:
+    streams = account.streams()
+    memory, storage = _used(streams)
+    shown: dict[str, Any] = {
+        "name": account.account,
+        "id": account.account,
+        "memory": memory,
+        "storage": storage,
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": account.requests, "errors": account.errors},
+    }
+    if streams and (options.streams or options.consumers):
+        shown["stream_detail"] = [_stream(facts, kept, account, s, options) for s in streams]
+    return shown
+
+
+def _stream(
+    facts: Facts,
+    kept: JetStreamFacts,
+    account: JetStreamAccount,
+    stream: "Stream",
+    options: Options,
+) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "name": stream.name,
+        "created": rfc3339(stream.created_ns),
+        "cluster": {"leader": facts.server_name},
+    }
+    if options.config:
+        shown["config"] = kept.shapes.stream_config(stream, full=False)
+    consumers = account.consumers.of(stream)
+    shown["state"] = kept.shapes.stream_state(stream, len(consumers))
+    if options.consumers and consumers:
+        shown["consumer_detail"] = [_consumer(facts, kept, c, options) for c in consumers]
+    return shown
+
+
+def _consumer(facts: Facts, kept: JetStreamFacts, consumer: Any, options: Options) -> Any:
+    shown = kept.shapes.consumer_info(consumer, facts.clock.time_ns(), full=False)
+    if not options.config:
+        del shown["config"]
+    return shown

@@ -1,0 +1,37 @@
+"""/routez, /leafz and /gatewayz: this server has no links to others, and says so."""
+
+from typing import Any
+
+from millstream.monitor.facts import Facts
+from millstream.monitor.times import rfc3339
+
+
+def describe_routes(facts: Facts) -> dict[str, Any]:
+    """Return the object that /routez answers."""
+    return {
+        "server_id": facts.server_id,
+        "server_name": facts.server_name,
+        "now": rfc3339(facts.clock.time_ns()),
+        "num_routes": 0,
+        "routes": [],
+    }
+
+
+def describe_leafs(facts: Facts) -> dict[str, Any]:
+    """Return the object that /leafz answers."""
+    return {
+        "server_id": facts.server_id,
+        "now": rfc3339(facts.clock.time_ns()),
+        "leafnodes": 0,
+        "leafs": [],
+    }
+
+
+def describe_gateways(facts: Facts) -> dict[str, Any]:
+    """Return the object that /gatewayz answers."""
+    return {
+        "server_id": facts.server_id,
+        "now": rfc3339(facts.clock.time_ns()),
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }

@@ -1,0 +1,131 @@
+"""Observer: the connections of the NATS door as the monitor shows them, past ones included."""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timers
+from millstream.monitor.facts import Account, Connection, Subscription, Traffic
+from millstream.nats.session import Closed, Session
+from millstream.nats.sessions import Sessions
+from millstream.nats.transport import Kind
+
+CLOSED_KEPT = 10_000
+CLOSED_SUBSCRIPTIONS = 32  # a closed connection keeps this many; the count stays exact
+_TICK = 0.1
+
+_NAMES = {reason.value: reason.text for reason in Closed}
+
+
+class Observer:
+    """Looks at sessions and hub when asked; hears of every connection that ends.
+
+    It also keeps the hub's time, with which activity is stamped, to a tenth of a second.
+    """
+
+    def __init__(
+        self, sessions: Sessions, clock: Clock, timers: Timers, keep: int = CLOSED_KEPT
+    ) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._timers = timers
+        self._closed: deque[Connection] = deque(maxlen=keep)
+        self._reasons: Counter[str] = Counter()
+        self._past: dict[str, Traffic] = {}
+        sessions.hub.on_closing = self._closing
+        self._tick()
+
+    def connections(self) -> list[Connection]:
+        """Return every open connection."""
+        return [self._look(session) for session in self._sessions.all()]
+
+    def closed(self) -> list[Connection]:
+        """Return the connections that ended last, oldest first."""
+        return list(self._closed)
+
+    def closed_by_reason(self) -> Mapping[str, int]:
+        """Return how many connections ended for which reason since the start."""
+        return dict(self._reasons)
+
+    def accounts(self) -> list[Account]:
+        """Return every account with its subject space and what its past clients moved."""
+        accounts = self._sessions.reception.accounts
+        return [
+            Account(
+                name=space.name,
+                interest=space.interest.stats(),
+                past=self._past.get(space.name, Traffic()),
+                is_system=space is accounts.system,
+                has_jetstream=space is not accounts.system,
+            )
+            for space in accounts
+        ]
+
+    def _tick(self) -> None:
+        self._sessions.hub.now_ns = self._clock.time_ns()
+        self._timers.after(_TICK, self._tick)
+
+    def _look(self, session: Session) -> Connection:
+        hub, cid = self._sessions.hub, session.cid
+        stats, options = hub.connection_stats(cid), session.options
+        identity, transport = session.identity, session.transport
+        account = session.space.name if session.space is not None else ""
+        return Connection(
+            cid=cid,
+            ip=transport.peer,
+            port=stats["port"],
+            start_ns=session.started_ns,
+            last_activity_ns=max(stats["last_ns"], session.started_ns),
+            in_msgs=stats["in_msgs"],
+            out_msgs=stats["out_msgs"],
+            in_bytes=stats["in_bytes"],
+            out_bytes=stats["out_bytes"],
+            pending_bytes=stats["pending_bytes"],
+            num_subscriptions=stats["subscriptions"],
+            type="websocket" if transport.kind is Kind.WEBSOCKET else "nats",
+            name=options.name,
+            lang=options.lang,
+            version=options.version,
+            tls=transport.tls,
+            user=identity.name if identity is not None else options.user,
+            account=account,
+            subscriptions=self._subscriptions(cid, account),
+        )
+
+    def _subscriptions(self, cid: int, account: str) -> tuple[Subscription, ...]:
+        return tuple(
+            Subscription(account, _text(subject), _text(queue), _text(sid), msgs, most, cid)
+            for subject, queue, sid, msgs, most in self._sessions.hub.subscriptions(cid)
+        )
+
+    def _closing(self, cid: int, reason: int) -> None:
+        session = self._sessions.session(cid)
+        text = _NAMES.get(reason, "Unknown State")
+        self._reasons[text] += 1
+        if session is None:  # turned away before it had one
+            return
+        seen = self._look(session)
+        last = replace(
+            seen,
+            stop_ns=self._clock.time_ns(),
+            reason=text,
+            pending_bytes=0,
+            subscriptions=seen.subscriptions[:CLOSED_SUBSCRIPTIONS],
+        )
+        self._closed.append(last)
+        self._past[last.account] = _added(self._past.get(last.account, Traffic()), last, reason)
+
+
+def _added(past: Traffic, connection: Connection, reason: int) -> Traffic:
+    return Traffic(
+        past.in_msgs + connection.in_msgs,
+        past.out_msgs + connection.out_msgs,
+        past.in_bytes + connection.in_bytes,
+        past.out_bytes + connection.out_bytes,
+        past.slow_consumers + (reason == Closed.SLOW_CONSUMER),
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
