@@ -35,12 +35,13 @@ class Identities:
 def identities_of(options: Options) -> Identities:
     """Return who these options know; raises ``ConfigError``."""
     trust = _trust(options)
-    system = "" if options.no_system_account else options.system_account or SYSTEM_ACCOUNT
+    claimed = trust.system_account if trust is not None else ""
+    system = options.system_account or claimed or SYSTEM_ACCOUNT
     return Identities(
         _credentials(options, options.authorization, options.no_auth_user, trust),
         accounts_of(options, trust),
         _by_kind(options, trust),
-        system,
+        "" if options.no_system_account else system,
     )
 
 
