@@ -9,6 +9,7 @@ from millstream.http.routes import Route
 from millstream.topics.config import delete_topic, get_topic, list_topics, put_topic
 from millstream.topics.context import Topics
 from millstream.topics.diff import diff
+from millstream.topics.frames import frames
 from millstream.topics.health import health, ready
 from millstream.topics.plan import plan
 from millstream.topics.removal import delete_records
@@ -36,6 +37,7 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("POST", f"{TOPIC}/delete", delete_records, "delete", "Delete records"),
         ("GET", f"{TOPIC}/tail", tail, "read", "Stream records as they come"),
         ("GET", f"{TOPIC}/plan", plan, "read", "Show where the records lie, for Spark"),
+        ("GET", f"{TOPIC}/frames", frames, "read", "Read a range of raw records, for Spark"),
         ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
     ]
     routes = [

@@ -1,0 +1,35 @@
+"""Frames: a range of a topic's records as raw bytes, for readers that decode them themselves."""
+
+from millstream.errors import BadRequest
+from millstream.http.request import Request
+from millstream.http.response import Response
+from millstream.streams.read_plan import READ_BYTES, RangeRequest, read_range
+from millstream.topics.bodies import U64
+from millstream.topics.context import Topics, topic_of
+
+OCTETS = b"application/octet-stream"
+MOST_BYTES = 8 * 1024 * 1024
+
+
+async def frames(request: Request, topics: Topics) -> Response:
+    """Return the records ``from_seq..to_seq``; an empty answer means that none are left.
+
+    At most ``max_bytes``, but at least one record however large.
+    """
+    stream = topics.find(topic_of(request), request.caller)
+    asked = RangeRequest(
+        from_seq=_number(request, "from_seq", 1),
+        to_seq=_number(request, "to_seq", stream.state().last_seq),
+        max_bytes=_number(request, "max_bytes", READ_BYTES),
+    )
+    topics.touch(stream)
+    return Response(200, read_range(stream, asked, MOST_BYTES), OCTETS)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= U64):
+        raise BadRequest(f"{name} must be a number that is not negative")
+    return int(text)
