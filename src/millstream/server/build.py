@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
@@ -11,12 +12,14 @@ from millstream.http.door import HttpDoor
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.monitor.facts import Facts
+from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats import plan_endpoint
 from millstream.nats.door import NatsDoor
+from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.session import NatsLimits
+from millstream.server.observed import Observer
 from millstream.server.options import JetStreamOptions, LimitOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.store.file_log import LogOptions
@@ -24,6 +27,7 @@ from millstream.store.files import OsFiles
 from millstream.store.log import Durability
 from millstream.store.store import Store, StoreOptions
 from millstream.streams.catalog import Catalog
+from millstream.streams.config import API_LEVEL
 from millstream.topics.context import Topics
 from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
@@ -60,7 +64,7 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     kept = None
     if options.jetstream is not None:
         kept = keep(options.jetstream, nats.hub, interest, loop, clock, timers)
-    facts = monitored(options, info, clock, kept, nats.hub)
+    facts = monitored(options, info, clock, kept, nats, timers)
     http = None
     if options.monitor.port is not None:
         http = HttpDoor(loop, routes(options, facts, kept), clock)
@@ -128,28 +132,80 @@ def describe(options: Options) -> ServerInfo:
 
 
 def monitored(
-    options: Options, info: ServerInfo, clock: Clock, kept: Kept | None, hub: Hub
+    options: Options,
+    info: ServerInfo,
+    clock: Clock,
+    kept: Kept | None,
+    nats: NatsDoor,
+    timers: Timers,
 ) -> Facts:
     """Return what the monitoring endpoints may ask about."""
+    limits = options.limits
+    observer = Observer(nats.sessions, clock, timers, limits.max_closed_clients)
+    system = nats.sessions.reception.accounts.system
     facts = Facts(
         clock=clock,
         started_ns=clock.time_ns(),
         server_id=info.server_id,
         server_name=info.server_name,
         nats_version=info.version,
+        go=info.go,
         host=options.host,
         port=options.port,
         http_host=options.monitor_host,
         http_port=options.monitor.port or 0,
-        max_payload=options.limits.max_payload,
-        max_connections=options.limits.max_connections,
-        max_pending=options.limits.max_pending,
-        traffic=hub.stats,
+        http_base_path=options.monitor.base_path.rstrip("/"),
+        auth_required=options.credentials,
+        tls_required=options.tls is not None and not options.allow_non_tls,
+        tls_verify=options.tls is not None and options.tls.verify,
+        cluster_name=options.cluster_name,
+        system_account=system.name if system is not None else "",
+        tags=options.tags,
+        max_payload=limits.max_payload,
+        max_connections=limits.max_connections,
+        max_subscriptions=limits.max_subscriptions,
+        max_control_line=limits.max_control_line,
+        max_pending=limits.max_pending,
+        ping_interval=limits.ping_interval,
+        ping_max=limits.ping_max,
+        auth_timeout=options.auth_timeout,
+        tls_timeout=options.tls.timeout if options.tls is not None else 2.0,
+        write_deadline=limits.write_deadline,
+        traffic=nats.hub.stats,
+        connections=observer.connections,
+        closed=observer.closed,
+        closed_by_reason=observer.closed_by_reason,
+        accounts=observer.accounts,
     )
-    if kept is not None:
+    if kept is not None and options.jetstream is not None:
         facts.health = kept.store.health
-        facts.catalog = kept.jetstream.catalog
+        facts.jetstream = stored(options.jetstream, kept)
+        facts.storage = partial(wal_figures, kept.store)
     return facts
+
+
+def stored(options: JetStreamOptions, kept: Kept) -> JetStreamFacts:
+    """Return what the monitor may ask about the records."""
+    interval = options.sync_interval
+    return JetStreamFacts(
+        accounts=lambda: [kept.jetstream],
+        shapes=shapes,
+        store_dir=str(options.directory),
+        max_memory=options.max_memory,
+        max_storage=options.max_store,
+        domain=options.domain,
+        sync_interval_ns=None if interval is None else round(interval * 1e9),
+        api_level=API_LEVEL,
+    )
+
+
+def wal_figures(store: Store) -> dict[str, int]:
+    """Return how the write-ahead log stands."""
+    return {
+        "backlog_bytes": store.backlog_bytes,
+        "synced_position": store.synced_position,
+        "problems": len(store.health()),
+    }
 
 
 def routes(options: Options, facts: Facts, kept: Kept | None) -> Routes:
