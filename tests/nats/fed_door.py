@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from millstream.clock import Clock, ManualClock, SystemClock
@@ -14,7 +14,7 @@ from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.server.options import CertificatePair, TlsOptions, WebsocketOptions
 from millstream.wire.info import server_info
-from support.certificates import Authority, Issued
+from support.certificates import Issued
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"protocol":1}\r\n'
 WAIT = 10
@@ -23,6 +23,13 @@ WAIT = 10
 def tls_options(server: Issued, **changes: Any) -> TlsOptions:
     pair = CertificatePair(server.cert_file, server.key_file)
     return TlsOptions(certificates=(pair,), **changes)
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    """Return once the other end has come so far; a deadline makes it a failure."""
+    async with asyncio.timeout(WAIT * 3):
+        while not true():  # noqa: ASYNC110 (what is watched knows nothing of events)
+            await asyncio.sleep(0.005)
 
 
 class Serving:
@@ -112,6 +119,3 @@ async def raw(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator
         yield client
     finally:
         await client.close()
-
-
-__all__ = ["CONNECT", "Authority", "Raw", "Serving", "raw", "serving", "tls_options"]

@@ -59,6 +59,11 @@ class NatsDoor:
         """The hub that carries this door's messages; sinks publish through it."""
         return self.sessions.hub
 
+    @property
+    def arriving(self) -> int:
+        """How many clients are on their way in: a handshake or a request is under way."""
+        return len(self._entrance)
+
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen and serve; return the bound address, which INFO then names."""
         bound = self._listener.start(host, port)

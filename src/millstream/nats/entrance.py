@@ -44,8 +44,10 @@ class Entrance:
         return len(self._deadlines) >= self._most
 
     def link(self, fd: int) -> Link:
-        """Return a link over a connected, non-blocking socket."""
-        return Link(self.loop, socket.socket(fileno=fd), self._buffer)
+        """Return a link over a connected socket."""
+        client = socket.socket(fileno=fd)
+        client.setblocking(False)
+        return Link(self.loop, client, self._buffer)
 
     def expect(self, arrival: Arrival, within: float) -> None:
         """Call ``expire`` unless the client is in within so many seconds."""
