@@ -13,7 +13,7 @@ from millstream.http.response import Answer, Response, StreamedResponse
 from millstream.http.routes import Routes
 from millstream.store.files import OsFiles
 from millstream.store.store import Store
-from millstream.streams.catalog import Catalog
+from millstream.streams.catalog import SECTION, Catalog
 from millstream.streams.stream import Stream
 from millstream.topics.context import Topics
 from millstream.topics.routes import topics_routes
@@ -24,13 +24,18 @@ JSON = {"content-type": "application/json"}
 class Api:
     """Requests to the route table, answers as plain values."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: ManualClock | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.timers = Timers(self.clock)
         self.store = Store.open(str(directory), OsFiles(), self.clock, loop.call_soon_threadsafe)
         self.catalog = Catalog(self.store, self.clock, self.timers)
-        self.topics = Topics(self.catalog, self.clock, self.store, shortest_heartbeat_ms=1)
+        self.topics = Topics(
+            self.catalog, self.clock, self.store, self.timers, shortest_heartbeat_ms=1
+        )
+        found = self.store.recovery
+        self.catalog.replay(found.sections.get(SECTION), found.controls)
+        self.topics.recover(found)
         self.routes = Routes(topics_routes(self.topics))
 
     def stream(self, name: str) -> Stream:

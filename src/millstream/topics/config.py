@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,8 @@ async def put_topic(request: Request, topics: Topics) -> Response:
     wish = bodies.json_body(request, dict[str, Any], may_be_empty=True)
     name = topic_of(request)
     check_name(name, request.caller)
+    if isinstance(wish.get("dead_letter"), str):  # jobs must not go where the key may not
+        check_name(wish["dead_letter"], request.caller)
     stream, created = await _create_or_update(topics, request, name, wish)
     answer = {
         "topic": name,
@@ -74,7 +77,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
         "last_read_ts": topics.last_read_ms(stream),
     }
     if config["type"] == "queue":
-        answer["queue"] = {"ready": state.messages, "in_flight": 0, "dead_lettered": 0}
+        answer["queue"] = asdict(topics.queues.of(stream).counters())
     answer["performance"] = watch.performance()
     return json_response(answer)
 

@@ -6,21 +6,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
+from millstream.delivery.timers import Timers
 from millstream.errors import Forbidden, StreamNotFound, Throttled
 from millstream.http.request import Caller, Request
+from millstream.queues import registry as queue_registry
+from millstream.queues.registry import Queues
 from millstream.topics.errors import TopicNotFound
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
+from millstream.topics.settled import settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
     from millstream.streams.read_plan import SealedSegment
     from millstream.streams.stream import Stream
 
 
-class Store(Protocol):
+class Store(queue_registry.Store, Protocol):
     """What the door asks of the store."""
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
@@ -36,6 +41,7 @@ class Topics:
         catalog: "Catalog",
         clock: Clock,
         store: Store | None = None,
+        timers: Timers | None = None,
         *,
         max_topics: int = 100_000,
         max_watch_sessions: int = 10_000,
@@ -51,6 +57,9 @@ class Topics:
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
+        self.queues = Queues(
+            catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
+        )
         self.started_ns = clock.time_ns()
         self.sse_connections = 0
         self.stopping = False
@@ -59,9 +68,18 @@ class Topics:
         self._read_ms: dict[int, int] = {}  # incarnation → when it was last consumed
         self._waiting: set[Callable[[], None]] = set()
 
+    def recover(self, found: "Recovery") -> None:
+        """Bring back what the store kept for us; the catalog has its streams already."""
+        self.queues.recover(found)
+
+    def sections(self) -> dict[str, bytes]:
+        """Return what the store's snapshots keep for us."""
+        return {queue_registry.SECTION: self.queues.section()}
+
     def stop(self) -> None:
         """Tell long polls and event streams to end."""
         self.stopping = True
+        self.queues.wake_all()
         for wake in list(self._waiting):
             wake()
 
@@ -90,7 +108,10 @@ class Topics:
 
     def check_room(self, caller: Caller) -> None:
         """Refuse another topic above the cap."""
-        if self.max_topics and len(self.catalog.streams(caller.account)) >= self.max_topics:
+        self._check_room_in(caller.account)
+
+    def _check_room_in(self, account: str) -> None:
+        if self.max_topics and len(self.catalog.streams(account)) >= self.max_topics:
             raise Throttled("max_topics", self.max_topics)
 
     def touch(self, stream: "Stream") -> None:

@@ -64,3 +64,15 @@ class TopicNotEmpty(MillstreamError):
     def __init__(self, name: str, count: int) -> None:
         detail: dict[str, Any] = {"topic": name, "count": count}
         super().__init__(f"{name} still holds {count} records", detail)
+
+
+class NotAQueue(MillstreamError):
+    """The topic is a log: nothing can be claimed from it."""
+
+    http_status = 409
+    code = "not_a_queue"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f'{name} is a log; only a topic created with "type":"queue" has jobs', {"topic": name}
+        )

@@ -12,6 +12,7 @@ from millstream.topics.diff import diff
 from millstream.topics.frames import frames
 from millstream.topics.health import health, ready
 from millstream.topics.plan import plan
+from millstream.topics.queues import ack, claim, extend, nack, work
 from millstream.topics.removal import delete_records
 from millstream.topics.watch import Watches, tail
 from millstream.topics.write import write
@@ -38,12 +39,19 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("GET", f"{TOPIC}/tail", tail, "read", "Stream records as they come"),
         ("GET", f"{TOPIC}/plan", plan, "read", "Show where the records lie, for Spark"),
         ("GET", f"{TOPIC}/frames", frames, "read", "Read a range of raw records, for Spark"),
+        ("POST", f"{TOPIC}/claim", claim, "read+write", "Lease jobs of a queue"),
+        ("POST", f"{TOPIC}/ack", ack, "write", "Finish leased jobs"),
+        ("POST", f"{TOPIC}/nack", nack, "write", "Give leased jobs back"),
+        ("POST", f"{TOPIC}/extend", extend, "write", "Keep leased jobs for longer"),
         ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
     ]
     routes = [
         Route(method, pattern, partial(_run, operation, topics), scope, summary)
         for method, pattern, operation, scope, summary in table
     ]
+    push = partial(_run, work, topics)
+    summary = "Stream jobs of a queue to a worker"
+    routes.append(Route("GET", f"{TOPIC}/work", push, "read+write", summary, query_token=True))
     stream = partial(_run, watches.stream, topics)
     summary = "Stream the events of a watch"
     routes.append(Route("GET", "/v0/watch/{wid}", stream, "read", summary, query_token=True))

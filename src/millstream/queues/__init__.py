@@ -1,0 +1,1 @@
+"""Job queues: leases over a stream's records."""

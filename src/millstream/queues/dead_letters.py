@@ -1,0 +1,62 @@
+"""Dead letters: where jobs go that were delivered too often, and what is noted on them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millstream.errors import StreamExists, StreamNotFound
+from millstream.message import NewRecord, Record
+from millstream.streams.catalog import Catalog
+from millstream.streams.config import StreamConfig
+from millstream.streams.stream import Stream
+
+FROM = "$dead_letter_from"
+DELIVERIES = "$dead_letter_deliveries"
+SOURCE_SEQ = "$dead_letter_src_seq"
+SUBJECT = "$dead_letter_subject"
+
+
+class DeadLetters:
+    """Copies jobs to their dead-letter topic, which is created when it is first needed."""
+
+    def __init__(self, catalog: Catalog, check_room: Callable[[str], None]) -> None:
+        self._catalog = catalog
+        self._check_room = check_room  # raises when the account may have no further topic
+
+    async def bury(self, queue: Stream, topic: str, record: Record, max_deliveries: int) -> None:
+        """Store a copy of the job; returns once the topic's durability class holds for it."""
+        destination = await self._destination(topic, queue.account)
+        await destination.append([copy_of(record, queue.name, max_deliveries)])
+
+    async def _destination(self, topic: str, account: str) -> Stream:
+        try:
+            return self._catalog.get(topic, account)
+        except StreamNotFound:
+            self._check_room(account)
+        try:
+            return (await self._catalog.create(StreamConfig.from_topic(topic, {}), account))[0]
+        except StreamExists:  # somebody else created it while we were looking
+            return self._catalog.get(topic, account)
+
+
+def copy_of(record: Record, queue: str, max_deliveries: int) -> NewRecord:
+    """Return the job as its dead-letter topic keeps it: all of it, and where it came from."""
+    meta = _object(record.meta)
+    meta[FROM] = queue
+    meta[DELIVERIES] = str(max_deliveries)
+    meta[SOURCE_SEQ] = str(record.seq)
+    if record.subject != queue.encode():
+        meta[SUBJECT] = record.subject.decode("utf-8", "replace")
+    return NewRecord(
+        b"", record.payload, record.headers, record.tag, record.node, msgspec.json.encode(meta)
+    )
+
+
+def _object(meta: bytes) -> dict[str, Any]:
+    """Return a meta as the object it is; anything else cannot be added to and goes."""
+    try:
+        # Raw values keep numbers as they were written.
+        return dict(msgspec.json.decode(meta, type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}

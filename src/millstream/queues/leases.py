@@ -1,0 +1,356 @@
+"""Leases: who holds which job and until when. A pure state machine over sequences.
+
+Callers pass the time and the jobs that exist, and carry out what is decided here. A job is
+claimable while it is live, not leased, not waiting out a delay and not on its way out. Jobs that
+came back lie in a heap below the cursor and go first; the cursor then hands out the rest.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+from millstream.queues.lease_events import (
+    Claim,
+    Claimed,
+    DeadLettered,
+    Event,
+    Extended,
+    Projection,
+    Released,
+)
+
+MOST_BYTES = 8 * 1024 * 1024  # of data that one claim answers, above the first job
+MOST_POISON = 64  # jobs that one pass sets aside as undeliverable
+
+
+class Jobs(Protocol):
+    """The records of the queue as a claim sees them."""
+
+    def next_live(self, seq: int) -> int:
+        """Return the first live sequence at or above ``seq``, 0 when there is none."""
+        ...
+
+    def size(self, seq: int) -> int:
+        """Return how many bytes a live job adds to an answer."""
+        ...
+
+
+@dataclass(slots=True)
+class Lease:
+    """One job in somebody's hands; ``connection`` is 0 for leases that no connection bounds."""
+
+    node: str
+    lease_id: int
+    deadline_ms: int
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A job as it is handed to its claimer."""
+
+    seq: int
+    lease_id: int
+    deadline_ms: int
+    deliveries: int
+
+
+@dataclass(slots=True, eq=False)
+class Claimer:
+    """Somebody who asks for jobs, and what it got."""
+
+    node: str
+    wanted: int
+    connection: int = 0
+    room_bytes: int = MOST_BYTES
+    granted: list[Granted] = field(default_factory=list)
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether it should get no more."""
+        return len(self.granted) >= self.wanted or self.room_bytes <= 0
+
+
+class Leases:
+    """The leases of one queue. ``deadline_ms`` is the last moment at which a lease holds."""
+
+    def __init__(self, next_lease_id: int = 1) -> None:
+        self.held: dict[int, Lease] = {}
+        self.deliveries: dict[int, int] = {}
+        self.leaving: set[int] = set()  # acked or given up, their deletion under way
+        self.dead_lettered = 0
+        self._next_lease_id = next_lease_id
+        self._cursor = 1
+        self._reclaim: list[int] = []  # a heap; those that count are in the set
+        self._reclaimable: set[int] = set()
+        self._delayed: dict[int, int] = {}
+        self._ready_times: list[tuple[int, int]] = []  # a heap of (ready at, seq)
+        self._deadlines: list[tuple[int, int]] = []  # a heap of (deadline, seq), stale ones too
+        self._connections: dict[int, set[int]] = {}
+
+    # -- looking -----------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many jobs are leased, as of the last sweep."""
+        return len(self.held)
+
+    @property
+    def delayed(self) -> int:
+        """Return how many jobs wait out a delay, as of the last sweep."""
+        return len(self._delayed)
+
+    def held_by(self, connection: int) -> int:
+        """Return how many leases a connection bounds."""
+        return len(self._connections.get(connection, ()))
+
+    def known(self) -> set[int]:
+        """Return every job about which something is remembered, but for those on their way out."""
+        known = self.held.keys() | self.deliveries.keys() | self._delayed.keys()
+        return (known | self._reclaimable) - self.leaving
+
+    # -- time --------------------------------------------------------------------------------
+
+    def sweep(self, now_ms: int) -> None:
+        """End leases whose deadline is past and delays that are over."""
+        while self._deadlines and self._deadlines[0][0] < now_ms:
+            deadline, seq = heapq.heappop(self._deadlines)
+            lease = self.held.get(seq)
+            if lease is not None and lease.deadline_ms == deadline:
+                self._drop(seq)
+                self._free(seq)
+        while self._ready_times and self._ready_times[0][0] <= now_ms:
+            ready_at, seq = heapq.heappop(self._ready_times)
+            if self._delayed.get(seq) == ready_at:
+                del self._delayed[seq]
+                self._free(seq)
+
+    # -- claims ------------------------------------------------------------------------------
+
+    def hand_out(
+        self,
+        claimers: Sequence[Claimer],
+        jobs: Jobs,
+        now_ms: int,
+        lease_ms: int,
+        max_deliveries: int = 0,
+    ) -> list[int]:
+        """Lease jobs to the claimers in turn, one at a time, lowest sequence first.
+
+        Returns jobs that were delivered ``max_deliveries`` times already (0: no limit). They are
+        on their way out until the caller says ``gone`` or ``put_back``.
+        """
+        poison: list[int] = []
+        turns = deque(claimer for claimer in claimers if not claimer.is_served)
+        while turns and len(poison) < MOST_POISON:
+            seq = self._next(jobs)
+            if not seq:
+                break
+            if 0 < max_deliveries <= self.deliveries.get(seq, 0):
+                self.leaving.add(seq)
+                poison.append(seq)
+                continue
+            claimer = turns.popleft()
+            claimer.granted.append(self._lease(seq, claimer, now_ms + lease_ms))
+            claimer.room_bytes -= jobs.size(seq)
+            if not claimer.is_served:
+                turns.append(claimer)
+        return poison
+
+    def _next(self, jobs: Jobs) -> int:
+        while self._reclaim:
+            seq = heapq.heappop(self._reclaim)
+            if seq not in self._reclaimable:
+                continue
+            self._reclaimable.remove(seq)
+            if jobs.next_live(seq) == seq:
+                return seq
+            self.forget(seq)
+        while seq := jobs.next_live(self._cursor):
+            self._cursor = seq + 1
+            if seq not in self.held and seq not in self._delayed and seq not in self.leaving:
+                return seq
+        return 0
+
+    def _lease(self, seq: int, claimer: Claimer, deadline_ms: int) -> Granted:
+        deliveries = self.deliveries.get(seq, 0) + 1
+        self.deliveries[seq] = deliveries
+        lease_id, self._next_lease_id = self._next_lease_id, self._next_lease_id + 1
+        self._hold(seq, Lease(claimer.node, lease_id, deadline_ms, claimer.connection))
+        return Granted(seq, lease_id, deadline_ms, deliveries)
+
+    def undo(self, claimers: Iterable[Claimer]) -> None:
+        """Take back grants that never reached anybody, as if they had not been made."""
+        for claimer in claimers:
+            for granted in claimer.granted:
+                if self._holds(granted.seq, granted.lease_id):
+                    self._drop(granted.seq)
+                    self._count(granted.seq, granted.deliveries - 1)
+                    self._free(granted.seq)
+            claimer.granted.clear()
+
+    # -- answers of workers ------------------------------------------------------------------
+
+    def ack(self, seq: int, node: str, token: int | None) -> bool:
+        """End the lease of a finished job, which is on its way out then; False if not held."""
+        if not self._is_held(seq, node, token):
+            return False
+        self._drop(seq)
+        self.leaving.add(seq)
+        return True
+
+    def nack(self, seq: int, node: str, token: int | None, ready_at_ms: int) -> bool:
+        """Give a job back, claimable from ``ready_at_ms`` on (0: now); False if not held."""
+        if not self._is_held(seq, node, token):
+            return False
+        self._drop(seq)
+        self._give_back(seq, ready_at_ms)
+        return True
+
+    def extend(self, seq: int, node: str, token: int | None, deadline_ms: int) -> bool:
+        """Set the deadline of a held job; False if not held."""
+        if not self._is_held(seq, node, token):
+            return False
+        self._set_deadline(seq, deadline_ms)
+        return True
+
+    def release(self, connection: int) -> list[tuple[int, int]]:
+        """Give back everything that a connection bounds; returns (seq, lease id) of it."""
+        released = [(s, self.held[s].lease_id) for s in self._connections.get(connection, ())]
+        for seq, _ in released:
+            self._drop(seq)
+            self._free(seq)
+        return sorted(released)
+
+    def gone(self, seqs: Iterable[int]) -> None:
+        """Note that jobs on their way out are deleted."""
+        for seq in seqs:
+            self.leaving.discard(seq)
+            self.forget(seq)
+
+    def put_back(self, seqs: Iterable[int]) -> None:
+        """Make jobs claimable again whose deletion failed; their deliveries still count."""
+        for seq in seqs:
+            self.leaving.discard(seq)
+            self._free(seq)
+
+    def forget(self, seq: int) -> None:
+        """Drop everything about a job that is no longer there."""
+        self._drop(seq)
+        self.deliveries.pop(seq, None)
+        self._delayed.pop(seq, None)
+        self._reclaimable.discard(seq)
+
+    # -- persistence -------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Replay an event; jobs of an ended process's connections are claimable again."""
+        match event:
+            case Claimed():
+                for claim in event.jobs:
+                    self._replay_claim(event, claim)
+            case Released():
+                for seq, lease_id in event.leases:
+                    if self._holds(seq, lease_id):
+                        self._drop(seq)
+                        self._give_back(seq, event.ready_at_ms)
+            case Extended():
+                for seq, lease_id in event.leases:
+                    if self._holds(seq, lease_id):
+                        self._set_deadline(seq, event.deadline_ms)
+            case DeadLettered():
+                self.dead_lettered = event.total
+            case _:
+                assert_never(event)
+
+    def _replay_claim(self, event: Claimed, claim: Claim) -> None:
+        self.deliveries[claim.seq] = claim.deliveries
+        self._next_lease_id = max(self._next_lease_id, claim.lease_id + 1)
+        self._delayed.pop(claim.seq, None)
+        self._drop(claim.seq)
+        if not event.pushed:
+            self._hold(claim.seq, Lease(event.node, claim.lease_id, claim.deadline_ms))
+
+    def projection(self) -> Projection:
+        """Return everything that a restart should bring back."""
+        claimed = [
+            Claimed(
+                lease.node,
+                [Claim(seq, lease.lease_id, lease.deadline_ms, self.deliveries.get(seq, 1))],
+                pushed=lease.connection != 0,
+            )
+            for seq, lease in sorted(self.held.items())
+        ]
+        others = sorted(self.deliveries.keys() - self.held.keys())
+        return Projection(
+            self._next_lease_id,
+            self.dead_lettered,
+            claimed,
+            [(seq, self.deliveries[seq]) for seq in others],
+            sorted(self._delayed.items()),
+        )
+
+    def restore(self, saved: Projection) -> None:
+        """Take over a projection; called on fresh leases only."""
+        self._next_lease_id = max(self._next_lease_id, saved.next_lease_id)
+        self.dead_lettered = saved.dead_lettered
+        self.deliveries.update(saved.deliveries)
+        for event in saved.claimed:
+            self.apply(event)
+        for seq, ready_at_ms in saved.delayed:
+            self._give_back(seq, ready_at_ms)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _is_held(self, seq: int, node: str, token: int | None) -> bool:
+        lease = self.held.get(seq)
+        if lease is None or lease.node != node:
+            return False
+        return token is None or lease.lease_id == token
+
+    def _holds(self, seq: int, lease_id: int) -> bool:
+        lease = self.held.get(seq)
+        return lease is not None and lease.lease_id == lease_id
+
+    def _hold(self, seq: int, lease: Lease) -> None:
+        self.held[seq] = lease
+        heapq.heappush(self._deadlines, (lease.deadline_ms, seq))
+        if lease.connection:
+            self._connections.setdefault(lease.connection, set()).add(seq)
+
+    def _set_deadline(self, seq: int, deadline_ms: int) -> None:
+        self.held[seq].deadline_ms = deadline_ms
+        heapq.heappush(self._deadlines, (deadline_ms, seq))
+        if len(self._deadlines) > 2 * len(self.held) + 64:  # mostly stale by now
+            self._deadlines = [(lease.deadline_ms, s) for s, lease in self.held.items()]
+            heapq.heapify(self._deadlines)
+
+    def _drop(self, seq: int) -> None:
+        lease = self.held.pop(seq, None)
+        if lease is None or not lease.connection:
+            return
+        bound = self._connections[lease.connection]
+        bound.discard(seq)
+        if not bound:
+            del self._connections[lease.connection]
+
+    def _count(self, seq: int, deliveries: int) -> None:
+        if deliveries > 0:
+            self.deliveries[seq] = deliveries
+        else:
+            self.deliveries.pop(seq, None)
+
+    def _give_back(self, seq: int, ready_at_ms: int) -> None:
+        if ready_at_ms:
+            self._delayed[seq] = ready_at_ms
+            heapq.heappush(self._ready_times, (ready_at_ms, seq))
+        else:
+            self._free(seq)
+
+    def _free(self, seq: int) -> None:
+        """Make a job claimable; what the cursor has yet to pass needs no place in the heap."""
+        if seq < self._cursor and seq not in self._reclaimable:
+            self._reclaimable.add(seq)
+            heapq.heappush(self._reclaim, seq)

@@ -1,0 +1,536 @@
+"""Queue: leases over a stream. An acked job is a deleted record; everything else is memory.
+
+Work that must not stop halfway (a deletion, a move to the dead letters) runs as a task of the
+queue's own, so that a client who leaves cannot tear it.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
+from millstream.errors import MillstreamError, StreamNotFound
+from millstream.message import Record
+from millstream.queues.dead_letters import DeadLetters
+from millstream.queues.lease_events import (
+    Claim,
+    Claimed,
+    DeadLettered,
+    Event,
+    Extended,
+    Released,
+)
+from millstream.queues.leases import MOST_BYTES, MOST_POISON, Claimer, Granted, Leases
+from millstream.queues.settings import Settings, clamp_lease, settings_of
+from millstream.store.log import Committed, Durability
+from millstream.streams.state import StreamState
+from millstream.streams.stream import Stream, settle
+
+if TYPE_CHECKING:
+    from millstream.kernel._frames import Frames
+
+log = logging.getLogger(__name__)
+
+READ_AHEAD = 256
+
+_T = TypeVar("_T")
+
+
+class Journal(Protocol):
+    """Where a queue writes what must survive the process."""
+
+    def write(self, stream: Stream, event: Event, done: Committed) -> None:
+        """Log an event on the timeline of the queue's records."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A record and the lease under which somebody has it."""
+
+    granted: Granted
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How many jobs are claimable, leased, and were ever moved to the dead letters."""
+
+    ready: int
+    in_flight: int
+    dead_lettered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of the jobs that a worker named: how many counted, which did not."""
+
+    count: int
+    skipped: list[int]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    arrived: "asyncio.Future[None]"
+    hungry: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Cohort:
+    """Claimers who are served together once the first one's window is over."""
+
+    lease_ms: int
+    members: "list[tuple[Claimer, asyncio.Future[list[Job]]]]" = field(default_factory=list)
+    timer: Timer | None = None
+
+
+class Queue:
+    """The jobs of one stream. ``settled`` looks at the stream as its readers do."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        clock: Clock,
+        timers: Timers,
+        settled: Callable[[Stream, int], StreamState],
+        dead_letters: DeadLetters,
+        journal: Journal | None = None,
+        first_lease_id: int = 1,
+    ) -> None:
+        self.stream = stream
+        self.leases = Leases(first_lease_id)
+        self.closed = False
+        self._clock = clock
+        self._timers = timers
+        self._settled = settled
+        self._dead_letters = dead_letters
+        self._journal = journal
+        self._config: object = None
+        self._settings = Settings()
+        self._cohort: _Cohort | None = None
+        self._deleting = 0  # of those on their way out: their deletion was handed to the log
+        self._deleted = 0  # by us, so that removals by others can be told apart
+        self._lost = -1
+        self._waiting: dict[int, _Waiting] = {}  # by connection, the longest first
+        self._work: set[asyncio.Task[Any]] = set()
+        self._unwatch = stream.watch(self._wake_hungry)
+
+    @property
+    def settings(self) -> Settings:
+        """Return what the topic's configuration says now."""
+        if self._config is not self.stream.config:
+            self._config, self._settings = self.stream.config, settings_of(self.stream.config)
+        return self._settings
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def counters(self) -> Counters:
+        """Return the counters as of now."""
+        return self._counters(self._look())
+
+    def _counters(self, state: StreamState) -> Counters:
+        leases = self.leases
+        away = leases.in_flight + leases.delayed + len(leases.leaving) - self._deleting
+        return Counters(max(0, state.messages - away), leases.in_flight, leases.dead_lettered)
+
+    def _look(self) -> StreamState:
+        """Bring the leases up to date with the clock and with removals by others."""
+        state = self._settled(self.stream, self._clock.time_ns())
+        lost = state.last_seq - state.messages - self._deleted
+        if lost != self._lost:
+            self._lost = lost
+            self._forget_dead(state.first_seq)
+        self.leases.sweep(self._now_ms())
+        return state
+
+    def _forget_dead(self, first_seq: int) -> None:
+        jobs = _Records(self.stream, first_seq, 1)
+        for seq in self.leases.known():
+            if jobs.next_live(seq) != seq:
+                self.leases.forget(seq)
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+    # -- claims ------------------------------------------------------------------------------
+
+    async def claim(
+        self, node: str, wanted: int, lease_ms: int | None = None, connection: int = 0
+    ) -> list[Job]:
+        """Lease up to ``wanted`` jobs; with a jitter, together with whoever else comes in time."""
+        claimer = Claimer(node, wanted, connection)
+        length = self.settings.lease_ms if lease_ms is None else clamp_lease(lease_ms)
+        if self._cohort is not None or self.settings.claim_jitter_ms:
+            return await self._claim_together(claimer, length)
+        return (await self._serve([claimer], length))[0]
+
+    async def _claim_together(self, claimer: Claimer, lease_ms: int) -> list[Job]:
+        cohort = self._cohort or self._open_cohort(lease_ms)
+        answer: asyncio.Future[list[Job]] = asyncio.get_running_loop().create_future()
+        member = (claimer, answer)
+        cohort.members.append(member)
+        try:
+            return await answer
+        except asyncio.CancelledError:  # the client left
+            if self._cohort is cohort:
+                cohort.members.remove(member)
+            self._take_back(claimer)
+            raise
+
+    def _open_cohort(self, lease_ms: int) -> _Cohort:
+        self._cohort = cohort = _Cohort(lease_ms)
+        window = self.settings.claim_jitter_ms / 1000
+        cohort.timer = self._timers.after(window, partial(self._close_cohort, cohort))
+        return cohort
+
+    def _close_cohort(self, cohort: _Cohort) -> None:
+        self._cohort = None
+        if cohort.members:
+            self._start(self._serve_cohort(cohort))
+
+    async def _serve_cohort(self, cohort: _Cohort) -> None:
+        """Serve everybody in one pass; when it fails the first one hears why."""
+        claimers = [claimer for claimer, _ in cohort.members]
+        try:
+            found: list[list[Job]] = await self._serve(claimers, cohort.lease_ms)
+        except MillstreamError as error:
+            found = [[] for _ in claimers]
+            leader = cohort.members[0][1]
+            if not leader.done():
+                leader.set_exception(error)
+        for (claimer, answer), jobs in zip(cohort.members, found, strict=True):
+            if answer.cancelled():
+                self._take_back(claimer)
+            elif not answer.done():
+                answer.set_result(jobs)
+
+    async def _serve(self, claimers: list[Claimer], lease_ms: int) -> list[list[Job]]:
+        state = self._look()
+        wanted = sum(claimer.wanted for claimer in claimers)
+        jobs = _Records(self.stream, state.first_seq, min(wanted, READ_AHEAD))
+        try:
+            await self._hand_out(claimers, jobs, lease_ms)
+            await self._log_claims(claimers)
+        except asyncio.CancelledError:
+            for claimer in claimers:
+                self._take_back(claimer)
+            raise
+        except MillstreamError:
+            self.leases.undo(claimers)
+            self._wake_hungry()
+            raise
+        return [[Job(g, jobs.record(g.seq)) for g in claimer.granted] for claimer in claimers]
+
+    async def _hand_out(self, claimers: list[Claimer], jobs: "_Records", lease_ms: int) -> None:
+        """Grant jobs; those that were delivered too often are moved away first."""
+        while True:
+            limit = self.settings.most_deliveries
+            poison = self.leases.hand_out(claimers, jobs, self._now_ms(), lease_ms, limit)
+            if not poison:
+                return
+            moved = await self._finish(self._bury([jobs.record(seq) for seq in poison]))
+            if moved < MOST_POISON:  # all that there were, or one failed and would come again
+                return
+
+    async def _log_claims(self, claimers: list[Claimer]) -> None:
+        events = [
+            Claimed(
+                claimer.node,
+                [Claim(g.seq, g.lease_id, g.deadline_ms, g.deliveries) for g in claimer.granted],
+                pushed=claimer.connection != 0,
+            )
+            for claimer in claimers
+            if claimer.granted
+        ]
+        if events and self.keeps_leases:
+            await asyncio.gather(*[self._log(event) for event in events])
+
+    def _take_back(self, claimer: Claimer) -> None:
+        """Release what was granted to somebody who is no longer there."""
+        leases = [(g.seq, g.lease_id) for g in claimer.granted]
+        claimer.granted.clear()
+        if leases:
+            self.leases.apply(Released(leases))
+            self._note(Released(leases))
+            self._wake_hungry()
+
+    # -- answers of workers ------------------------------------------------------------------
+
+    async def ack(self, node: str, seqs: Sequence[int], tokens: Sequence[int | None]) -> Answered:
+        """Delete finished jobs for good; returns once the log's durability class holds for it."""
+        self._look()
+        owners = self._connections_of(seqs)
+        done: list[int] = []
+        skipped: list[int] = []
+        for seq, token in zip(seqs, tokens, strict=True):
+            (done if self.leases.ack(seq, node, token) else skipped).append(seq)
+        if done:
+            self._wake(owners)
+            await self._finish(self._delete(done))
+        return Answered(len(done), skipped)
+
+    async def nack(
+        self, node: str, seqs: Sequence[int], tokens: Sequence[int | None], delay_ms: int
+    ) -> Answered:
+        """Give jobs back, claimable at once or after a delay."""
+        self._look()
+        owners = self._connections_of(seqs)
+        ready_at = self._now_ms() + delay_ms if delay_ms else 0
+        given, skipped = self._each(
+            seqs, tokens, lambda seq, token: self.leases.nack(seq, node, token, ready_at)
+        )
+        if given:
+            self._wake(owners)
+            self._wake_hungry()
+            await self._log_leases(Released(given, ready_at))
+        return Answered(len(given), skipped)
+
+    async def extend(
+        self, node: str, seqs: Sequence[int], tokens: Sequence[int | None], lease_ms: int
+    ) -> tuple[Answered, int]:
+        """Set the deadline of held jobs to ``lease_ms`` from now; returns it too."""
+        self._look()
+        deadline = self._now_ms() + clamp_lease(lease_ms)
+        extended, skipped = self._each(
+            seqs, tokens, lambda seq, token: self.leases.extend(seq, node, token, deadline)
+        )
+        if extended:
+            await self._log_leases(Extended(extended, deadline))
+        return Answered(len(extended), skipped), deadline
+
+    def _each(
+        self,
+        seqs: Sequence[int],
+        tokens: Sequence[int | None],
+        change: Callable[[int, int | None], bool],
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return (seq, lease id) of the jobs that changed, and the sequences that did not."""
+        changed, skipped = [], []
+        for seq, token in zip(seqs, tokens, strict=True):
+            lease = self.leases.held.get(seq)
+            if lease is not None and change(seq, token):
+                changed.append((seq, lease.lease_id))
+            else:
+                skipped.append(seq)
+        return changed, skipped
+
+    def _connections_of(self, seqs: Sequence[int]) -> set[int]:
+        held = self.leases.held
+        return {held[seq].connection for seq in seqs if seq in held} - {0}
+
+    # -- pushing -----------------------------------------------------------------------------
+
+    def release(self, connection: int) -> None:
+        """Give back at once what a connection had, because it is gone."""
+        released = self.leases.release(connection)
+        if released:
+            self._note(Released(released))
+            self._wake_hungry()
+
+    async def changed(self, connection: int, hungry: bool, seconds: float) -> None:
+        """Return when there may be something to do for a connection, at the latest in time."""
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), hungry)
+        self._waiting[connection] = waiting
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting.arrived
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.pop(connection, None)
+
+    def wake_all(self) -> None:
+        """Let every connection look again."""
+        self._wake(list(self._waiting))
+
+    def _wake(self, connections: "Sequence[int] | set[int]") -> None:
+        for connection in connections:
+            waiting = self._waiting.pop(connection, None)
+            if waiting is not None and not waiting.arrived.done():
+                waiting.arrived.set_result(None)
+
+    def _wake_hungry(self) -> None:
+        """Wake as many connections as there are jobs for, those first that waited longest."""
+        if not self._waiting:
+            return
+        hungry = [connection for connection, each in self._waiting.items() if each.hungry]
+        if hungry:
+            self._wake(hungry[: self.counters().ready])
+
+    # -- effects -----------------------------------------------------------------------------
+
+    async def _delete(self, seqs: list[int]) -> None:
+        """Delete jobs that are on their way out; those that cannot be are claimable again."""
+        self._deleting += len(seqs)
+        self._deleted += len(seqs)
+        try:
+            await self.stream.delete(seqs)
+        except BaseException:
+            self._deleted -= len(seqs)
+            self.leases.put_back(seqs)
+            raise
+        else:
+            self.leases.gone(seqs)
+        finally:
+            self._deleting -= len(seqs)
+
+    async def _bury(self, records: list[Record]) -> int:
+        """Move jobs to the dead letters; returns how many went there."""
+        moves = [self._bury_one(record) for record in records]
+        moved = sum(await asyncio.gather(*moves))
+        if moved:
+            self._note_always(DeadLettered(self.leases.dead_lettered))
+        return moved
+
+    async def _bury_one(self, record: Record) -> bool:
+        topic, limit = self.settings.dead_letter, self.settings.max_deliveries
+        try:
+            if topic is None:  # the configuration changed just now
+                self.leases.put_back([record.seq])
+                return False
+            await self._dead_letters.bury(self.stream, topic, record, limit)
+        except BaseException as error:
+            self.leases.put_back([record.seq])
+            if not isinstance(error, MillstreamError):
+                raise
+            log.warning(
+                "job not moved to its dead letters queue=%s seq=%d to=%s error=%s",
+                self.stream.name, record.seq, topic, error,
+            )  # fmt: skip
+            return False
+        try:
+            await self._delete([record.seq])
+        except MillstreamError as error:
+            log.warning(
+                "dead letter copied but not removed queue=%s seq=%d error=%s",
+                self.stream.name, record.seq, error,
+            )  # fmt: skip
+            return False
+        self.leases.dead_lettered += 1
+        return True
+
+    async def _finish(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for work that goes on to its end also when the caller is cancelled."""
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: "asyncio.Task[Any]") -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.info("queue work failed queue=%s error=%s", self.stream.name, task.exception())
+
+    # -- the journal -------------------------------------------------------------------------
+
+    @property
+    def is_persisted(self) -> bool:
+        """Return whether anything of the queue outlives the process."""
+        return self._journal is not None and self.stream.log.durability is not Durability.EPHEMERAL
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Return whether leases and deliveries outlive the process."""
+        return self.is_persisted and self.settings.leases_durable
+
+    async def _log_leases(self, event: Event) -> None:
+        if self.keeps_leases:
+            await self._log(event)
+
+    async def _log(self, event: Event) -> None:
+        assert self._journal is not None
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._journal.write(self.stream, event, partial(settle, done))
+        await done
+
+    def _note(self, event: Event) -> None:
+        """Log what nobody waits for."""
+        if self.keeps_leases:
+            self._note_always(event)
+
+    def _note_always(self, event: Event) -> None:
+        if not self.is_persisted or self._journal is None:
+            return
+        try:
+            self._journal.write(self.stream, event, _log_failure)
+        except MillstreamError as error:
+            _log_failure(error)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Send everybody away: the topic is gone."""
+        self.closed = True
+        self._unwatch()
+        cohort, self._cohort = self._cohort, None
+        if cohort is not None:
+            if cohort.timer is not None:
+                cohort.timer.cancel()
+            for _, answer in cohort.members:
+                if not answer.done():
+                    answer.set_exception(StreamNotFound(self.stream.name))
+        self.wake_all()
+
+    async def finish(self) -> None:
+        """Wait until nothing of the queue is under way."""
+        while self._work:
+            await asyncio.wait(self._work)
+
+
+class _Records:
+    """The queue's records as a claim walks over them: read ahead, decoded when handed out."""
+
+    def __init__(self, stream: Stream, first_seq: int, ahead: int) -> None:
+        self._stream = stream
+        self._first_seq = first_seq
+        self._ahead = ahead
+        self._frames: Frames | None = None
+        self._from = 0
+        self._seqs: list[int] = []
+        self._found: dict[int, Record] = {}
+
+    def next_live(self, seq: int) -> int:
+        """Return the first live sequence at or above ``seq``, 0 when there is none."""
+        seq = max(seq, self._first_seq)
+        if not self._seqs or not self._from <= seq <= self._seqs[-1]:
+            self._read(seq)
+        at = bisect_left(self._seqs, seq)
+        if at == len(self._seqs):
+            return 0
+        return self._seqs[at]
+
+    def _read(self, seq: int) -> None:
+        self._frames = frames = self._stream.read(seq, self._ahead, MOST_BYTES)
+        self._from = seq
+        self._seqs = [frames.seq(at) for at in range(len(frames))]
+
+    def size(self, seq: int) -> int:
+        """Return how many bytes a live job adds to an answer."""
+        record = self.record(seq)
+        return len(record.payload) + len(record.meta) + len(record.headers)
+
+    def record(self, seq: int) -> Record:
+        """Return a job that ``next_live`` has found."""
+        known = self._found.get(seq)
+        if known is None:
+            at = bisect_left(self._seqs, seq)
+            if self._frames is not None and at < len(self._seqs) and self._seqs[at] == seq:
+                known = Record(*self._frames.record(at))
+            else:  # passed over, and read on since
+                known = self._stream.get(seq)
+            self._found[seq] = known
+        return known
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.warning("lease event not written error=%s", error)
