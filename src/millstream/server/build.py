@@ -41,6 +41,10 @@ class Kept:
     jetstream: JetStream
     topics: Topics
 
+    def sections(self) -> dict[str, bytes]:
+        """Return what a snapshot keeps for everything above the store."""
+        return {**self.jetstream.sections(), **self.topics.sections()}
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -85,7 +89,7 @@ def keep(
     catalog = Catalog(store, clock, timers, hub, {"$G": interest}, default_durability=durability)
     jetstream = JetStream(hub, interest, store, clock, loop, timers, catalog=catalog)
     plan_endpoint.register(hub, interest, catalog, lambda stream: store.plan(stream.log.log_id))
-    return Kept(store, jetstream, Topics(catalog, clock, store))
+    return Kept(store, jetstream, Topics(catalog, clock, store, timers))
 
 
 def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:

@@ -113,6 +113,7 @@ class Server:
         parts, options = self._parts, self._options
         if parts.kept is not None:
             parts.kept.jetstream.start()
+            parts.kept.topics.recover(parts.kept.store.recovery)
             self._tick()
         if parts.http is not None:
             port = await parts.http.start(options.monitor_host, options.monitor.port or 0)
@@ -136,7 +137,8 @@ class Server:
         if parts.kept is None:
             parts.nats.stop()
         else:
-            sections = parts.kept.jetstream.sections()
+            await parts.kept.topics.queues.finish()
+            sections = parts.kept.sections()
             await parts.kept.jetstream.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)
@@ -151,7 +153,7 @@ class Server:
             return
         kept.store.tick()
         if kept.store.checkpoint_due:
-            kept.store.checkpoint(kept.jetstream.sections())
+            kept.store.checkpoint(kept.sections())
         self._parts.timers.after(_STORE_TICK, self._tick)
 
     def _launcher_files(self, options: Options) -> dict[Path, str]:
