@@ -22,7 +22,8 @@ authorization {
       subscribe: {allow: ["a.>", "_INBOX.>"], deny: ["a.secret", "a.secret.>"]}}}
     {user: deaf, password: secret, permissions: {subscribe: {deny: ["a.secret", "c.>"]}}}
     {user: queue, password: secret, permissions: {
-      subscribe: {allow: ["foo", "jobs v1", "jobs v2.*", "bar v*.prod"], deny: ["foo dev", "q.> x"]}}}
+      subscribe: {allow: ["foo", "jobs v1", "jobs v2.*", "bar v*.prod"],
+        deny: ["foo dev", "q.> x"]}}}
     {user: noqueue, password: secret, permissions: {subscribe: {deny: ["foo bad", "foo *.dev"]}}}
     {user: answers, password: secret, permissions: {subscribe: "svc", allow_responses: true}}
     {user: thrice, password: secret, permissions: {
