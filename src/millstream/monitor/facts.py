@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.clock import Clock
 from millstream.monitor.machine import CpuMeter
+from millstream.store.wal_meter import WalMeter
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer
@@ -211,5 +212,6 @@ class Facts:
     closed_by_reason: Callable[[], Mapping[str, int]] = field(default=_no_figures)
     accounts: Callable[[], list[Account]] = field(default=_one_account)
     jetstream: JetStreamFacts | None = None
+    wal: WalMeter | None = None
     requests: dict[str, int] = field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = field(default_factory=dict)  # HTTP status → answers

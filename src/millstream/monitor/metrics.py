@@ -19,11 +19,13 @@ from millstream.http.exposition import (
     Sample,
     counter,
     gauge,
+    histogram,
     legal_name,
     render,
 )
 from millstream.monitor import health, varz
 from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
+from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer
@@ -249,6 +251,8 @@ def _own(facts: Facts) -> Iterator[Family]:
     for name, value in facts.storage().items():
         kind = COUNTER if name.endswith("_total") else GAUGE
         yield Family(f"millstream_wal_{name}", kind, f"{name} of the log", [Sample(value)])
+    if facts.wal is not None:
+        yield from _wal(facts.wal)
     reasons = sorted(facts.closed_by_reason().items())
     yield Family(
         "millstream_connections_closed_total",
@@ -265,3 +269,22 @@ def _own(facts: Facts) -> Iterator[Family]:
     spaces = [account.interest for account in facts.accounts()]
     hits = sum(space.get("cache_hits", 0) for space in spaces)
     yield counter("millstream_interest_cache_hits_total", "Subjects found in the cache", hits)
+
+
+def _wal(meter: WalMeter) -> Iterator[Family]:
+    totals = {
+        "frames": meter.frames,
+        "batches": meter.batches,
+        "written_bytes": meter.bytes_written,
+        "files": meter.rotations,
+    }
+    for name, value in totals.items():
+        yield counter(f"millstream_wal_{name}_total", f"{name} of the log since the start", value)
+    bounds = [bound / 1e6 for bound in SYNC_BOUNDS_US]
+    yield histogram(
+        "millstream_wal_sync_seconds",
+        "How long the disk took to make a commit stable",
+        bounds,
+        meter.sync_counts,
+        meter.sync_us / 1e6,
+    )

@@ -23,9 +23,9 @@ from millstream.server.observed import Observer
 from millstream.server.options import JetStreamOptions, LimitOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.store.file_log import LogOptions
-from millstream.store.files import OsFiles
 from millstream.store.log import Durability
 from millstream.store.store import Store, StoreOptions
+from millstream.store.wal_meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import API_LEVEL
 from millstream.topics.context import Topics
@@ -106,7 +106,7 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
     )
     if options.sync_interval is not None:
         sizes = replace(sizes, dirty_age=options.sync_interval)
-    return Store.open(str(directory), OsFiles(), clock, loop.call_soon_threadsafe, sizes)
+    return Store.open(str(directory), MeteredFiles(clock), clock, loop.call_soon_threadsafe, sizes)
 
 
 def limits_of(limits: LimitOptions) -> NatsLimits:
@@ -185,6 +185,7 @@ def monitored(
         facts.health = kept.store.health
         facts.jetstream = stored(options.jetstream, kept)
         facts.storage = partial(wal_figures, kept.store)
+        facts.wal = meter_of(kept.store)
     return facts
 
 

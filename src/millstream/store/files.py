@@ -220,8 +220,12 @@ class OsFiles:
 
     def open(self, path: str, create: bool = False) -> OsFile:
         """Open for reading and writing, never through a symbolic link."""
+        return OsFile(self.open_fd(path, create))
+
+    def open_fd(self, path: str, create: bool) -> int:
+        """Open as ``open`` does, and return the descriptor."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o600))
+        return os.open(path, flags, 0o600)
 
     def exists(self, path: str) -> bool:
         """Say whether the path names anything."""
