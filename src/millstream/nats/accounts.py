@@ -58,6 +58,17 @@ class Space:
             stream.unwanted(cid, sid)
 
 
+class _Interests(dict[str, Interest]):
+    """Subject spaces by account; one that is not there is made when it is asked for.
+
+    So records of an account that is gone have a space of their own, which nobody can enter.
+    """
+
+    def __missing__(self, name: str) -> Interest:
+        made = self[name] = Interest()
+        return made
+
+
 class Accounts:
     """Every account by name. ``interests`` is one mapping that stays up to date."""
 
@@ -68,7 +79,7 @@ class Accounts:
         global_interest: Interest | None = None,
         system: str = SYSTEM_ACCOUNT,
     ) -> None:
-        self.interests: dict[str, Interest] = {}
+        self.interests: dict[str, Interest] = _Interests()
         self._spaces: dict[str, Space] = {}
         self._system = system
         if global_interest is not None:
@@ -79,13 +90,12 @@ class Accounts:
         """Take these as the accounts that there are; nobody is admitted to others any more."""
         wanted = {a.name: a for a in accounts_with_defaults(accounts, system=self._system)}
         for name in [name for name in self._spaces if name not in wanted]:
-            del self._spaces[name], self.interests[name]
+            del self._spaces[name]
         for name, account in wanted.items():
             if name in self._spaces:
                 self._spaces[name].account = account
             else:
-                interest = self.interests.setdefault(name, Interest())
-                self._spaces[name] = Space(account, interest)
+                self._spaces[name] = Space(account, self.interests[name])
 
     def __iter__(self) -> Iterator[Space]:
         return iter(list(self._spaces.values()))

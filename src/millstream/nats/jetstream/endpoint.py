@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -99,11 +99,19 @@ class JetStream:
         *,
         catalog: Catalog | None = None,
         account: str = "$G",
+        interests: "Mapping[str, Interest] | None" = None,
+        consumers: Registry | None = None,
     ) -> None:
-        interests = {account: interest}
+        """Serve one account; ``interests`` are those of all that share catalog and consumers.
+
+        Whoever is given ``consumers`` only serves: it neither replays nor closes what it shares.
+        """
+        spaces = interests if interests is not None else {account: interest}
         self.account = account
-        self.catalog = catalog or Catalog(store, clock, timers, hub, interests)
-        self.consumers = Registry(self.catalog, store, clock, timers, hub, interests)
+        self.catalog = catalog or Catalog(store, clock, timers, hub, spaces)
+        self._owns = consumers is None
+        self.consumers = consumers or Registry(self.catalog, store, clock, timers, hub, spaces)
+        self._timers = timers
         self.requests = 0
         self.errors = 0
         self._hub = hub
@@ -120,19 +128,39 @@ class JetStream:
 
     # -- life --------------------------------------------------------------------------------
 
+    def beside(self, account: str, interest: "Interest") -> "JetStream":
+        """Return the API of another account over the same catalog, consumers and store."""
+        return JetStream(
+            self._hub,
+            interest,
+            self._store,
+            self._clock,
+            self._loop,
+            self._timers,
+            catalog=self.catalog,
+            account=account,
+            consumers=self.consumers,
+        )
+
     def start(self) -> None:
         """Replay what the store recovered, then capture, serve consumers and take requests."""
-        found = self._store.recovery
-        self.catalog.replay(found.sections.get(catalog_module.SECTION), found.controls)
-        self.consumers.replay(found.sections.get(registry.SECTION), found.controls)
+        if self._owns:
+            self._replay()
         self.catalog.listen(self._stream_changed)
-        self.catalog.capture()
+        if self._owns:
+            self.catalog.capture()
         for stream in self.streams():
             self._stream_changed(stream, True)
-        self.consumers.open()
+        if self._owns:
+            self.consumers.open()
         self._runner = self._loop.create_task(self._run())
         for pattern in _PATTERNS:
             self._handles.append(self._interest.add_sink(PREFIX + pattern, self))
+
+    def _replay(self) -> None:
+        found = self._store.recovery
+        self.catalog.replay(found.sections.get(catalog_module.SECTION), found.controls)
+        self.consumers.replay(found.sections.get(registry.SECTION), found.controls)
 
     def sections(self) -> dict[str, bytes]:
         """Return what the store's snapshots keep for us."""
@@ -149,8 +177,9 @@ class JetStream:
         self._ended.set()
         if self._runner is not None:
             await self._runner
-        self.consumers.close()
-        self.catalog.close()
+        if self._owns:
+            self.consumers.close()
+            self.catalog.close()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -1,0 +1,51 @@
+"""AccountStreams: JetStream for every account that has it, over one catalog and one store."""
+
+from collections.abc import Callable
+
+from millstream.kernel._interest import Interest
+from millstream.nats.accounts import Accounts, Space
+from millstream.nats.jetstream.endpoint import JetStream
+
+Endpoints = Callable[[str, Interest], list[int]]
+
+
+class AccountStreams:
+    """Serves the accounts beside ``first``, which owns what all of them share.
+
+    ``endpoints`` registers whatever else each account's streams are read through, and returns the
+    handles of its sinks.
+    """
+
+    def __init__(self, first: JetStream, accounts: Accounts, endpoints: Endpoints) -> None:
+        self._first = first
+        self._accounts = accounts
+        self._endpoints = endpoints
+        self._served: dict[str, JetStream] = {}
+        self._handles: dict[str, list[int]] = {}
+
+    def all(self) -> list[JetStream]:
+        """Return the API of every account that has one."""
+        return [self._first, *self._served.values()]
+
+    def start(self) -> None:
+        """Serve every account that shall have JetStream and has not; again after a reload."""
+        for space in self._accounts:
+            if space.account.jetstream and not self._is_served(space.name):
+                self._serve(space)
+
+    def _is_served(self, name: str) -> bool:
+        return name == self._first.account or name in self._served
+
+    def _serve(self, space: Space) -> None:
+        served = self._first.beside(space.name, space.interest)
+        served.start()
+        self._served[space.name] = served
+        self._handles[space.name] = self._endpoints(space.name, space.interest)
+
+    async def close(self) -> None:
+        """Serve nobody any more; ``first`` is closed by its owner, afterwards."""
+        for name, served in self._served.items():
+            for handle in self._handles[name]:
+                self._accounts.interests[name].remove_sink(handle)
+            await served.close()
+        self._served.clear()
