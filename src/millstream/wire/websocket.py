@@ -167,12 +167,13 @@ class FrameReader:
     def _take_head(self) -> Event | None:
         """Read a head; a control frame is returned whole, a data frame begins."""
         buffer = self._buffer
+        if buffer:
+            self._check_first(buffer[0])
         if len(buffer) < 2:
-            self._check_first(buffer)
             return None
         first, second = buffer[0], buffer[1]
         opcode, length = first & 0x0F, second & 0x7F
-        self._check_head(first, second)
+        self._check_second(opcode, second)
         if opcode >= _CLOSE:
             return self._take_control(opcode, length)
         size = 2 + {126: 2, 127: 8}.get(length, 0)
@@ -187,22 +188,14 @@ class FrameReader:
         self._begin(first, length)
         return None
 
-    def _check_first(self, buffer: bytearray) -> None:
-        if buffer:
-            self._check_head(buffer[0], _MASK)
-
-    def _check_head(self, first: int, second: int) -> None:
-        """Refuse what no client may send."""
+    def _check_first(self, first: int) -> None:
+        """Refuse a first byte that no client may send now."""
         opcode, final, compressed = first & 0x0F, first & _FIN, first & _RSV1
         if first & _RSV23:
             raise _broken("RSV2 and RSV3 must be clear")
         if compressed and self._limit is None:
             raise _broken("a compressed frame, and compression was not agreed on")
-        if not second & _MASK:
-            raise _broken("the mask bit is missing")
         if opcode in (_CLOSE, _PING, _PONG):
-            if second & 0x7F > LONGEST_CONTROL:
-                raise _broken(f"a control frame is longer than {LONGEST_CONTROL} bytes")
             if not final:
                 raise _broken("a control frame must not be fragmented")
             if compressed:
@@ -215,6 +208,12 @@ class FrameReader:
                 raise _broken("an invalid continuation frame")
         else:
             raise _broken(f"unknown opcode {opcode}")
+
+    def _check_second(self, opcode: int, second: int) -> None:
+        if not second & _MASK:
+            raise _broken("the mask bit is missing")
+        if opcode >= _CLOSE and second & 0x7F > LONGEST_CONTROL:
+            raise _broken(f"a control frame is longer than {LONGEST_CONTROL} bytes")
 
     def _check_length(self, written: bytes, length: int) -> None:
         if length == 127 and written and written[0] & 0x80:
