@@ -249,6 +249,10 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 "stream configuration update can not change persist mode",
             ),
             (
+                new.metadata.get(_TYPE, "log") != self.metadata.get(_TYPE, "log"),
+                f"stream configuration update can not change {_TYPE} in its metadata",
+            ),
+            (
                 new.first_seq != self.first_seq and new.first_seq != 0,
                 "stream configuration update can not change first sequence",
             ),
