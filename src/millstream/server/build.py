@@ -12,6 +12,7 @@ from millstream.http.door import HttpDoor
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats import plan_endpoint
@@ -29,6 +30,7 @@ from millstream.store.wal_meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import API_LEVEL
 from millstream.topics.context import Topics
+from millstream.topics.openapi import openapi_route
 from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
@@ -71,7 +73,8 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     facts = monitored(options, info, clock, kept, nats, timers)
     http = None
     if options.monitor.port is not None:
-        http = HttpDoor(loop, routes(options, facts, kept), clock)
+        app = counted(routes(options, facts, kept), facts.statuses)
+        http = HttpDoor(loop, app, clock)
     return Parts(info, timers, nats, kept, http, facts)
 
 
@@ -219,4 +222,5 @@ def routes(options: Options, facts: Facts, kept: Kept | None) -> Routes:
     table = [replace(route, pattern=base + route.pattern) for route in monitor_routes(facts)]
     if options.monitor.topics and kept is not None:
         table += topics_routes(kept.topics)
+        table.append(openapi_route(lambda: table))
     return Routes(table)

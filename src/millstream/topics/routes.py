@@ -11,6 +11,7 @@ from millstream.topics.context import Topics
 from millstream.topics.diff import diff
 from millstream.topics.frames import frames
 from millstream.topics.health import health, ready
+from millstream.topics.metrics import Metrics
 from millstream.topics.plan import plan
 from millstream.topics.queues import ack, claim, extend, nack, work
 from millstream.topics.removal import delete_records
@@ -29,6 +30,7 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("GET", "/v0/health", health, "", "Tell that the process is alive"),
         ("GET", "/v0/ready", ready, "", "Tell whether recovery is over"),
         ("GET", "/readyz", ready, "", "Tell whether recovery is over"),
+        ("GET", "/v0/metrics", Metrics(watches).show, "read", "Figures for Prometheus"),
         ("GET", "/v0/topics", list_topics, "read", "List topics"),
         ("PUT", TOPIC, put_topic, "admin", "Create a topic or replace its configuration"),
         ("GET", TOPIC, get_topic, "read", "Show a topic"),

@@ -1,0 +1,176 @@
+"""/v0/metrics: the topics in figures, as Prometheus text or as JSON."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from millstream.http.exposition import (
+    CONTENT_TYPE,
+    GAUGE,
+    Family,
+    Sample,
+    counter,
+    gauge,
+    histogram,
+    render,
+)
+from millstream.http.request import Caller, Request
+from millstream.http.response import Response, json_response
+from millstream.queues.queue import Counters
+from millstream.queues.settings import is_queue
+from millstream.store.log import Durability
+from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter, meter_of
+from millstream.streams.state import StreamState
+from millstream.topics.accounting import data_bytes
+from millstream.topics.context import Topics
+from millstream.topics.settled import settled
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+    from millstream.topics.watch import Watches
+
+MOST_TOPICS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """One topic at one moment."""
+
+    name: str
+    durability: str
+    state: StreamState
+    bytes: int
+    queue: Counters | None = None
+
+
+class Metrics:
+    """Answers for the topics that a caller may see."""
+
+    def __init__(self, watches: "Watches") -> None:
+        self._watches = watches
+
+    async def show(self, request: Request, topics: Topics) -> Response:
+        """Show the figures; JSON if the client accepts it by name."""
+        if b"application/json" in (request.header(b"accept") or b""):
+            return json_response(self.as_json(topics, request.caller))
+        return Response(200, render(self.families(topics, request.caller)), CONTENT_TYPE)
+
+    def as_json(self, topics: Topics, caller: Caller) -> dict[str, Any]:
+        """Return the totals as one object."""
+        figures = look(topics, caller)
+        classes = _by_class(figures)
+        shown: dict[str, Any] = {
+            **{name: int(value) for name, value, _ in self._totals(topics, figures)},
+            **{f"topics_{name}": count for name, count in classes.items()},
+            "ready": topics.ready,
+            "replay_progress": _progress(topics),
+            "uptime_ms": _uptime_ms(topics),
+        }
+        meter = meter_of(topics.store)
+        if meter is not None:
+            shown["wal"] = {
+                "fsyncs": meter.syncs,
+                "frames": meter.frames,
+                "batches": meter.batches,
+                "bytes_written": meter.bytes_written,
+                "rotations": meter.rotations,
+                "fsync_count": meter.syncs,
+                "fsync_micros_total": meter.sync_us,
+            }
+        return shown
+
+    def families(self, topics: Topics, caller: Caller) -> Iterator[Family]:
+        """Return every figure under its name."""
+        figures = look(topics, caller)
+        for name, value, help_text in self._totals(topics, figures):
+            yield gauge(f"topics_{name}", help_text, value)
+        yield gauge("topics_ready", "1 once recovery is over", int(topics.ready))
+        yield gauge("topics_recovery_progress", "How much is recovered, 0 to 1", _progress(topics))
+        classes = [Sample(n, {"class": name}) for name, n in _by_class(figures).items()]
+        yield Family("topics_topics_by_class", GAUGE, "Topics by durability", classes)
+        yield counter("topics_uptime_ms", "Milliseconds since the start", _uptime_ms(topics))
+        yield from _each(figures[:MOST_TOPICS])
+        cut = len(figures) > MOST_TOPICS
+        yield gauge("topics_topic_metrics_truncated", "1 when topics are left out above", int(cut))
+        meter = meter_of(topics.store)
+        if meter is not None:
+            yield from _wal(meter)
+
+    def _totals(
+        self, topics: Topics, figures: list[TopicFigures]
+    ) -> Iterator[tuple[str, float, str]]:
+        yield "topics", len(figures), "Topics"
+        yield "routers", 0, "Routers"
+        yield "records_live", sum(each.state.messages for each in figures), "Records that are kept"
+        yield "bytes_live", sum(each.bytes for each in figures), "Bytes of data and meta kept"
+        queues = [each.queue for each in figures if each.queue is not None]
+        yield "queue_topics", len(queues), "Topics that are queues"
+        leased = sum(queue.in_flight for queue in queues)
+        yield "queue_leases_in_flight", leased, "Jobs that are leased now"
+        yield "sse_connections", topics.sse_connections, "Event streams that are open"
+        yield "watch_sessions", len(self._watches), "Watches that were made and not given up"
+
+
+def look(topics: Topics, caller: Caller) -> list[TopicFigures]:
+    """Return the figures of every topic that the caller may see."""
+    now = topics.clock.time_ns()
+    return [_figures(topics, stream, now) for stream in topics.visible(caller)]
+
+
+def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
+    state = settled(stream, now_ns)
+    return TopicFigures(
+        stream.name,
+        str(stream.config.to_topic()["durability"]),
+        state,
+        data_bytes(stream, state.first_seq),
+        topics.queues.of(stream).counters() if is_queue(stream.config) else None,
+    )
+
+
+def _by_class(figures: list[TopicFigures]) -> dict[str, int]:
+    return {kind.value: sum(f.durability == kind.value for f in figures) for kind in Durability}
+
+
+def _each(figures: list[TopicFigures]) -> Iterator[Family]:
+    samples: dict[str, list[Sample]] = {}
+    for each in figures:
+        values = {
+            "head_seq": each.state.last_seq,
+            "earliest_seq": each.state.first_seq,
+            "records_live": each.state.messages,
+            "bytes_live": each.bytes,
+        }
+        if each.queue is not None:
+            values |= {"queue_ready": each.queue.ready, "queue_in_flight": each.queue.in_flight}
+        for name, value in values.items():
+            samples.setdefault(name, []).append(Sample(value, {"topic": each.name}))
+    for name, found in samples.items():
+        yield Family(f"topics_topic_{name}", GAUGE, f"{name} of a topic", found)
+
+
+def _wal(meter: WalMeter) -> Iterator[Family]:
+    totals = {
+        "frames": meter.frames,
+        "batches": meter.batches,
+        "fsyncs": meter.syncs,
+        "bytes_written": meter.bytes_written,
+        "rotations": meter.rotations,
+    }
+    for name, value in totals.items():
+        yield counter(f"topics_wal_{name}_total", f"{name} of the log since the start", value)
+    yield histogram(
+        "topics_wal_fsync_latency_us",
+        "Microseconds that the disk took to make a commit stable",
+        SYNC_BOUNDS_US,
+        meter.sync_counts,
+        meter.sync_us,
+    )
+
+
+def _progress(topics: Topics) -> float:
+    return 1.0 if topics.ready else topics.replay_progress
+
+
+def _uptime_ms(topics: Topics) -> int:
+    return (topics.clock.time_ns() - topics.started_ns) // 1_000_000

@@ -1,0 +1,218 @@
+"""/openapi.json: the whole HTTP surface, described from the very table that serves it."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from millstream import __version__
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response
+from millstream.http.routes import Route
+from millstream.topics.schemas import (
+    COUNT,
+    MILLISECONDS,
+    SWITCH,
+    TEXT,
+    Schema,
+    components,
+    ref,
+)
+
+PATH = "/openapi.json"
+JSON, EVENTS, OCTETS = "application/json", "text/event-stream", "application/octet-stream"
+PLAIN, HTML, LINES = "text/plain", "text/html", "application/x-ndjson"
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+_REFUSALS = {
+    "400": "The request cannot be read or carried out; the message says why",
+    "401": "A key is needed",
+    "403": "This key may not do that",
+    "404": "There is no such thing",
+    "429": "Too much at once; try again after Retry-After seconds",
+    "503": "Not now; the message says why",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the table does not say about an operation."""
+
+    query: dict[str, Schema] = field(default_factory=dict)
+    body: dict[str, Schema] = field(default_factory=dict)  # media type → shape
+    answer: Schema = field(default_factory=lambda: {"type": "object"})
+    media: str = JSON
+    creates: bool = False  # 201 beside 200
+
+
+_PAGE = {"page_size": COUNT, "cursor": TEXT}
+_CUT = {"offset": {"type": "integer"}, "limit": {"type": "integer"}}
+_SUBSZ = Details({"subs": SWITCH, "test": TEXT, "acc": TEXT, **_CUT})
+
+DETAILS: dict[tuple[str, str], Details] = {
+    ("GET", "/v0/health"): Details(answer=ref("Health")),
+    ("GET", "/v0/topics"): Details(
+        {"prefix": TEXT, "touch": SWITCH, **_PAGE}, answer=ref("TopicList")
+    ),
+    ("PUT", "/v0/topics/{topic}"): Details(
+        body={JSON: ref("TopicConfig")}, answer=ref("TopicChanged"), creates=True
+    ),
+    ("GET", "/v0/topics/{topic}"): Details({"touch": SWITCH}, answer=ref("Topic")),
+    ("DELETE", "/v0/topics/{topic}"): Details({"if_empty": SWITCH}, answer=ref("TopicDeleted")),
+    ("POST", "/v0/topics/{topic}"): Details(
+        {"return_seqs": SWITCH},
+        {JSON: ref("WriteBody"), LINES: TEXT},
+        ref("Written"),
+        creates=True,
+    ),
+    ("POST", "/v0/topics/{topic}/diff"): Details(body={JSON: ref("DiffBody")}, answer=ref("Page")),
+    ("POST", "/v0/topics/{topic}/delete"): Details(
+        body={JSON: ref("DeleteBody")}, answer=ref("RecordsDeleted")
+    ),
+    ("GET", "/v0/topics/{topic}/tail"): Details(
+        {
+            "from_seq": COUNT,
+            "limit": COUNT,
+            "heartbeat_ms": MILLISECONDS,
+            "include_tags": SWITCH,
+            "include_meta": SWITCH,
+        },
+        answer=TEXT,
+        media=EVENTS,
+    ),
+    ("GET", "/v0/topics/{topic}/plan"): Details({"from_seq": COUNT}, answer=ref("ReadPlan")),
+    ("GET", "/v0/topics/{topic}/frames"): Details(
+        {"from_seq": COUNT, "to_seq": COUNT, "max_bytes": COUNT}, answer=TEXT, media=OCTETS
+    ),
+    ("POST", "/v0/topics/{topic}/claim"): Details(
+        body={JSON: ref("ClaimBody")}, answer=ref("Claimed")
+    ),
+    ("POST", "/v0/topics/{topic}/ack"): Details(body={JSON: ref("AckBody")}),
+    ("POST", "/v0/topics/{topic}/nack"): Details(body={JSON: ref("NackBody")}),
+    ("POST", "/v0/topics/{topic}/extend"): Details(body={JSON: ref("ExtendBody")}),
+    ("GET", "/v0/topics/{topic}/work"): Details(
+        {"node": TEXT, "max": COUNT, "lease_ms": MILLISECONDS}, answer=TEXT, media=EVENTS
+    ),
+    ("POST", "/v0/watch"): Details(
+        {"lenient": SWITCH}, {JSON: ref("WatchBody")}, answer=ref("Watch")
+    ),
+    ("GET", "/v0/watch/{wid}"): Details(answer=TEXT, media=EVENTS),
+    ("GET", "/v0/metrics"): Details(answer=TEXT, media=PLAIN),
+    ("GET", "/metrics"): Details({"prefix": TEXT}, answer=TEXT, media=PLAIN),
+    ("GET", "/"): Details(answer=TEXT, media=HTML),
+    ("GET", "/healthz"): Details(
+        {
+            "js-enabled-only": SWITCH,
+            "js-server-only": SWITCH,
+            "account": TEXT,
+            "stream": TEXT,
+            "consumer": TEXT,
+            "details": SWITCH,
+        },
+        answer=ref("Health"),
+    ),
+    ("GET", "/connz"): Details(
+        {
+            "sort": TEXT,
+            "auth": SWITCH,
+            "subs": {"enum": ["true", "false", "1", "0", "detail"]},
+            "cid": COUNT,
+            "state": {"enum": ["open", "closed", "any", "all"]},
+            "user": TEXT,
+            "acc": TEXT,
+            **_CUT,
+        }
+    ),
+    ("GET", "/subsz"): _SUBSZ,
+    ("GET", "/subscriptionsz"): _SUBSZ,
+    ("GET", "/accountz"): Details({"acc": TEXT}),
+    ("GET", "/accstatz"): Details({"unused": SWITCH}),
+    ("GET", "/routez"): Details({"subs": SWITCH}),
+    ("GET", "/leafz"): Details({"subs": SWITCH}),
+    ("GET", "/gatewayz"): Details({"accs": SWITCH}),
+    ("GET", "/jsz"): Details(
+        {
+            "acc": TEXT,
+            "accounts": SWITCH,
+            "streams": SWITCH,
+            "consumers": SWITCH,
+            "config": SWITCH,
+            **_CUT,
+        }
+    ),
+}
+
+
+def openapi_route(table: Callable[[], Iterable[Route]]) -> Route:
+    """Return the route that describes ``table``, which is asked when somebody wants to know."""
+
+    async def show(request: Request) -> Answer:
+        return Response(200, msgspec.json.encode(document(table())))
+
+    return Route("GET", PATH, show, "", "Describe this API")
+
+
+def document(table: Iterable[Route]) -> dict[str, Any]:
+    """Return the description of a table of routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in table:
+        paths.setdefault(route.pattern, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "millstream",
+            "version": __version__,
+            "summary": "Topics, queues and monitoring of one millstream server",
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": components(),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    details = DETAILS.get((route.method, route.pattern), Details())
+    shown: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": ["topics" if route.pattern.startswith("/v0/") else "monitoring"],
+        "security": [{"key": route.scope.split("+")}] if route.scope else [],
+        "responses": _responses(route, details),
+    }
+    parameters = [_parameter(name, "path", TEXT) for name in _PARAMETER.findall(route.pattern)]
+    parameters += [_parameter(name, "query", schema) for name, schema in details.query.items()]
+    if route.query_token:
+        parameters.append(_parameter("token", "query", TEXT))
+    if parameters:
+        shown["parameters"] = parameters
+    if details.body:
+        content = {media: {"schema": schema} for media, schema in details.body.items()}
+        shown["requestBody"] = {"content": content}
+    return shown
+
+
+def _operation_id(route: Route) -> str:
+    words = re.sub(r"\W+", "_", route.pattern).strip("_") or "index"
+    return f"{route.method.lower()}_{words}"
+
+
+def _parameter(name: str, place: str, schema: Schema) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+def _responses(route: Route, details: Details) -> dict[str, Any]:
+    content = {"content": {details.media: {"schema": details.answer}}}
+    found: dict[str, Any] = {"200": {"description": "Done", **content}}
+    if details.creates:
+        found["201"] = {"description": "Done, and created", **content}
+    for code, description in _REFUSALS.items():
+        if code in ("401", "403") and not route.scope:
+            continue
+        error = {"content": {JSON: {"schema": ref("Error")}}}
+        found[code] = {"description": description, **error}
+    return found
