@@ -27,14 +27,14 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def set_limits(self, limits: LimitOptions) -> None:
-        self.told.append(limits)
+    def set_limits(self, options: Options) -> None:
+        self.told.append(options.limits)
 
     def set_log(self, log: LogOptions) -> None:
         self.told.append(log)
 
-    def set_credentials(self, options: Options, dropped_users: frozenset[str]) -> None:
-        self.told.append(("credentials", dropped_users))
+    def set_credentials(self, options: Options) -> None:
+        self.told.append(options.users)
 
     def set_tls(self, tls: TlsOptions | None) -> None:
         self.told.append(tls)
@@ -54,9 +54,9 @@ def test_the_same_options_change_nothing() -> None:
 
 
 def test_each_changed_setting_is_named() -> None:
-    new = replace(OLD, limits=LimitOptions(max_payload=9, ping_max=1), advertise="h:1")
+    new = replace(OLD, limits=LimitOptions(max_connections=9, ping_max=1), advertise="h:1")
     planned = plan(OLD, new)
-    assert planned.applied == ("advertise", "limits.max_payload", "limits.ping_max")
+    assert planned.applied == ("advertise", "limits.max_connections", "limits.ping_max")
     assert planned.aspects == {Aspect.LIMITS, Aspect.ABOUT}
     assert planned.options == new
     assert planned.refused == ()
@@ -74,9 +74,9 @@ def test_what_cannot_change_stays_and_says_why() -> None:
 
 
 def test_a_limit_can_be_fixed_while_its_neighbours_change() -> None:
-    planned = plan(OLD, replace(OLD, limits=LimitOptions(max_pending=5, max_payload=4)))
+    planned = plan(OLD, replace(OLD, limits=LimitOptions(max_pending=5, max_connections=4)))
     assert [refusal.setting for refusal in planned.refused] == ["limits.max_pending"]
-    assert planned.options.limits == LimitOptions(max_payload=4)
+    assert planned.options.limits == LimitOptions(max_connections=4)
 
 
 def test_gone_and_changed_users_are_dropped() -> None:
@@ -131,7 +131,7 @@ def test_every_part_is_told_its_own_change_and_no_other() -> None:
     assert parts.told == [
         LogOptions(debug=True),
         LimitOptions(ping_max=1),
-        ("credentials", {"b"}),
+        (UserOptions("a", "1"),),
         mapped,
         "h:1",
         "p",

@@ -16,12 +16,18 @@ from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats import plan_endpoint
+from millstream.nats.accounts import Accounts
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
+from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
+from millstream.nats.sharing import Sharing
+from millstream.nats.tls import Tls
+from millstream.nats.tls_transport import TlsPort
+from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
-from millstream.server.options import JetStreamOptions, LimitOptions, Options
+from millstream.server.options import JetStreamOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.store.file_log import LogOptions
 from millstream.store.log import Durability
@@ -49,12 +55,28 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Guards:
+    """Who is let in, and behind which certificates."""
+
+    accounts: Accounts
+    reception: Reception
+    tls: Tls | None
+    websocket_tls: Tls | None
+
+    def tls_port(self, options: Options) -> TlsPort | None:
+        """Return what the NATS port offers, None when it speaks plain text only."""
+        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the server starts and stops; each part holds only what it needs of the others."""
 
     info: ServerInfo
     timers: Timers
+    guards: Guards
     nats: NatsDoor
+    sharing: Sharing
     kept: Kept | None
     http: HttpDoor | None
     facts: Facts
@@ -66,7 +88,11 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     timers = Timers(clock, loop)
     interest = Interest()
     info = describe(options)
-    nats = NatsDoor(loop, clock, interest, info, limits_of(options.limits))
+    guard = guards(options, interest, clock)
+    nats = NatsDoor(
+        loop, clock, interest, info, limits_of(options), guard.reception, guard.tls_port(options)
+    )
+    sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
         kept = keep(options.jetstream, nats.hub, interest, loop, clock, timers)
@@ -75,7 +101,20 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     if options.monitor.port is not None:
         app = counted(routes(options, facts, kept), facts.statuses)
         http = HttpDoor(loop, app, clock)
-    return Parts(info, timers, nats, kept, http, facts)
+    return Parts(info, timers, guard, nats, sharing, kept, http, facts)
+
+
+def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
+    """Return who is let in, how they come, and which accounts there are."""
+    known = identities_of(options)
+    accounts = Accounts(known.accounts, global_interest=interest, system=known.system_account)
+    websocket = options.websocket.tls if options.websocket is not None else None
+    return Guards(
+        accounts,
+        Reception(accounts, clock, known.credentials, known.by_kind),
+        Tls(options.tls) if options.tls is not None else None,
+        Tls(websocket) if websocket is not None else None,
+    )
 
 
 def keep(
@@ -112,8 +151,10 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
     return Store.open(str(directory), MeteredFiles(clock), clock, loop.call_soon_threadsafe, sizes)
 
 
-def limits_of(limits: LimitOptions) -> NatsLimits:
+def limits_of(options: Options) -> NatsLimits:
     """Return what one client may take."""
+    limits = options.limits
+    handshake = options.auth_timeout if options.credentials else NatsLimits().handshake_timeout
     return NatsLimits(
         max_payload=limits.max_payload,
         max_pending=limits.max_pending,
@@ -121,6 +162,7 @@ def limits_of(limits: LimitOptions) -> NatsLimits:
         max_subscriptions=limits.max_subscriptions,
         ping_interval=limits.ping_interval,
         ping_max=limits.ping_max,
+        handshake_timeout=handshake,
     )
 
 
@@ -135,7 +177,20 @@ def describe(options: Options) -> ServerInfo:
         max_payload=options.limits.max_payload,
     )
     domain = options.jetstream.domain if options.jetstream is not None else ""
-    return info.with_(headers=options.headers, cluster=options.cluster_name, domain=domain)
+    return info.with_(
+        headers=options.headers,
+        cluster=options.cluster_name,
+        domain=domain,
+        connect_urls=connect_urls(options),
+    )
+
+
+def connect_urls(options: Options) -> list[str]:
+    """Return the addresses that clients are told beside the one they came to."""
+    if not options.advertise:
+        return []
+    host, colon, port = options.advertise.rpartition(":")
+    return [options.advertise if colon else f"{port or host}:{options.port}"]
 
 
 def monitored(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
-from millstream.server.options import LimitOptions, LogOptions, Options, TlsOptions
+from millstream.server.options import LogOptions, Options, TlsOptions
 
 
 class Aspect(Enum):
@@ -44,6 +44,8 @@ _ASPECTS: Mapping[str, Aspect] = {
     "lame_duck": Aspect.LEAVING,
 }
 _FIXED: Mapping[str, str] = {
+    "limits.max_payload": "connections keep the limit that they were told",
+    "limits.max_control_line": "connections keep the limit that they were opened with",
     "limits.max_pending": "connections keep the buffers that they were opened with",
     "limits.max_subject_tokens": "subscriptions that stand were checked with the old limit",
     "host": _REBIND,
@@ -168,14 +170,14 @@ def _standing(options: Options) -> dict[str, tuple[object, ...]]:
 class Reloadable(Protocol):
     """What the running parts offer; each call takes effect at once."""
 
-    def set_limits(self, limits: LimitOptions) -> None:
+    def set_limits(self, options: Options) -> None:
         """Hold clients to other limits."""
 
     def set_log(self, log: LogOptions) -> None:
         """Say other things, or say them elsewhere."""
 
-    def set_credentials(self, options: Options, dropped_users: frozenset[str]) -> None:
-        """Believe other users; close dropped ones and whoever cannot show who it is."""
+    def set_credentials(self, options: Options) -> None:
+        """Believe other users; close whoever would not be admitted as before."""
 
     def set_tls(self, tls: TlsOptions | None) -> None:
         """Use certificates as they are on disk now for new handshakes."""
@@ -196,11 +198,11 @@ def carry_out(planned: ReloadPlan, parts: Reloadable) -> None:
     if Aspect.LOG in aspects:
         parts.set_log(options.log)
     if Aspect.LIMITS in aspects:
-        parts.set_limits(options.limits)
+        parts.set_limits(options)
     if Aspect.TLS in aspects:
         parts.set_tls(options.tls)
     if Aspect.CREDENTIALS in aspects:
-        parts.set_credentials(options, planned.dropped_users)
+        parts.set_credentials(options)
     if Aspect.MAPPINGS in aspects:
         parts.set_mappings(options)
     if Aspect.ABOUT in aspects:

@@ -30,6 +30,10 @@ class Reloading:
         except (ConfigError, OSError) as error:
             log.error("Failed to reload server configuration, going on as before: %s", error)
             return
+        except Exception:
+            # Half a reload is bad; a server that ends because of one is worse.
+            log.exception("Failed to reload server configuration")
+            return
         self.options = planned.options
         self._tell(planned)
 

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from millstream.nats.door import NatsDoor
 from millstream.nats.session import Closed
-from millstream.server.build import limits_of
+from millstream.server.build import Parts, connect_urls, limits_of
+from millstream.server.identity import identities_of
 from millstream.server.log_output import LogOutput, level
-from millstream.server.options import LimitOptions, LogOptions, Options, TlsOptions
+from millstream.server.options import LogOptions, Options, TlsOptions
 
 log = logging.getLogger(__name__)
 
@@ -17,19 +17,20 @@ class RunningParts:
 
     def __init__(
         self,
-        nats: NatsDoor,
+        parts: Parts,
         output: LogOutput | None,
         write_files: Callable[[Options], None],
     ) -> None:
-        self._nats = nats
+        self._parts = parts
+        self._nats = parts.nats
         self._output = output
         self._write_files = write_files
 
     # -- reload ------------------------------------------------------------------------------
 
-    def set_limits(self, limits: LimitOptions) -> None:
+    def set_limits(self, options: Options) -> None:
         """Hold clients to other limits."""
-        self._nats.sessions.set_limits(limits_of(limits))
+        self._nats.sessions.set_limits(limits_of(options))
 
     def set_log(self, log: LogOptions) -> None:
         """Say other things, or say them elsewhere."""
@@ -37,17 +38,31 @@ class RunningParts:
             self._output.change(log)
             logging.root.setLevel(level(log))
 
-    def set_credentials(self, options: Options, dropped_users: frozenset[str]) -> None:
-        """Believe other users."""
+    def set_credentials(self, options: Options) -> None:
+        """Believe other users; close whoever would not be admitted as before."""
+        known = identities_of(options)
+        self._parts.guards.accounts.apply(known.accounts)
+        self._parts.guards.reception.apply(known.credentials, known.by_kind)
+        self._parts.sharing.renew()
+        dropped = self._nats.sessions.apply()
+        log.info("Reloaded: credentials, clients dropped: %d", dropped)
 
     def set_tls(self, tls: TlsOptions | None) -> None:
         """Use certificates as they are on disk now."""
+        guards = self._parts.guards
+        if guards.tls is not None and tls is not None:
+            guards.tls.reload(tls)
+        if guards.websocket_tls is not None:
+            guards.websocket_tls.reload()
 
     def set_mappings(self, options: Options) -> None:
         """Map subjects in another way."""
+        self.set_credentials(options)
 
     def set_about(self, options: Options) -> None:
         """Tell new clients another address."""
+        sessions = self._nats.sessions
+        sessions.info = sessions.info.with_(connect_urls=connect_urls(options))
 
     def set_files(self, options: Options) -> None:
         """Write the pid and ports files elsewhere."""

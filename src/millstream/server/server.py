@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Announce = Callable[[ServerFacts], None]
 
-_STORE_TICK = 1.0
+_TICK = 1.0
 
 
 def run(
@@ -53,7 +53,7 @@ async def _serve(
     orders = from_signals(loop)
     parts = build(options, loop, clock)
     server = Server(options, parts)
-    running = RunningParts(parts.nats, output, server.write_files)
+    running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
         announce(server.facts(clock.monotonic() - started, new))
@@ -107,6 +107,7 @@ class Server:
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
         self.http_address: tuple[str, int] | None = None
+        self.websocket_address: tuple[str, int] | None = None
 
     async def start(self) -> None:
         """Open the doors; what was recovered is already in place."""
@@ -114,13 +115,18 @@ class Server:
         if parts.kept is not None:
             parts.kept.jetstream.start()
             parts.kept.topics.recover(parts.kept.store.recovery)
-            self._tick()
+        self._tick()
         if parts.http is not None:
             port = await parts.http.start(options.monitor_host, options.monitor.port or 0)
             self.http_address = (options.monitor_host, port)
             parts.facts.http_port = port
         self.nats_address = parts.nats.start(options.host, options.port)
         parts.facts.port = self.nats_address[1]
+        if options.websocket is not None:
+            terms = options.websocket
+            self.websocket_address = parts.nats.start_websocket(
+                terms.host, terms.port, terms, parts.guards.websocket_tls
+            )
         self.write_files(options)
 
     def write_files(self, options: Options) -> None:
@@ -148,13 +154,12 @@ class Server:
         self._files.remove()
 
     def _tick(self) -> None:
-        kept = self._parts.kept
-        if kept is None:
-            return
-        kept.store.tick()
-        if kept.store.checkpoint_due:
-            kept.store.checkpoint(kept.sections())
-        self._parts.timers.after(_STORE_TICK, self._tick)
+        parts, kept = self._parts, self._parts.kept
+        if kept is not None:
+            kept.store.tick()
+            if kept.store.checkpoint_due:
+                kept.store.checkpoint(kept.sections())
+        parts.timers.after(_TICK, self._tick)
 
     def _launcher_files(self, options: Options) -> dict[Path, str]:
         files: dict[Path, str] = {}
@@ -166,6 +171,8 @@ class Server:
             urls = {"nats": [_url("nats", self.nats_address)]}
             if self.http_address is not None:
                 urls["monitoring"] = [_url("http", self.http_address)]
+            if self.websocket_url is not None:
+                urls["websocket"] = [self.websocket_url]
             path, text = ports_file(options.ports_file_dir, options.program, urls)
             files[path] = text
         return files
@@ -188,7 +195,17 @@ class Server:
             recovery_seconds=kept.store.recovery.seconds if kept is not None else 0.0,
             server_id=self._parts.info.server_id,
             server_name=self._parts.info.server_name,
+            websocket_url=self.websocket_url,
+            tls=options.tls is not None,
         )
+
+    @property
+    def websocket_url(self) -> str | None:
+        """Where WebSocket clients connect."""
+        if self.websocket_address is None:
+            return None
+        secure = self._parts.guards.websocket_tls is not None
+        return _url("wss" if secure else "ws", self.websocket_address)
 
     def _recovered(self) -> tuple[RecoveredStream, ...]:
         kept, made = self._parts.kept, []

@@ -18,18 +18,10 @@ def refuse_missing(options: Options) -> None:
 
 
 def _missing(options: Options) -> Iterator[str]:
-    if options.credentials:
-        yield "credentials"
-    if options.tls is not None:
-        yield "TLS for clients"
-    if options.websocket is not None:
-        yield "a websocket listener"
     if options.monitor.tls_port is not None:
         yield "monitoring over HTTPS: use http"
     if options.mappings or any(account.mappings for account in options.accounts):
         yield "subject mappings"
-    if any(account.exports or account.imports for account in options.accounts):
-        yield "exports and imports between accounts"
     if options.trust.operators and not isinstance(options.trust.resolver, MemoryResolver):
         yield "account resolvers other than MEMORY"
     if options.trust.trusted_keys:
