@@ -201,10 +201,10 @@ class WorkStream(AsyncIterator[bytes]):
         return b""
 
     async def _refill(self) -> list[Job]:
-        room = self._room()
-        if room <= 0 or not self._queue.counters().ready:
+        ready = self._queue.counters().ready  # this also ends leases that ran out
+        if not ready or self._room() <= 0:
             return []
-        return await self._queue.claim(self._node, room, self._lease_ms, self._connection)
+        return await self._queue.claim(self._node, self._room(), self._lease_ms, self._connection)
 
     def _room(self) -> int:
         return self._most - self._queue.leases.held_by(self._connection)
