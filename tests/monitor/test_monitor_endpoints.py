@@ -1,37 +1,12 @@
 """The monitoring endpoints tell the truth, and turn red with the store."""
 
-import msgspec
+from typing import Any
+
 import pytest
+from monitor_facts import busy_server, facts, get, text
 
-from millstream.clock import ManualClock
-from millstream.http.request import Request
-from millstream.http.response import Response
-from millstream.http.routes import Routes
-from millstream.monitor.facts import Facts
-from millstream.monitor.routes import monitor_routes
-from millstream.monitor.varz import uptime
-
-
-async def get(facts: Facts, path: str, query: str = "") -> tuple[int, dict[str, object]]:
-    answer = await Routes(monitor_routes(facts))(Request("GET", path, query))
-    assert isinstance(answer, Response)
-    return answer.status, msgspec.json.decode(answer.body)
-
-
-def facts(problems: list[str] | None = None) -> Facts:
-    clock = ManualClock()
-    started = clock.time_ns()
-    clock.advance(61)
-    return Facts(
-        clock=clock,
-        started_ns=started,
-        server_id="NID",
-        server_name="mill",
-        nats_version="2.15.1",
-        port=4222,
-        health=lambda: problems or [],
-        traffic=lambda: {"connections": 3, "in_msgs": 7, "secret": 1},
-    )
+from millstream.monitor.machine import CpuMeter
+from millstream.monitor.times import rfc3339, uptime
 
 
 async def test_healthz_is_ok_with_version_and_uptime() -> None:
@@ -42,7 +17,8 @@ async def test_healthz_is_ok_with_version_and_uptime() -> None:
 
 
 async def test_healthz_turns_red_with_the_store() -> None:
-    status, body = await get(facts(["shard 0 is read-only: EIO"]), "/healthz")
+    sick = facts(health=lambda: ["shard 0 is read-only: EIO"])
+    status, body = await get(sick, "/healthz")
     assert (status, body["status"], body["error"]) == (
         503,
         "unavailable",
@@ -50,27 +26,139 @@ async def test_healthz_turns_red_with_the_store() -> None:
     )
 
 
-async def test_healthz_of_a_stream_needs_its_account() -> None:
-    status, body = await get(facts(), "/healthz", "stream=x")
+@pytest.mark.parametrize("query", ["stream=x", "consumer=x"])
+async def test_healthz_of_a_part_needs_the_whole_it_belongs_to(query: str) -> None:
+    status, body = await get(facts(), "/healthz", query)
     assert (status, body["status"]) == (400, "error")
 
 
+async def test_healthz_lists_errors_where_details_are_wanted() -> None:
+    status, body = await get(facts(health=lambda: ["disk full"]), "/healthz", "details=1")
+    assert status == 503
+    assert body["status"] == "error"
+    assert body["errors"] == [{"type": "JETSTREAM", "error": "disk full"}]
+
+
 async def test_varz_shows_identity_uptime_and_known_counters() -> None:
-    status, body = await get(facts(), "/varz")
+    counted = facts(traffic=lambda: {"connections": 3, "in_msgs": 7, "secret": 1})
+    status, body = await get(counted, "/varz")
     assert status == 200
     assert body["server_name"] == "mill"
     assert body["version"] == "2.15.1"
-    assert body["start"] == "2023-11-14T22:13:20.000000000Z"
+    assert body["start"] == "2023-11-14T22:13:20Z"
     assert body["uptime"] == "1m1s"
-    assert (body["connections"], body["in_msgs"]) == (3, 7)
+    assert (body["connections"], body["in_msgs"], body["in_client_msgs"]) == (3, 7, 7)
     assert "secret" not in body
     assert isinstance(body["mem"], int)
     assert body["mem"] > 1_000_000
 
 
+async def test_varz_leaves_out_what_is_not_set_and_counts_requests() -> None:
+    asked = facts()
+    _, first = await get(asked, "/varz")
+    assert not {"auth_required", "tls_required", "tags", "connect_urls"} & set(first)
+    await get(asked, "/connz")
+    _, body = await get(asked, "/varz")
+    assert body["http_req_stats"] == {"/connz": 1, "/varz": 2}
+    assert body["jetstream"] == {}
+
+
+async def test_varz_tells_stale_connections_from_other_endings() -> None:
+    _, body = await get(busy_server(), "/varz")
+    assert body["stale_connections"] == 1
+    assert body["stale_connection_stats"]["clients"] == 1
+    assert body["subscriptions"] == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/connz", "subs=maybe"),
+        ("/connz", "limit=x"),
+        ("/connz", "cid=1e3"),
+        ("/connz", "state=ajar"),
+        ("/connz", "sort=size"),
+        ("/connz", "sort=stop"),
+        ("/connz", "sort=reason&state=all"),
+        ("/subsz", "offset=%C2%B2"),
+        ("/subsz", "test=a.*"),
+        ("/subsz", "test=a..b"),
+        ("/accountz", "acc=nobody"),
+        ("/accstatz", "unused=2"),
+        ("/routez", "subs=x"),
+        ("/leafz", "subs=x"),
+        ("/gatewayz", "accs=x"),
+        ("/jsz", "raft=x"),
+        ("/jsz", "limit=99999999999999999999"),
+        ("/healthz", "details=x"),
+        ("/metrics", "prefix=a-b"),
+    ],
+)
+async def test_a_parameter_that_cannot_be_read_is_refused(path: str, query: str) -> None:
+    status, body = await get(facts(), path, query)
+    assert (status, body["error"]["code"]) == (400, "invalid_request")
+
+
+async def test_links_that_do_not_exist_are_truly_empty() -> None:
+    assert (await get(facts(), "/routez"))[1]["routes"] == []
+    assert (await get(facts(), "/leafz"))[1]["leafs"] == []
+    assert (await get(facts(), "/gatewayz"))[1]["outbound_gateways"] == {}
+    assert (await get(facts(), "/jsz"))[1]["disabled"] is True
+
+
+async def test_the_page_at_the_root_leads_everywhere() -> None:
+    page = await text(facts(), "/")
+    for path in ("varz", "connz", "subsz", "jsz", "accountz", "healthz", "metrics"):
+        assert f'href="{path}"' in page
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0s"), (59, "59s"), (60, "1m0s"), (3600, "1h0m0s"), (90_061, "1d1h1m1s")],
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m0s"),
+        (3600, "1h0m0s"),
+        (90_061, "1d1h1m1s"),
+        (365 * 86_400, "1y0d0h0m0s"),
+    ],
 )
 def test_uptime_reads_as_nats_server_writes_it(seconds: int, shown: str) -> None:
     assert uptime(seconds * 1_000_000_000) == shown
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [(0, "1970-01-01T00:00:00Z"), (1_500_000_000, "1970-01-01T00:00:01.5Z")],
+)
+def test_times_have_as_many_digits_as_they_need(ns: int, shown: str) -> None:
+    assert rfc3339(ns) == shown
+
+
+def test_processor_use_is_measured_over_at_least_a_second() -> None:
+    meter = CpuMeter(100.0, 5.0)
+    assert meter.measure(100.5, 5.5) == 0.0
+    assert meter.measure(102.0, 6.0) == 50.0
+    assert meter.measure(102.5, 6.5) == 50.0
+
+
+async def test_accountz_names_accounts_and_details_one() -> None:
+    _, body = await get(busy_server(), "/accountz")
+    assert (body["accounts"], body["system_account"]) == (["$G", "A", "$SYS"], "$SYS")
+    _, body = await get(busy_server(), "/accountz", "acc=$SYS")
+    detail: dict[str, Any] = body["account_detail"]
+    assert (detail["is_system"], detail["jetstream_enabled"]) == (True, False)
+    _, body = await get(busy_server(), "/accountz", "acc=A")
+    detail = body["account_detail"]
+    assert (detail["account_name"], detail["client_connections"]) == ("A", 1)
+
+
+async def test_accstatz_adds_what_past_connections_moved() -> None:
+    _, body = await get(busy_server(), "/accstatz")
+    found = {each["acc"]: each for each in body["account_statz"]}
+    assert set(found) == {"$G", "A"}
+    assert found["A"]["received"]["msgs"] == 107
+    assert found["A"]["sent"]["bytes"] == 100
+    assert found["A"]["slow_consumers"] == 2
+    _, body = await get(busy_server(), "/accstatz", "unused=1")
+    assert len(body["account_statz"]) == 3

@@ -8,7 +8,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_]+")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9]+")
 
 Labels = Mapping[str, str]
 
