@@ -147,7 +147,7 @@ def test_nothing_gets_past_the_credentials(
     client = serving.client()
 
     said = client.tell(RAW[attempt] + b"SUB > 9\r\nPING\r\n" + PUB)
-    serving.pass_time(NatsLimits().auth_timeout + 1)
+    serving.pass_time(NatsLimits().handshake_timeout)
     said += client.said()
 
     assert heard == []

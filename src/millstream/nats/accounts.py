@@ -9,6 +9,7 @@ from millstream.accounts.account import (
     Account,
     accounts_with_defaults,
 )
+from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Space:
     def is_full(self) -> bool:
         """Whether no further connection fits."""
         return 0 <= self.account.limits.max_connections <= len(self.members)
+
+    def subscriptions(self, hub: Hub) -> int:
+        """Return how many subscriptions the connections hold together."""
+        return sum(hub.connection_stats(cid)["subscriptions"] for cid in self.members)
 
     def enter(self, session: "Session") -> None:
         """Count a connection in."""

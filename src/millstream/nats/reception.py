@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 
 
 class Events(Protocol):
-    """Who wants to hear of clients that come and go."""
+    """Who wants to hear of clients that come."""
 
     def connected(self, session: "Session") -> None:
         """Tell of a client that was believed."""
-
-    def disconnected(self, session: "Session", reason: str) -> None:
-        """Tell of a client that is leaving."""
 
     def refused(self, session: "Session") -> None:
         """Tell of a client that was not believed."""
@@ -31,9 +28,6 @@ class Silence:
     """Nobody wants to hear."""
 
     def connected(self, session: "Session") -> None:
-        """Say nothing."""
-
-    def disconnected(self, session: "Session", reason: str) -> None:
         """Say nothing."""
 
     def refused(self, session: "Session") -> None:

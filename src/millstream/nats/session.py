@@ -85,7 +85,7 @@ class NatsLimits:
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
-    auth_timeout: float = 2.0  # for CONNECT, where clients must say who they are
+    auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
 
 
 class Session:
@@ -122,7 +122,9 @@ class Session:
         self.limits = limits
         self._pings_out = 0
         self._interest = interest
-        waits = limits.handshake_timeout if admitted else limits.auth_timeout
+        waits = limits.handshake_timeout
+        if admitted is None and limits.auth_timeout:
+            waits = limits.auth_timeout
         self._handshake_until: float | None = now + waits
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + limits.ping_interval
@@ -187,11 +189,9 @@ class Session:
             self.space.leave(self.cid)
         self.identity = self.space = None
 
-    def closed(self, reason: int) -> None:
+    def closed(self) -> None:
         """Give up the place in the account: the connection is over."""
         if self.space is not None:
-            if self.connected:
-                self._reception.events.disconnected(self, reason_text(reason))
             self.space.leave(self.cid)
 
     def _configure(self) -> None:
@@ -288,13 +288,10 @@ class Session:
         together = space.account.limits.max_subscriptions
         if max(*own, together) < 0:
             return False
-        held = self._subscriptions()
+        held = self._hub.connection_stats(self.cid)["subscriptions"]
         if any(0 <= limit <= held for limit in own):
             return True
-        return 0 <= together <= sum(member._subscriptions() for member in space.members.values())
-
-    def _subscriptions(self) -> int:
-        return self._hub.connection_stats(self.cid)["subscriptions"]
+        return 0 <= together <= space.subscriptions(self._hub)
 
     def unsub(self, sid: bytes, max_msgs: int) -> None:
         """Unsubscribe now or after ``max_msgs``; a sid that is not there is fine."""

@@ -3,6 +3,7 @@
 import base64
 import logging
 import secrets
+from collections.abc import Callable
 
 from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock
@@ -17,6 +18,8 @@ from millstream.wire.headers import with_extras
 from millstream.wire.info import ServerInfo
 
 log = logging.getLogger(__name__)
+
+Closing = Callable[[int, int], None]
 
 _NONCE_BYTES = 11
 
@@ -42,6 +45,7 @@ class Sessions:
         self._limits = limits
         self._sessions: dict[int, Session] = {}
         self._carriers: dict[int, Carrier] = {}
+        self._closing: list[Closing] = []
         self.hub = Hub(
             self,
             max_payload=limits.max_payload,
@@ -129,6 +133,15 @@ class Sessions:
         self.hub.flush()
         return len(dropped)
 
+    def watch_closing(self, closing: Closing) -> None:
+        """Call ``closing(cid, reason)`` while a connection that ends can still be looked at."""
+        self._closing.append(closing)
+        self.hub.on_closing = self._tell_closing
+
+    def _tell_closing(self, cid: int, reason: int) -> None:
+        for closing in self._closing:
+            closing(cid, reason)
+
     def session(self, cid: int) -> Session | None:
         """Return an open session."""
         return self._sessions.get(cid)
@@ -190,7 +203,7 @@ class Sessions:
         """Forget the session."""
         session = self._sessions.pop(cid, None)
         if session is not None:
-            session.closed(reason)
+            session.closed()
         carrier = self._carriers.pop(cid, None)
         if carrier is not None:
             carrier.closed(reason)

@@ -33,7 +33,7 @@ class Observer:
         self._closed: deque[Connection] = deque(maxlen=keep)
         self._reasons: Counter[str] = Counter()
         self._past: dict[str, Traffic] = {}
-        sessions.hub.on_closing = self._closing
+        sessions.watch_closing(self._closing)
         self._tick()
 
     def connections(self) -> list[Connection]:

@@ -1,0 +1,30 @@
+"""What an account's clients have and moved, as the system account is told."""
+
+from typing import Any
+
+from millstream.kernel._hub import Hub
+from millstream.nats.accounts import Space
+
+
+def account_figures(hub: Hub, space: Space) -> dict[str, Any]:
+    """Return the figures of the clients that are here now."""
+    stats = [hub.connection_stats(cid) for cid in space.members]
+    return {
+        "acc": space.name,
+        "name": space.account.label or space.name,
+        "conns": len(space.members),
+        "leafnodes": 0,
+        "total_conns": len(space.members),
+        "num_subscriptions": space.subscriptions(hub),
+        # Seen from the account: what its clients were sent, and what came from them.
+        "sent": _moved(stats, "out"),
+        "received": _moved(stats, "in"),
+        "slow_consumers": 0,
+    }
+
+
+def _moved(stats: list[dict[str, int]], way: str) -> dict[str, int]:
+    return {
+        "msgs": sum(figures[f"{way}_msgs"] for figures in stats),
+        "bytes": sum(figures[f"{way}_bytes"] for figures in stats),
+    }
