@@ -21,7 +21,13 @@ class Rights:
     def guards_publishing(self) -> bool:
         """Whether publishes must be looked at."""
         rule = self.permissions.publish
-        return rule.allow is not None or bool(rule.deny) or self._answers is not None
+        limited = rule.allow is not None or bool(rule.deny) or self._answers is not None
+        return limited or self.hides_subjects
+
+    @property
+    def hides_subjects(self) -> bool:
+        """Whether there is something that the client must not hear by any way."""
+        return bool(self.permissions.subscribe.filters())
 
     @property
     def answers_requests(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.clock import Clock
 from millstream.nats.accounts import Accounts, Space
+from millstream.nats.record_reads import SubjectsOf, unknown_subjects
 from millstream.nats.transport import Kind, Transport
 from millstream.wire.connect import ConnectOptions
 
@@ -54,6 +55,7 @@ class Reception:
     ) -> None:
         self.accounts = accounts
         self.events: Events = Silence()
+        self.subjects_of: SubjectsOf = unknown_subjects
         self._clock = clock
         self._credentials = credentials
         self._by_kind = dict(by_kind or {})

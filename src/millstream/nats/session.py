@@ -6,12 +6,13 @@ from typing import Any
 
 from millstream.accounts.credentials import Identity
 from millstream.accounts.permissions import Permissions
-from millstream.accounts.rights import Rights
+from millstream.accounts.rights import Rights, text_of
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Space
 from millstream.nats.reception import Admitted, Reception, presented_by
+from millstream.nats.record_reads import ReadRequest, may_read, read_request
 from millstream.nats.transport import Kind, Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
@@ -260,12 +261,28 @@ class Session:
         if self.identity is None:
             self._violation()
             return _hub.DENIED
+        request = self._read_request(subject)
+        if request is not None and not self._may_read(request):
+            self._say(errors.publish_violation(subject))
+            return _hub.DENIED
         if self.rights.may_publish(subject):
-            return _hub.ALLOWED
+            # What a stream holds can change before the next request.
+            return _hub.ALLOWED if request is None else _hub.ALLOWED_ONCE
         if self.rights.may_answer(subject, now):
             return _hub.ALLOWED_ONCE
         self._say(errors.publish_violation(subject))
         return _hub.DENIED
+
+    def _read_request(self, subject: bytes) -> ReadRequest | None:
+        """Return the request for records that this is, if there are records to hide."""
+        if not self.rights.hides_subjects or not subject.startswith(b"$"):
+            return None
+        return read_request(text_of(subject))
+
+    def _may_read(self, request: ReadRequest) -> bool:
+        account = self.space.name if self.space is not None else ""
+        patterns = self._reception.subjects_of(account, request.stream)
+        return may_read(self.rights.permissions.subscribe, request, patterns)
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe, or say why not; the connection goes on either way."""

@@ -1,0 +1,59 @@
+"""Requests that read records without subscribing to their subjects, and who may make them.
+
+A record that comes by a consumer is filtered on its way like any message. What these requests
+return is an answer under the asker's own subject, so they are judged before they are carried out:
+whoever must not hear a subject does not get it by asking either.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from millstream.accounts.permissions import Rule
+from millstream.subjects.subject import is_literal, overlap
+
+_MILLSTREAM = (("$MILLSTREAM", "API", "PLAN"), ("$MILLSTREAM", "API", "READ"))
+
+# From account and stream to the patterns of its subjects; None when there is no such stream.
+SubjectsOf = Callable[[str, str], "tuple[str, ...] | None"]
+
+
+class ReadRequest(NamedTuple):
+    """Which stream is asked for, and the one subject in it, where the request names one."""
+
+    stream: str
+    subject: str = ""
+
+
+def read_request(subject: str) -> ReadRequest | None:
+    """Return what a request for records asks for, None for any other subject."""
+    tokens = subject.split(".")
+    if tuple(tokens[:3]) in _MILLSTREAM:
+        return ReadRequest(".".join(tokens[3:]))
+    if tokens[0] != "$JS" or "API" not in tokens[1:3]:
+        return None
+    operation = tokens[tokens.index("API") + 1 :]
+    if operation[:3] == ["STREAM", "MSG", "GET"] and len(operation) == 4:
+        return ReadRequest(operation[3])
+    if operation[:2] == ["DIRECT", "GET"] and len(operation) > 2:
+        return ReadRequest(operation[2], ".".join(operation[3:]))
+    return None
+
+
+def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None) -> bool:
+    """Say whether nothing that the request could return is denied by ``rule``.
+
+    ``patterns`` are the stream's subjects; where they are not known, nothing may be read.
+    """
+    denied = rule.filters()
+    if not denied:
+        return True
+    if request.subject and is_literal(request.subject):
+        return not rule.denies(request.subject)
+    if patterns is None:
+        return False
+    return not any(overlap(pattern, entry) for pattern in patterns for entry in denied)
+
+
+def unknown_subjects(account: str, stream: str) -> tuple[str, ...] | None:
+    """Know nothing about streams."""
+    return None
