@@ -185,6 +185,23 @@ async def test_streams_are_kept_in_the_store_directory(tmp_path: Path) -> None:
             await client.close()
 
 
+async def test_accounts_with_jetstream_keep_streams_of_their_own(tmp_path: Path) -> None:
+    conf = tmp_path / "nats.conf"
+    account = "{{ users: [{{user: {0}, pass: {0}}}], jetstream: enabled }}"
+    accounts = f"accounts {{ A {account.format('a')}, B {account.format('b')} }}"
+    write(conf, f"jetstream {{ store_dir: '{tmp_path / 'kept'}' }}\n{accounts}\n")
+    for expected in (1, 2):
+        with started("-c", str(conf)) as server:
+            url = server.ready()
+            for name in ("a", "b"):
+                client = await nats.connect(url, user=name, password=name, allow_reconnect=False)
+                stream = client.jetstream()
+                await stream.add_stream(name="S", subjects=["s"])
+                assert (await stream.publish("s", name.encode())).seq == expected
+                assert (await stream.get_msg("S", expected)).data == name.encode()
+                await client.close()
+
+
 def test_a_warning_tells_that_anyone_may_connect() -> None:
     with started("-a", "0.0.0.0") as server:
         server.ready()

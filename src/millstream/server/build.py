@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,6 +17,7 @@ from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats import plan_endpoint
+from millstream.nats.account_streams import AccountStreams
 from millstream.nats.accounts import Accounts
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream import shapes
@@ -25,16 +27,18 @@ from millstream.nats.session import NatsLimits
 from millstream.nats.sharing import Sharing
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
+from millstream.server.auth_options import GLOBAL_ACCOUNT
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
 from millstream.server.options import JetStreamOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.store.file_log import LogOptions
 from millstream.store.log import Durability
-from millstream.store.store import Store, StoreOptions
+from millstream.store.store import SegmentPlan, Store, StoreOptions
 from millstream.store.wal_meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import API_LEVEL
+from millstream.streams.stream import Stream
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.topics.routes import topics_routes
@@ -47,6 +51,7 @@ class Kept:
 
     store: Store
     jetstream: JetStream
+    accounts: AccountStreams
     topics: Topics
 
     def sections(self) -> dict[str, bytes]:
@@ -95,7 +100,7 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
-        kept = keep(options.jetstream, nats.hub, interest, loop, clock, timers)
+        kept = keep(options.jetstream, nats.hub, guard.accounts, loop, clock, timers)
     facts = monitored(options, info, clock, kept, nats, timers)
     http = None
     if options.monitor.port is not None:
@@ -120,18 +125,36 @@ def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
 def keep(
     options: JetStreamOptions,
     hub: Hub,
-    interest: Interest,
+    accounts: Accounts,
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     timers: Timers,
 ) -> Kept:
-    """Recover what is kept, and connect what serves it."""
+    """Recover what is kept, and connect what serves it to every account that has JetStream."""
     store = open_store(options, loop, clock)
+    spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
-    catalog = Catalog(store, clock, timers, hub, {"$G": interest}, default_durability=durability)
-    jetstream = JetStream(hub, interest, store, clock, loop, timers, catalog=catalog)
-    plan_endpoint.register(hub, interest, catalog, lambda stream: store.plan(stream.log.log_id))
-    return Kept(store, jetstream, Topics(catalog, clock, store, timers))
+    catalog = Catalog(store, clock, timers, hub, spaces, default_durability=durability)
+
+    def endpoints(account: str, interest: Interest) -> list[int]:
+        def segments_of(stream: Stream) -> Sequence[SegmentPlan]:
+            return store.plan(stream.log.log_id)
+
+        return plan_endpoint.register(hub, interest, catalog, segments_of, account)
+
+    jetstream = JetStream(
+        hub,
+        spaces[GLOBAL_ACCOUNT],
+        store,
+        clock,
+        loop,
+        timers,
+        catalog=catalog,
+        interests=spaces,
+    )
+    endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
+    served = AccountStreams(jetstream, accounts, endpoints)
+    return Kept(store, jetstream, served, Topics(catalog, clock, store, timers))
 
 
 def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
@@ -251,7 +274,7 @@ def stored(options: JetStreamOptions, kept: Kept) -> JetStreamFacts:
     """Return what the monitor may ask about the records."""
     interval = options.sync_interval
     return JetStreamFacts(
-        accounts=lambda: [kept.jetstream],
+        accounts=kept.accounts.all,
         shapes=shapes,
         store_dir=str(options.directory),
         max_memory=options.max_memory,

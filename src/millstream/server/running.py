@@ -44,6 +44,8 @@ class RunningParts:
         self._parts.guards.accounts.apply(known.accounts)
         self._parts.guards.reception.apply(known.credentials, known.by_kind)
         self._parts.sharing.renew()
+        if self._parts.kept is not None:
+            self._parts.kept.accounts.start()
         dropped = self._nats.sessions.apply()
         log.info("Reloaded: credentials, clients dropped: %d", dropped)
 

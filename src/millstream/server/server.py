@@ -114,6 +114,7 @@ class Server:
         parts, options = self._parts, self._options
         if parts.kept is not None:
             parts.kept.jetstream.start()
+            parts.kept.accounts.start()
             parts.kept.topics.recover(parts.kept.store.recovery)
         self._tick()
         if parts.http is not None:
@@ -145,6 +146,7 @@ class Server:
         else:
             await parts.kept.topics.queues.finish()
             sections = parts.kept.sections()
+            await parts.kept.accounts.close()
             await parts.kept.jetstream.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)
