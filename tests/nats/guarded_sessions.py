@@ -54,10 +54,10 @@ class GuardedSessions:
         self._clients.append(client)
         return client
 
-    def user(self, name: str, password: str = "secret", **options: object) -> "Client":
+    def user(self, user: str, password: str = "secret", **options: object) -> "Client":
         """Connect as this user."""
         client = self.client()
-        said = client.connect(user=name, **{"pass": password}, **options)
+        said = client.connect(user=user, **{"pass": password}, **options)
         assert said == b"", said
         return client
 

@@ -58,9 +58,7 @@ class SystemEvents:
         if session.space is None:
             return
         subject = f"$SYS.ACCOUNT.{session.space.name}.CONNECT"
-        self._tell(
-            subject, lambda: self._card.event("client_connect", client=session.client_info())
-        )
+        self._tell(subject, lambda: self._card.event("client_connect", client=_about(session)))
         self._tell_connections(session.space)
 
     def refused(self, session: "Session") -> None:
@@ -82,7 +80,7 @@ class SystemEvents:
         moved = self._hub.connection_stats(session.cid)
         return self._card.event(
             "client_disconnect",
-            client={**session.client_info(), "stop": self._card.now()},
+            client={**_about(session), "stop": self._card.now()},
             sent={"msgs": moved["in_msgs"], "bytes": moved["in_bytes"]},
             received={"msgs": moved["out_msgs"], "bytes": moved["out_bytes"]},
             reason=reason,
@@ -129,3 +127,11 @@ class SystemEvents:
         raw = subject.encode("utf-8", "surrogateescape")
         if self._system.interest.has_interest(raw):
             self._hub.publish(self._system.interest, raw, b"", b"", body())
+
+
+def _about(session: "Session") -> dict[str, Any]:
+    """Return who a client is; events name its account as people do."""
+    told = session.client_info()
+    if session.space is not None:
+        told["name_tag"] = session.space.account.label or session.space.name
+    return told

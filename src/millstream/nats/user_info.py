@@ -49,9 +49,8 @@ class UserInfo:
         told: dict[str, Any] = {
             "user": identity.name if identity is not None else "",
             "account": account.name,
+            "account_name": account.label or account.name,
         }
-        if account.label:
-            told["account_name"] = account.label
         if identity is None:
             return told
         if identity.label:
