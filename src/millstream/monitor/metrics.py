@@ -5,7 +5,7 @@ here in the same way. Boards that expect everything below one prefix ask for ``?
 Subjects never become labels, and only so many streams and consumers do.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,8 @@ def _jetstream(facts: Facts, kept: JetStreamFacts, prefix: str) -> Iterator[Fami
         for (account, stream), label in zip(shown, labels, strict=True)
         for consumer in account.consumers.of(stream)
     ]
-    yield from _consumers(facts, consumers[:MOST_CONSUMERS], prefix)
+    now_ns = facts.clock.time_ns()
+    yield from _consumers(now_ns, kept, consumers[:MOST_CONSUMERS], prefix)
     cut = len(places) > MOST_STREAMS or len(consumers) > MOST_CONSUMERS
     yield gauge("millstream_metrics_truncated", "1 when not everything got a label here", cut)
 
@@ -214,32 +215,39 @@ def _consumer_labels(facts: Facts, consumer: "Consumer", label: Labels) -> Label
     }
 
 
-_CONSUMER_FIGURES: dict[str, Callable[["Consumer"], int]] = {
-    "delivered_consumer_seq": lambda consumer: consumer.ledger.delivered[0],
-    "delivered_stream_seq": lambda consumer: consumer.ledger.delivered[1],
-    "ack_floor_consumer_seq": lambda consumer: consumer.ledger.floor[0],
-    "ack_floor_stream_seq": lambda consumer: consumer.ledger.floor[1],
-    "num_ack_pending": lambda consumer: len(consumer.ledger.pending),
-    "num_redelivered": lambda consumer: len(consumer.ledger.redelivered),
-    "num_waiting": lambda consumer: len(consumer.line),
-    "num_pending": lambda consumer: consumer.cursor.pending(),
+_CONSUMER_FIGURES = {
+    "delivered_consumer_seq": ("delivered", "consumer_seq"),
+    "delivered_stream_seq": ("delivered", "stream_seq"),
+    "ack_floor_consumer_seq": ("ack_floor", "consumer_seq"),
+    "ack_floor_stream_seq": ("ack_floor", "stream_seq"),
+    "num_ack_pending": ("num_ack_pending",),
+    "num_redelivered": ("num_redelivered",),
+    "num_waiting": ("num_waiting",),
+    "num_pending": ("num_pending",),
 }
+_CONSUMER_TIMES = {"last_delivery_seconds": "delivered", "last_ack_seconds": "ack_floor"}
 
 
 def _consumers(
-    facts: Facts, consumers: list[tuple["Consumer", Labels]], prefix: str
+    now_ns: int, kept: JetStreamFacts, consumers: list[tuple["Consumer", Labels]], prefix: str
 ) -> Iterator[Family]:
-    for name, figure in _CONSUMER_FIGURES.items():
-        samples = [Sample(figure(consumer), label) for consumer, label in consumers]
+    infos = [(kept.shapes.consumer_info(consumer, now_ns), label) for consumer, label in consumers]
+    for name, path in _CONSUMER_FIGURES.items():
+        samples = [Sample(_at(info, path), label) for info, label in infos]
         yield Family(f"{prefix}_consumer_{name}", GAUGE, f"{name} of a consumer", samples)
-    now = facts.clock.time_ns()
-    ages: dict[str, Callable[[Consumer], int]] = {
-        "last_delivery_seconds": lambda consumer: consumer.last_delivered_ns,
-        "last_ack_seconds": lambda consumer: consumer.last_acked_ns,
-    }
-    for name, moment in ages.items():
-        samples = [Sample((now - moment(c)) / 1e9, label) for c, label in consumers if moment(c)]
+    for name, key in _CONSUMER_TIMES.items():
+        samples = [
+            Sample(now_ns / 1e9 - _milliseconds(info[key]["last_active"]) / 1000, label)
+            for info, label in infos
+            if "last_active" in info[key]
+        ]
         yield Family(f"{prefix}_consumer_{name}", GAUGE, "seconds since then", samples)
+
+
+def _at(info: Any, path: tuple[str, ...]) -> int:
+    for key in path:
+        info = info[key]
+    return int(info)
 
 
 # --- our own
