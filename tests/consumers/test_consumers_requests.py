@@ -42,8 +42,21 @@ def test_the_line_is_served_in_turns():
     one, two = parse(b"2"), parse(b"3")
     line.add(one)
     line.add(two)
-    line.rotate()
-    assert (line.first, line.wanted()) == (two, 5)
+    line.requeue(one)
+    assert (list(line), line.wanted()) == ([two, one], 5)
+
+
+def test_the_lowest_priority_number_goes_first_and_its_equals_in_turns():
+    line = WaitingLine(prioritized=True)
+    config = {"priority_policy": "prioritized", "priority_groups": ("g",)}
+    last, one, two = (
+        parse(b'{"batch":2,"group":"g","priority":%d}' % number, **config) for number in (2, 1, 1)
+    )
+    for request in (last, one, two):
+        line.add(request)
+    assert list(line) == [one, two, last]
+    line.requeue(one)
+    assert list(line) == [two, one, last]
 
 
 def test_deadlines_are_expiry_or_heartbeat_whichever_comes_first():

@@ -8,9 +8,23 @@ from millstream.delivery.timers import Timers
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
+from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store.log import Durability, LogState
 from millstream.store.recovery import Control
 from millstream.streams.catalog import Catalog
+
+
+class FakeSegment:
+    """All of a fake log, as searches by subject see it."""
+
+    def __init__(self, subjects: SubjectTable) -> None:
+        self.base_seq = 1
+        self.index = SegmentIndex(1, subjects)
+
+    def read(
+        self, at: int, stop: int, max_records: int, max_bytes: int, ids: bytes | None = None
+    ) -> tuple[Frames, int, int]:
+        raise NotImplementedError
 
 
 class FakeLog:
@@ -26,12 +40,21 @@ class FakeLog:
         self.held: list[tuple[dict[int, tuple[bytes, int, int, bytes]], Any]] | None = None
         self.appends: list[int] = []
         self.evict_floor = 0
+        self.subjects = SubjectTable()
+        self.segments = [FakeSegment(self.subjects)]
+
+    @property
+    def committed_seq(self) -> int:
+        return self.last
 
     def hold(self) -> None:
         self.held = []
 
     def commit(self, error: MillstreamError | None = None) -> None:
         held, self.held = self.held or [], None
+        if error is not None and held:
+            index = self.segments[0].index
+            index.truncate(index.position(self.last + 1))
         for new, done in held:
             if error is None:
                 self._take(new)
@@ -49,6 +72,7 @@ class FakeLog:
             subject, _, headers, payload, _ = batch.message(start + at)
             size = 61 + len(subject) + len(payload) + len(headers)
             new[first + at] = (frame, ts_ns, size, subject)
+            self.segments[0].index.append(0, first + at, ts_ns, subject, len(payload), 0, 0, 0, 0)
         self.next += count
         if self.held is not None:
             self.held.append((new, done))
@@ -77,11 +101,15 @@ class FakeLog:
         gone = [seq for seq in self.frames if seq < first_kept]
         for seq in gone:
             del self.frames[seq]
+        self.segments[0].index.delete_below(first_kept)
         if reason != "delete" and gone:
             self.evict_floor = max(gone)
 
     def delete(self, seqs: list[int], done: Callable[..., None]) -> int:
         live = [seq for seq in seqs if self.frames.pop(seq, None) is not None]
+        index = self.segments[0].index
+        for seq in live:
+            index.delete(index.find(seq))
         done(None)
         return len(live)
 

@@ -138,7 +138,7 @@ async def test_discard_new_refuses_when_full_but_lets_a_crowded_subject_roll():
     assert [a["seq"] for a in answers(world)] == [1, 2, 3, 4]
     publish(stream, b"s.c")
     assert error_of(world) == (503, 10077, "maximum messages exceeded")
-    assert stream.index.counts() == {b"s.a": 2, b"s.b": 1}
+    assert stream.subject_counts() == {b"s.a": 2, b"s.b": 1}
 
 
 async def test_discard_old_keeps_the_newest_and_calls_the_loss_involuntary():
@@ -186,7 +186,7 @@ async def test_a_record_with_a_ttl_of_its_own_is_removed_after_it():
     publish(stream, b"s.a", headers=headers_of(Nats_TTL="2s"))
     publish(stream, b"s.b")
     world.advance(2.1)
-    assert stream.index.counts() == {b"s.b": 1}
+    assert stream.subject_counts() == {b"s.b": 1}
 
 
 async def test_a_rollup_replaces_the_history_of_its_subject():
@@ -195,9 +195,9 @@ async def test_a_rollup_replaces_the_history_of_its_subject():
     for subject in (b"s.a", b"s.b", b"s.a"):
         publish(stream, subject)
     publish(stream, b"s.a", headers=headers_of(Nats_Rollup="sub"))
-    assert stream.index.next_seqs(1, 9) == [2, 4]
+    assert list(stream.index.seqs(stream.index.select(()))) == [2, 4]
     publish(stream, b"s.a", headers=headers_of(Nats_Rollup="all"))
-    assert stream.index.next_seqs(1, 9) == [5]
+    assert list(stream.index.seqs(stream.index.select(()))) == [5]
 
 
 async def test_appended_records_are_whole_or_absent_and_return_their_sequences():
@@ -261,7 +261,7 @@ async def test_purge_removes_by_filter_sequence_and_count():
         publish(stream, b"s.%d" % (i % 2))
     assert await stream.purge(subject="s.0", keep=1) == 2
     assert await stream.purge(below=5) == 2
-    assert stream.index.next_seqs(1, 9) == [5, 6]
+    assert list(stream.index.seqs(stream.index.select(()))) == [5, 6]
     assert await stream.purge() == 2
     assert (stream.state().first_seq, stream.state().last_seq) == (7, 6)
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,18 +14,20 @@ from millstream.streams.config import (
     StreamConfig,
     client_metadata,
 )
+from millstream.streams.times import rfc3339, time_ns
 
 ACK_WAIT_NS = 30_000_000_000
 MAX_WAITING = 512
 MAX_ACK_PENDING = 1000
 EPHEMERAL_THRESHOLD_NS = 5_000_000_000
+PIN_TIMEOUT_NS = 120_000_000_000
 SHORTEST_HEARTBEAT_NS = 100_000_000
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
 
 _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\0")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+_GROUP = re.compile(r"[A-Za-z0-9/_=-]{1,16}")
 
 
 class ConsumerRefused(MillstreamError):
@@ -87,8 +88,11 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         _check_names(config)
         _check_unsupported(config)
         _check_mode(config, stream)
+        _check_caps(config, stream)
         _check_start(config)
         _check_filters(config)
+        _check_sampling(config)
+        _check_priorities(config)
         return config
 
     def to_request(self) -> dict[str, Any]:
@@ -106,9 +110,18 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Whether messages go to a fixed subject instead of to whoever asks."""
         return bool(self.deliver_subject)
 
+    @property
+    def sample_percent(self) -> int:
+        """Return how many acks of a hundred are measured."""
+        return int(self.sample_freq.removesuffix("%") or 0)
+
     def same_as(self, other: "ConsumerConfig") -> bool:
         """Whether both ask for the same consumer."""
-        return self == other
+        return self.without_pause() == other.without_pause()
+
+    def without_pause(self) -> "ConsumerConfig":
+        """Return the rest: only its own request pauses a consumer that exists."""
+        return msgspec.structs.replace(self, pause_until="")
 
     def check_update(self, new: "ConsumerConfig") -> None:
         """Refuse what a living consumer cannot become."""
@@ -171,17 +184,23 @@ def _filled(config: ConsumerConfig, stream: StreamConfig) -> ConsumerConfig:
         elif config.ack_wait == 0:
             fill["ack_wait"] = ACK_WAIT_NS
         if config.max_ack_pending == 0:
-            fill["max_ack_pending"] = stream.consumer_limits.get("max_ack_pending", MAX_ACK_PENDING)
+            limit = stream.consumer_limits.get("max_ack_pending", 0)
+            fill["max_ack_pending"] = limit or MAX_ACK_PENDING
     if not config.is_push and config.max_waiting <= 0:
         fill["max_waiting"] = MAX_WAITING
     fill |= {
         key: 0 for key in ("max_batch", "max_expires", "max_bytes") if getattr(config, key) < 0
     }
     if not config.durable_name and config.inactive_threshold <= 0:
-        limit = stream.consumer_limits.get("inactive_threshold", EPHEMERAL_THRESHOLD_NS)
-        fill["inactive_threshold"] = limit
+        limit = stream.consumer_limits.get("inactive_threshold", 0)
+        fill["inactive_threshold"] = limit or EPHEMERAL_THRESHOLD_NS
     if config.priority_policy == "none":
         fill["priority_policy"] = ""
+    if config.priority_policy == "pinned_client" and config.priority_timeout <= 0:
+        fill["priority_timeout"] = PIN_TIMEOUT_NS
+    if config.pause_until:
+        ends = time_ns(config.pause_until)
+        fill["pause_until"] = rfc3339(ends) if ends else ""
     return msgspec.structs.replace(config, **fill)
 
 
@@ -211,19 +230,61 @@ def _check_unsupported(config: ConsumerConfig) -> None:
         raise ReplicasUnsupported()
     if config.num_replicas < 0:
         raise ConsumerRefused(10133, "replicas count cannot be negative")
-    if config.priority_groups and not config.priority_policy:
-        raise ConsumerRefused(10196, "consumer can not have priority groups when policy is none")
-    for key, used in (
-        ("priority_policy: " + config.priority_policy, config.priority_policy),
-        ("replay_policy: original", config.replay_policy == "original"),
-        ("rate_limit_bps", config.rate_limit_bps and config.is_push),
-        ("sample_freq", config.sample_freq),
-        ("pause_until", config.pause_until),
-        ("direct", config.direct),
-        ("sourcing", config.sourcing),
-    ):
-        if used:
-            raise ConsumerRefused(10012, f"{key} is not supported by this server yet", 500)
+    if config.ack_policy == "flow_control":
+        raise ConsumerRefused(10012, "ack_policy: flow_control is not supported yet", 500)
+
+
+def _check_priorities(config: ConsumerConfig) -> None:
+    if not config.priority_policy:
+        if config.priority_groups:
+            raise ConsumerRefused(
+                10196, "consumer can not have priority groups when policy is none"
+            )
+        if config.priority_timeout:
+            raise ConsumerRefused(10197, "PinnedTTL cannot be set when PriorityPolicy is none")
+        return
+    if config.is_push:
+        raise ConsumerRefused(10178, "priority groups can not be used with push consumers")
+    if not config.priority_groups:
+        raise ConsumerRefused(
+            10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set"
+        )
+    for group in config.priority_groups:
+        if not group:
+            raise ConsumerRefused(10161, "Group name cannot be an empty string")
+        check_group_name(group)
+
+
+def check_group_name(group: str) -> None:
+    """Refuse a name that no priority group can have."""
+    if not _GROUP.fullmatch(group):
+        raise ConsumerRefused(
+            10162,
+            "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ "
+            "and may not exceed 16 characters",
+        )
+
+
+def _check_caps(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Keep within what the stream allows its consumers."""
+    most = stream.consumer_limits.get("max_ack_pending", 0)
+    if 0 < most < config.max_ack_pending:
+        raise ConsumerRefused(10121, f"consumer max ack pending exceeds system limit of {most}")
+    longest = stream.consumer_limits.get("inactive_threshold", 0)
+    if 0 < longest < config.inactive_threshold:
+        raise ConsumerRefused(
+            10153, f"consumer inactive threshold exceeds system limit of {go_text(longest)}"
+        )
+
+
+def _check_sampling(config: ConsumerConfig) -> None:
+    text = config.sample_freq.removesuffix("%")
+    if text and not text.isdigit():
+        raise ConsumerRefused(
+            10095,
+            f'failed to parse consumer sampling configuration: strconv.Atoi: parsing "{text}": '
+            "invalid syntax",
+        )
 
 
 def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -308,13 +369,14 @@ def _check_filters(config: ConsumerConfig) -> None:
             raise ConsumerRefused(10138, "consumer subject filters cannot overlap")
 
 
-def time_ns(text: str) -> int:
-    """Return the nanoseconds of an RFC 3339 time; raises InvalidJson when it is none."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise InvalidJson(f"{text!r} is no RFC 3339 time")
-    try:
-        whole = datetime.fromisoformat(found[1] + found[3].replace("Z", "+00:00"))
-    except ValueError as error:
-        raise InvalidJson(f"{text!r} is no RFC 3339 time") from error
-    return int(whole.timestamp()) * 10**9 + int((found[2] or "0").ljust(9, "0"))
+def go_text(ns: int) -> str:
+    """Return a duration as Go writes it: 1m30s, 50ms."""
+    for unit, size in (("ns", 1), ("µs", 1000), ("ms", 10**6)):
+        if ns < size * 1000 and ns < 10**9:
+            return f"{ns / size:g}{unit}"
+    minutes, rest = divmod(ns, 60 * 10**9)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text

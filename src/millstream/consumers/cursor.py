@@ -1,13 +1,25 @@
-"""Cursor: which record of a stream comes next, with or without filters."""
+"""Cursor: which record of a stream comes next, with or without filters, and how many are left."""
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from millstream.streams import patterns
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
+
+_DAMAGE = ("corruption", "torn")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Frames ``start`` to ``start + count`` are the next records."""
+
+    frames: "Frames"
+    start: int
+    count: int
 
 
 class Cursor:
@@ -16,90 +28,183 @@ class Cursor:
     def __init__(self, stream: Stream, filters: Sequence[str]) -> None:
         self.position = 1
         self._stream = stream
-        self._match = patterns.matcher(filters)
-        self._first: list[int] = []  # newest of each subject, delivered before the rest
-        self._removals = stream.removals
+        self._chosen = stream.index.select(filters)
+        self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
+        self._removals = stream.removals.count
+        self._left = 0  # chosen records behind the position, up to and with _counted_to
+        self._counted_to = 0
+        self._is_counted = False
+        self._gap: tuple[int, int] | None = None
+
+    # -- where to begin ----------------------------------------------------------------------
 
     def start(self, seq: int) -> None:
         """Begin at ``seq``, or at the first record there still is."""
-        self.position = max(seq, self._stream.state().first_seq)
+        self.resume(max(seq, self._stream.state().first_seq), [])
 
     def start_at_last(self) -> None:
         """Begin at the newest match, behind everything when there is none."""
         state = self._stream.state()
-        newest = self._stream.index.last_seq(self._match) if self._match else state.last_seq
-        self.position = newest if newest and state.messages else state.last_seq + 1
+        newest = self._stream.index.last_seq(self._chosen)
+        if self._chosen.is_everything:
+            newest = state.last_seq
+        self.resume(newest if newest and state.messages else state.last_seq + 1, [])
 
     def start_at_last_of_each(self) -> None:
         """Begin with the newest record of each matching subject, then go on behind them all."""
-        self._first = self._stream.index.last_seqs(self._match)
-        self.position = self._first[0] if self._first else self._stream.state().last_seq + 1
+        first = self._stream.index.last_seqs(self._chosen)
+        self.resume(first[0] if first else self._stream.state().last_seq + 1, first)
 
     def resume(self, seq: int, first: list[int]) -> None:
         """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences."""
-        self.position, self._first = seq, first
+        self.position, self._first = seq, deque(first)
+        self._is_counted = False
+        self._gap = None
 
     def refilter(self, filters: Sequence[str]) -> None:
         """Let other records match from now on."""
-        self._match = patterns.matcher(filters)
+        self._chosen = self._stream.index.select(filters)
+        self._is_counted = False
 
     @property
     def remaining_first(self) -> list[int]:
         """Return the newest-of-each sequences that are still to be delivered."""
-        return self._first
+        return list(self._first)
+
+    # -- what is left ------------------------------------------------------------------------
 
     def pending(self) -> int:
         """Return exactly how many live records are still to be delivered for the first time."""
-        if self._first:
-            return len(self._first) + self._stream.count_from(self._behind, self._match)
-        return self._stream.count_from(self.position, self._match)
+        self.follow()
+        last = self._stream.log.committed_seq
+        if not self._is_counted:
+            self._left = self._stream.count_from(self._base, self._chosen)
+            self._is_counted = True
+        elif last > self._counted_to:
+            start = max(self._counted_to + 1, self._base)
+            self._left += self._stream.index.count(self._chosen, start)
+        self._counted_to = last
+        return len(self._first) + self._left
 
     @property
-    def _behind(self) -> int:
-        return self._first[-1] + 1
-
-    def read(self, most: int, max_bytes: int) -> "Frames":
-        """Return the next matching records, at least one if there is any."""
-        if self._match is None and not self._first:
-            return self._stream.read(self.position, most, max_bytes)
-        wanted = self._wanted(most)
-        if not wanted:
-            return self._stream.read(self._stream.state().last_seq + 1, 1, 1)
-        run = 1
-        while run < len(wanted) and wanted[run] == wanted[0] + run:
-            run += 1
-        return self._stream.read(wanted[0], run, max_bytes)
-
-    def _wanted(self, most: int) -> list[int]:
-        if self._first:
-            return self._first[:most]
-        return self._stream.index.next_seqs(self.position, most, self._match)
-
-    def advance(self, frames: "Frames", count: int) -> None:
-        """Move past the first ``count`` of what ``read`` returned."""
-        last = frames.seq(count - 1)
-        if self._first:
-            behind = self._behind
-            self._first = [seq for seq in self._first if seq > last]
-            self.position = self._first[0] if self._first else behind
-        else:
-            self.position = last + 1
+    def _base(self) -> int:
+        """Return where the records behind the newest-of-each begin."""
+        return self._first[-1] + 1 if self._first else self.position
 
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
-        if self._removals == self._stream.removals:
-            return False
-        self._removals = self._stream.removals
-        state = self._stream.state()
-        if self._first:
-            behind = self._behind
-            live = {seq for seq in self._first if self._is_live(seq)}
-            self._first = [seq for seq in self._first if seq in live]
-            if not self._first:
-                self.position = behind
-        self.position = max(self.position, min(state.first_seq, state.last_seq + 1))
-        return True
+        removals, changed = self._stream.removals, False
+        if self._removals != removals.count:
+            changed = True
+            reached = removals.reached_since(self._removals)
+            self._removals = removals.count
+            if reached >= self.position:
+                self._is_counted = False
+                self._drop_removed_first()
+        state = self._stream.log.state()  # a trim is decided first and done later
+        first = min(state.first_seq, state.last_seq + 1)
+        if first > self.position:
+            changed = True
+            self._skip_to(first, state.evict_floor)
+        return changed
 
-    def _is_live(self, seq: int) -> bool:
-        frames = self._stream.read(seq, 1, 1)
-        return len(frames) > 0 and frames.first_seq == seq
+    def _drop_removed_first(self) -> None:
+        if self._first:
+            behind = self._first[-1] + 1
+            self._first = deque(filter(self._stream.index.is_live, self._first))
+            self.position = self._first[0] if self._first else behind
+
+    def _skip_to(self, first: int, evicted: int) -> None:
+        """Go past what was trimmed; what nobody asked to remove was lost to this consumer."""
+        start = self.position
+        if self._first:
+            self._drop_removed_first()
+            self.position = max(self.position, min(first, self._base))
+            return
+        lost = evicted >= start
+        if lost and self._is_counted:
+            still_there = self._stream.index.count(self._chosen, first, self._counted_to + 1)
+            lost = still_there < self._left
+        self.position = first
+        self._is_counted = False
+        if lost:
+            self._note_gap(start, min(evicted, first - 1))
+
+    # -- loss --------------------------------------------------------------------------------
+
+    @property
+    def gap(self) -> tuple[int, int] | None:
+        """Return the sequences that were lost before the next record, None when none were."""
+        return self._gap
+
+    def take_gap(self) -> tuple[int, int] | None:
+        """Return the loss, once."""
+        gap, self._gap = self._gap, None
+        return gap
+
+    def _note_gap(self, first: int, last: int) -> None:
+        self._gap = (self._gap[0] if self._gap else first, last)
+
+    def _before_damage(self, page: Page) -> Page:
+        """Note damage before the first record, and end the page before damage within it."""
+        gaps = [g for g in self._stream.log.state().gaps if g.reason in _DAMAGE]
+        for gap in gaps:
+            if self.position <= gap.first < page.frames.seq(page.start):
+                self._note_gap(gap.first, gap.last)
+            for at in range(1, page.count):
+                here = page.start + at
+                if page.frames.seq(here - 1) < gap.first < page.frames.seq(here):
+                    page = replace(page, count=at)
+                    break
+        return page
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(self, most: int, max_bytes: int) -> Page | None:
+        """Return the next matching records, None when there are none."""
+        index = self._stream.index
+        while True:
+            if self._first:
+                frames = self._read_first(most, max_bytes)
+            else:
+                frames = index.read(self._chosen, self.position, most, max_bytes)
+            if not len(frames):
+                return None
+            page = Page(frames, 0, min(len(frames), most))
+            if index.hides_any:
+                page = self._visible(page)
+            if page.count:
+                return self._before_damage(page) if self._stream.log.state().gaps else page
+            self._pass(frames.last_seq)
+
+    def _read_first(self, most: int, max_bytes: int) -> "Frames":
+        wanted, run = self._first, 1  # a run of neighbours at once
+        while run < min(len(wanted), most) and wanted[run] == wanted[0] + run:
+            run += 1
+        return self._stream.read(wanted[0], run, max_bytes)
+
+    def _visible(self, page: Page) -> Page:
+        """Return the first run of records that are not on their way out."""
+        index, frames = self._stream.index, page.frames
+        start = 0
+        while start < page.count and index.is_hidden(frames.seq(start)):
+            start += 1
+        end = start
+        while end < page.count and not index.is_hidden(frames.seq(end)):
+            end += 1
+        return Page(frames, start, end - start)
+
+    def advance(self, page: Page) -> None:
+        """Move past what ``read`` returned."""
+        if self._is_counted and not self._first:
+            self._left -= page.count
+        self._pass(page.frames.seq(page.start + page.count - 1))
+
+    def _pass(self, last: int) -> None:
+        if self._first:
+            behind = self._first[-1] + 1
+            while self._first and self._first[0] <= last:
+                self._first.popleft()
+            self.position = self._first[0] if self._first else max(behind, last + 1)
+        else:
+            self.position = last + 1

@@ -1,19 +1,22 @@
 """Ledger: which deliveries are unanswered, and what happens to them. Pure: callers pass ``now``."""
 
-from bisect import insort
+import heapq
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from millstream.kernel._acks import PendingAcks
 
-class Pending(msgspec.Struct):
-    """A delivery that nobody has answered."""
+if TYPE_CHECKING:
+    from millstream.kernel._batch import Batch
+    from millstream.kernel._frames import Frames
 
-    consumer_seq: int
-    deliveries: int
-    deadline: float  # monotonic seconds; infinite while it waits in the redelivery queue
+FOREVER = float("inf")
+_ROW = struct.Struct("<QQI")
+_SEQ = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,54 @@ class GiveUp:
 
 Effect: TypeAlias = Redeliver | GiveUp
 
-FOREVER = float("inf")
 
+class Snapshot(msgspec.Struct, omit_defaults=True):
+    """A ledger as it is persisted: whole, or what changed since the last one.
 
-class Snapshot(msgspec.Struct):
-    """A ledger as it is persisted: whole, or what changed since the last one."""
+    ``pending`` are rows of stream seq u64, consumer seq u64, deliveries u32; ``answered`` are
+    stream seqs u64. What is at or below the floor is answered without being named.
+    """
 
     version: int
     delivered: tuple[int, int]  # consumer seq, stream seq
     floor: tuple[int, int]
-    pending: list[tuple[int, int, int]]  # stream seq, consumer seq, deliveries
-    answered: list[int] = []
-    redelivered: dict[int, int] = {}
+    pending: bytes = b""
+    answered: bytes = b""
+    redelivered: dict[int, int] | None = None  # None: as before
+
+
+class RedeliveryQueue:
+    """Sequences to deliver again, lowest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._members: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, seq: int) -> None:
+        """Let it wait, once."""
+        if seq not in self._members:
+            self._members.add(seq)
+            heapq.heappush(self._heap, seq)
+
+    def discard(self, seq: int) -> None:
+        """Take it out, wherever it waits."""
+        self._members.discard(seq)
+
+    def pop(self) -> int:
+        """Take the lowest out, 0 when nothing waits."""
+        while self._heap:
+            seq = heapq.heappop(self._heap)
+            if seq in self._members:
+                self._members.discard(seq)
+                return seq
+        return 0
+
+    def clear(self) -> None:
+        """Let nothing wait."""
+        self._heap, self._members = [], set()
 
 
 @dataclass
@@ -60,78 +99,88 @@ class Ledger:
     max_deliver: int = -1
     delivered: tuple[int, int] = (0, 0)
     floor: tuple[int, int] = (0, 0)
-    pending: dict[int, Pending] = field(default_factory=dict)
+    pending: PendingAcks = field(default_factory=PendingAcks)
     redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, when above 1
-    queue: list[int] = field(default_factory=list)  # to deliver again, ascending
+    queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
     version: int = 0
-    _changed: set[int] = field(default_factory=set)
-    _answered: list[int] = field(default_factory=list)
     _dirty: bool = False
+    _redelivered_changed: bool = False
 
     # -- deliveries --------------------------------------------------------------------------
 
-    def deliver(self, seq: int, now: float, *, track: bool) -> tuple[int, int]:
-        """Note a delivery; returns (deliveries so far, consumer sequence)."""
+    def deliver(self, frames: "Frames", start: int, count: int, now: float, *, track: bool) -> int:
+        """Note first deliveries; returns the consumer sequence of the first."""
         self._dirty = True
+        first = self.delivered[0] + 1
+        newest = frames.seq(start + count - 1)
+        self.delivered = (first + count - 1, max(self.delivered[1], newest))
+        if track:
+            self.pending.deliver(frames, start, count, first, now + self._wait(1))
+        else:
+            self.floor = self.delivered
+        return first
+
+    def deliver_again(self, seq: int, now: float) -> tuple[int, int]:
+        """Note another delivery; returns (deliveries so far, consumer sequence)."""
+        self._dirty = self._redelivered_changed = True
         consumer_seq = self.delivered[0] + 1
         self.delivered = (consumer_seq, max(self.delivered[1], seq))
-        if not track:
-            self.floor = self.delivered
-            return 1, consumer_seq
         known = self.pending.get(seq)
-        if known is None:
-            known = self.pending[seq] = Pending(consumer_seq, 0, 0.0)
-        known.deliveries += 1
-        known.deadline = now + self._wait(known.deliveries)
-        if known.deliveries > 1:
-            self.redelivered[seq] = known.deliveries
-        self._changed.add(seq)
-        return known.deliveries, consumer_seq
-
-    def next_redelivery(self) -> int:
-        """Return the lowest sequence that waits to be delivered again, 0 when none does."""
-        return self.queue[0] if self.queue else 0
-
-    def take_redelivery(self) -> int:
-        """Take the lowest sequence out of the redelivery queue."""
-        return self.queue.pop(0)
+        original, deliveries = known[:2] if known is not None else (consumer_seq, 0)
+        deliveries += 1
+        self.pending.put(seq, original, deliveries, now + self._wait(deliveries))
+        if deliveries > 1:
+            self.redelivered[seq] = deliveries
+        return deliveries, consumer_seq
 
     def _wait(self, deliveries: int) -> float:
         if not self.backoff:
             return self.ack_wait
         return self.backoff[min(deliveries, len(self.backoff)) - 1]
 
+    @property
+    def shortest_wait(self) -> float:
+        """Return how long an answer is awaited at least."""
+        return min(self.backoff, default=self.ack_wait)
+
+    def delivered_at(self, seq: int) -> float:
+        """Return when a pending record was last delivered, or its wait last began anew."""
+        known = self.pending.get(seq)
+        return known[2] - self._wait(known[1]) if known is not None else 0.0
+
     # -- answers -----------------------------------------------------------------------------
+
+    def take_acks(self, batch: "Batch", prefix: int, acked: list[int] | None) -> list[int]:
+        """Take the plain acks of a batch; returns the positions that need a look."""
+        done, others = self.pending.take_acks(batch, prefix, acked)
+        if done:
+            self._dirty = True
+            self._raise_floor()
+        return others
 
     def ack(self, seq: int) -> bool:
         """Forget ``seq``; False when it was not pending, as late and double acks are normal."""
-        if seq not in self.pending:
-            self.redelivered.pop(seq, None)
+        if not self._answer(seq):
             return False
-        self._answer(seq)
         self._raise_floor()
         return True
 
     def ack_all(self, seq: int) -> list[int]:
         """Forget everything up to ``seq``; returns what that was."""
-        answered = [pending for pending in self.pending if pending <= seq]
-        for pending in answered:
-            self._answer(pending)
-        self._raise_floor()
-        return answered
+        return self.gone(self.pending.up_to(seq))
 
     def nak(self, seq: int, now: float, delay: float) -> bool:
         """Deliver again after ``delay``; False when it was not pending."""
         known = self.pending.get(seq)
         if known is None:
             return False
-        if self._is_exhausted(known):
-            known.deadline = now  # expire() gives it up
+        if self._is_exhausted(known[1]):
+            self.pending.wait_until(seq, now)  # expire() gives it up
         elif delay > 0:
-            self._unqueue(seq)
-            known.deadline = now + delay
+            self.queue.discard(seq)
+            self.pending.wait_until(seq, now + delay)
         else:
-            self._enqueue(seq, known)
+            self._enqueue(seq)
         return True
 
     def progress(self, seq: int, now: float) -> bool:
@@ -139,73 +188,73 @@ class Ledger:
         known = self.pending.get(seq)
         if known is None:
             return False
-        self._unqueue(seq)
-        known.deadline = now + self._wait(known.deliveries)
-        return True
+        self.queue.discard(seq)
+        return self.pending.wait_until(seq, now + self._wait(known[1]))
 
     def gone(self, seqs: Iterable[int]) -> list[int]:
-        """Forget records that the stream no longer has; returns those that were pending."""
-        lost = [seq for seq in seqs if seq in self.pending]
-        for seq in lost:
-            self._answer(seq)
+        """Forget records that nobody has to answer for; returns those that were pending."""
+        lost = [seq for seq in seqs if self._answer(seq)]
         self._raise_floor()
         return lost
 
-    def _answer(self, seq: int) -> None:
+    def _answer(self, seq: int) -> bool:
+        if self.redelivered.pop(seq, None) is not None:
+            self._dirty = self._redelivered_changed = True
+        if not self.pending.remove(seq):
+            return False
         self._dirty = True
-        del self.pending[seq]
-        self.redelivered.pop(seq, None)
-        self._unqueue(seq)
-        self._changed.discard(seq)
-        self._answered.append(seq)
+        self.queue.discard(seq)
+        return True
 
     def _raise_floor(self) -> None:
         """Move the floor up to just below the oldest pending delivery."""
-        if not self.pending:
+        seq, consumer_seq = self.pending.oldest()
+        if not seq:
             self.floor = self.delivered
-            return
-        oldest = min(self.pending)
-        reached = (self.pending[oldest].consumer_seq - 1, oldest - 1)
-        if reached[0] > self.floor[0]:
-            self.floor = reached
+        elif consumer_seq - 1 > self.floor[0]:
+            self.floor = (consumer_seq - 1, seq - 1)
+
+    def reset(self, seq: int) -> None:
+        """Forget all deliveries and stand before ``seq``."""
+        self.pending.clear()
+        self.queue.clear()
+        self.redelivered = {}
+        self.delivered = self.floor = (0, seq - 1)
+        self._dirty = self._redelivered_changed = True
 
     # -- time --------------------------------------------------------------------------------
 
     def expire(self, now: float) -> list[Effect]:
         """Return what to do about everything whose wait is over, oldest sequence first."""
         effects: list[Effect] = []
-        for seq in sorted(s for s, p in self.pending.items() if p.deadline <= now):
-            known = self.pending[seq]
-            if self._is_exhausted(known):
-                self._give_up(seq)
-                effects.append(GiveUp(seq, known.deliveries))
+        for seq in self.pending.expired(now):
+            known = self.pending.get(seq)
+            assert known is not None
+            if self._is_exhausted(known[1]):
+                self._give_up(seq, known[1])
+                effects.append(GiveUp(seq, known[1]))
             else:
-                self._enqueue(seq, known)
+                self._enqueue(seq)
                 effects.append(Redeliver(seq))
         return effects
 
     def next_deadline(self) -> float:
         """Return when ``expire`` has something to do, infinity when never."""
-        return min((p.deadline for p in self.pending.values()), default=FOREVER)
+        return self.pending.next_deadline()
 
-    def _is_exhausted(self, known: Pending) -> bool:
-        return self.max_deliver > 0 and known.deliveries >= self.max_deliver
+    def _is_exhausted(self, deliveries: int) -> bool:
+        return 0 < self.max_deliver <= deliveries
 
-    def _give_up(self, seq: int) -> None:
-        deliveries = self.pending[seq].deliveries
+    def _give_up(self, seq: int, deliveries: int) -> None:
         self._answer(seq)
         if deliveries > 1:
             self.redelivered[seq] = deliveries
+        self._redelivered_changed = True
         self._raise_floor()
 
-    def _enqueue(self, seq: int, known: Pending) -> None:
-        known.deadline = FOREVER
-        if seq not in self.queue:
-            insort(self.queue, seq)
-
-    def _unqueue(self, seq: int) -> None:
-        if seq in self.queue:
-            self.queue.remove(seq)
+    def _enqueue(self, seq: int) -> None:
+        self.pending.wait_until(seq, FOREVER)
+        self.queue.add(seq)
 
     # -- persistence -------------------------------------------------------------------------
 
@@ -217,34 +266,31 @@ class Ledger:
     def take_changes(self) -> Snapshot:
         """Return what changed since the last call."""
         self.version += 1
-        changes = Snapshot(
-            self.version,
-            self.delivered,
-            self.floor,
-            [self._row(seq) for seq in sorted(self._changed)],
-            self._answered,
-            dict(self.redelivered) if self._answered or self._changed else {},
-        )
-        self._changed, self._answered, self._dirty = set(), [], False
-        return changes
+        rows, answered = self.pending.take_changes(self.floor[1])
+        again = dict(self.redelivered) if self._redelivered_changed else None
+        self._dirty = self._redelivered_changed = False
+        return Snapshot(self.version, self.delivered, self.floor, rows, answered, again)
 
     def whole(self) -> Snapshot:
         """Return everything."""
-        rows = [self._row(seq) for seq in self.pending]
-        return Snapshot(self.version, self.delivered, self.floor, rows, [], dict(self.redelivered))
+        rows = self.pending.rows()
+        return Snapshot(self.version, self.delivered, self.floor, rows, b"", dict(self.redelivered))
 
     def apply(self, saved: Snapshot, now: float) -> None:
         """Take on a persisted snapshot; an older or repeated one changes nothing."""
         if saved.version and saved.version <= self.version:
             return
+        if saved.delivered[0] < self.delivered[0]:
+            self.pending.clear()  # a reset: nothing from before it counts
         self.version = saved.version
         self.delivered, self.floor = saved.delivered, saved.floor
-        for seq in saved.answered:
-            self.pending.pop(seq, None)
-        for seq, consumer_seq, deliveries in saved.pending:
-            self.pending[seq] = Pending(consumer_seq, deliveries, now + self._wait(deliveries))
-        self.redelivered = dict(saved.redelivered)
-
-    def _row(self, seq: int) -> tuple[int, int, int]:
-        known = self.pending[seq]
-        return seq, known.consumer_seq, known.deliveries
+        for (seq,) in _SEQ.iter_unpack(saved.answered):
+            self.pending.remove(seq)
+        for seq in self.pending.up_to(self.floor[1]):
+            self.pending.remove(seq)
+        for seq, consumer_seq, deliveries in _ROW.iter_unpack(saved.pending):
+            deadline = now + self._wait(deliveries)
+            self.pending.put(seq, consumer_seq, deliveries, deadline, changed=False)
+        if saved.redelivered is not None:
+            self.redelivered = dict(saved.redelivered)
+        self.pending.take_changes(self.floor[1])  # what was applied is written down already

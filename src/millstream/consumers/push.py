@@ -1,16 +1,21 @@
-"""PushState: heartbeats and flow control of a push consumer. Pure: callers pass ``now``."""
+"""PushDesk: delivers to a fixed subject, with heartbeats and flow control."""
 
 import secrets
 
+from millstream.clock import Clock
 from millstream.consumers.config import ConsumerConfig
+from millstream.consumers.feed import PAGE_BYTES, Feed
+from millstream.consumers.outlet import Fields, Outlet
 
 MAX_WINDOW = 32 * 1024 * 1024
 FIRST_WINDOW = MAX_WINDOW // 16
 FOREVER = float("inf")
+RETRY = 0.01  # until a full outbox is looked at again
+INTEREST_CHECK = 0.1  # until a silent deliver subject is looked at again
 
 
 class PushState:
-    """How much was sent since the client last said that it keeps up."""
+    """How much was sent since the client last said that it keeps up. Pure: callers pass ``now``."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.subject = config.deliver_subject.encode()
@@ -61,3 +66,75 @@ class PushState:
         if not self._heartbeat_at:
             self.beat(now)
         return self._heartbeat_at
+
+
+class PushDesk:
+    """Sends one feed to one subject for as long as somebody listens there."""
+
+    def __init__(self, config: ConsumerConfig, feed: Feed, outlet: Outlet, clock: Clock) -> None:
+        self.state = PushState(config)
+        self.retry_at = FOREVER
+        self._feed = feed
+        self._outlet = outlet
+        self._clock = clock
+        self._flow_prefix = f"$JS.FC.{feed.stream.name}.{feed.name}."
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether someone listens."""
+        return self._outlet.is_heard(self.state.subject)
+
+    def move(self, subject: str) -> None:
+        """Deliver to another subject from now on."""
+        self.state.subject = subject.encode()
+
+    def serve(self, budget: int) -> int:
+        """Deliver up to ``budget`` messages; returns how many went."""
+        state, sent, self.retry_at = self.state, 0, FOREVER
+        if not self.is_bound:
+            self.retry_at = self._clock.monotonic() + INTEREST_CHECK
+            return 0
+        while sent < budget and state.may_send:
+            room = self._outlet.room(state.subject) // 2
+            if room <= 0:
+                self.retry_at = self._clock.monotonic() + RETRY
+                break
+            parcel = self._feed.next(budget - sent, min(room, PAGE_BYTES))
+            if parcel is None:
+                break
+            state.sent(self._feed.send(state.subject, parcel), self._clock.monotonic())
+            sent += parcel.page.count
+            self._ask_for_flow()
+        return sent
+
+    def _ask_for_flow(self) -> None:
+        token = self.state.flow_token()
+        if token:
+            self.state.stalled_on = (self._flow_prefix + token).encode()
+            self._outlet.status(
+                self.state.subject, "100 FlowControl Request", (), self.state.stalled_on
+            )
+
+    def flow_answered(self, subject: bytes) -> bool:
+        """Open the window: the client has seen everything up to the request."""
+        if subject != self.state.stalled_on:
+            return False
+        self.state.flow_answered()
+        return True
+
+    def beat(self, now: float, positions: Fields) -> None:
+        """Send the heartbeat that is due."""
+        if not self.state.heartbeat_due(now):
+            return
+        if self.is_bound:
+            if self.state.stalled_on:
+                positions += ((b"Nats-Consumer-Stalled", self.state.stalled_on),)
+            self._outlet.status(self.state.subject, "100 Idle Heartbeat", positions)
+        self.state.beat(now)
+
+    def next_deadline(self, now: float) -> float:
+        """Return when ``beat`` or ``serve`` is due, infinity when never."""
+        return min(self.state.next_heartbeat(now), self.retry_at)
+
+    def close(self, description: str) -> None:
+        """Nobody waits for a push consumer."""

@@ -93,15 +93,27 @@ class Registry:
 
     # -- changes -----------------------------------------------------------------------------
 
-    async def create(self, stream: Stream, config: ConsumerConfig, action: str = "") -> Consumer:
-        """Create or update by name; ``action`` (create, update, "") says which is meant."""
+    async def create(
+        self, stream: Stream, config: ConsumerConfig, action: str = ""
+    ) -> tuple[Consumer, bool]:
+        """Create or update by name; ``action`` (create, update, "") says which is meant.
+
+        Returns the consumer and whether it is new.
+        """
         async with self._changing:
             known = self._consumers.get(stream.incarnation, {}).get(config.name)
             if known is None:
-                return await self._create(stream, config, action)
+                return await self._create(stream, config, action), True
             if action == "create" and not known.config.same_as(config):
                 raise ConsumerRefused(10148, "consumer already exists")
-            return await self._update(known, config)
+            kept = msgspec.structs.replace(config, pause_until=known.config.pause_until)
+            return await self._update(known, kept), False
+
+    async def pause(self, consumer: Consumer, until: str) -> None:
+        """Stop deliveries until a time, or let them go on when it is empty."""
+        async with self._changing:
+            config = msgspec.structs.replace(consumer.config, pause_until=until)
+            await self._change(consumer, config)
 
     async def _create(self, stream: Stream, config: ConsumerConfig, action: str) -> Consumer:
         if action == "update":
@@ -124,11 +136,14 @@ class Registry:
         consumer.config.check_update(config)
         if consumer.is_bound and config.deliver_subject != consumer.config.deliver_subject:
             raise ConsumerRefused(10013, "consumer name already in use")
+        await self._change(consumer, config)
+        return consumer
+
+    async def _change(self, consumer: Consumer, config: ConsumerConfig) -> None:
         if consumer.is_persisted:
             entry = _Entry(consumer.name, consumer.created_ns, config.to_request())
             await self._write(CONSUMER_SET, consumer, entry)
         consumer.reconfigure(config)
-        return consumer
 
     async def delete(self, stream: Stream, name: str) -> None:
         """Delete a consumer; whoever waits for it is told."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from millstream.consumers.config import ConsumerConfig
+from millstream.consumers.config import ConsumerConfig, go_text
 
 
 class BadPull(Exception):
@@ -29,13 +29,20 @@ class _Body(msgspec.Struct, frozen=True):
     id: str = ""
     priority: int = 0
 
+    @property
+    def names_a_group(self) -> bool:
+        """Whether it says anything about priority groups."""
+        return bool(
+            self.group or self.min_pending or self.min_ack_pending or self.id or self.priority
+        )
+
 
 class PullRequest:
     """One waiting client. Times are monotonic seconds, 0 where there is none."""
 
     __slots__ = (
-        "batch", "bytes_left", "expires_at", "heartbeat", "heartbeat_at", "limited", "no_wait",
-        "reply", "served",
+        "batch", "bytes_left", "expires_at", "group", "heartbeat", "heartbeat_at", "limited",
+        "min_ack_pending", "min_pending", "no_wait", "pin", "priority", "reply", "served",
     )  # fmt: skip
 
     def __init__(self, reply: bytes, body: _Body, now: float) -> None:
@@ -47,6 +54,11 @@ class PullRequest:
         self.expires_at = now + body.expires / 1e9 if body.expires > 0 else 0.0
         self.heartbeat = body.idle_heartbeat / 1e9
         self.heartbeat_at = now + self.heartbeat if self.heartbeat else 0.0
+        self.group = body.group
+        self.min_pending = body.min_pending
+        self.min_ack_pending = body.min_ack_pending
+        self.pin = body.id
+        self.priority = body.priority
         self.served = 0
 
     @property
@@ -66,17 +78,33 @@ class PullRequest:
 def parse(reply: bytes, body: bytes, config: ConsumerConfig, now: float) -> PullRequest:
     """Read a request; raises BadPull with the status that it deserves."""
     asked = _decode(body)
-    if asked.group or asked.min_pending or asked.min_ack_pending or asked.priority:
-        raise BadPull(400, "Bad Request - Invalid Priority Group")
-    if config.max_batch and asked.batch > config.max_batch:
-        raise BadPull(409, f"Exceeded MaxRequestBatch of {config.max_batch}")
-    if config.max_expires and not 0 < asked.expires <= config.max_expires and not asked.no_wait:
-        raise BadPull(409, f"Exceeded MaxRequestExpires of {config.max_expires / 1e9:g}s")
-    if config.max_bytes and asked.max_bytes > config.max_bytes:
-        raise BadPull(409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}")
     if asked.idle_heartbeat and (not asked.expires or 2 * asked.idle_heartbeat > asked.expires):
         raise BadPull(400, "Bad Request - heartbeat value too large")
+    if config.max_batch and asked.batch > config.max_batch:
+        raise BadPull(409, f"Exceeded MaxRequestBatch of {config.max_batch}")
+    if config.max_expires and asked.expires > config.max_expires:
+        raise BadPull(409, f"Exceeded MaxRequestExpires of {go_text(config.max_expires)}")
+    if config.max_bytes and asked.max_bytes > config.max_bytes:
+        raise BadPull(409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    if asked.names_a_group:
+        _check_group(asked, config)
     return PullRequest(reply, asked, now)
+
+
+def _check_group(asked: _Body, config: ConsumerConfig) -> None:
+    policy = config.priority_policy
+    if (asked.min_pending or asked.min_ack_pending) and policy != "overflow":
+        raise BadPull(400, "Bad Request - Not a Overflow Priority consumer")
+    if asked.id and policy != "pinned_client":
+        raise BadPull(400, "Bad Request - Not a Pinned Client Priority consumer")
+    if not 0 <= asked.priority <= 9:
+        raise BadPull(400, "Bad Request - Priority must be between 0 and 9")
+    if not policy:
+        return
+    if not asked.group:
+        raise BadPull(400, "Bad Request - Priority Group missing")
+    if asked.group not in config.priority_groups:
+        raise BadPull(400, "Bad Request - Invalid Priority Group")
 
 
 def _decode(body: bytes) -> _Body:
@@ -94,10 +122,14 @@ def _decode(body: bytes) -> _Body:
 
 
 class WaitingLine:
-    """Requests in the order in which they are served: first come, one message each, again."""
+    """Requests in the order in which they are served: first come, one message each, again.
 
-    def __init__(self) -> None:
+    With ``prioritized`` the lowest priority number goes first, and its equals in turns.
+    """
+
+    def __init__(self, *, prioritized: bool = False) -> None:
         self._line: deque[PullRequest] = deque()
+        self._prioritized = prioritized
 
     def __len__(self) -> int:
         return len(self._line)
@@ -106,17 +138,18 @@ class WaitingLine:
         return iter(tuple(self._line))
 
     def add(self, request: PullRequest) -> None:
-        """Stand at the end."""
+        """Stand at the end, or behind those of the same priority."""
         self._line.append(request)
+        if self._prioritized:
+            self._line = deque(sorted(self._line, key=lambda waiting: waiting.priority))
 
-    @property
-    def first(self) -> PullRequest:
-        """Return whose turn it is."""
-        return self._line[0]
-
-    def rotate(self) -> None:
-        """Send the first to the end."""
-        self._line.rotate(-1)
+    def requeue(self, request: PullRequest) -> None:
+        """Go from wherever it stands to where a new one would stand."""
+        if self._line[0] is request and not self._prioritized:
+            self._line.rotate(-1)
+        else:
+            self._line.remove(request)
+            self.add(request)
 
     def remove(self, request: PullRequest) -> None:
         """Leave the line, from wherever it stands."""

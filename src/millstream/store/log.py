@@ -1,6 +1,6 @@
 """What a log promises to the streams above it; file_log.py and memory_log.py keep it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -8,6 +8,7 @@ from typing import Protocol
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames
+from millstream.kernel._index import SegmentIndex, SubjectTable
 
 
 class Durability(StrEnum):
@@ -47,8 +48,43 @@ Committed = Callable[[MillstreamError | None], None]
 """Called on the loop, once: None when the class's promise holds, else why it never will."""
 
 
+class IndexedSegment(Protocol):
+    """A stretch of a log, as searches by subject see it; staged records are in the index too."""
+
+    @property
+    def base_seq(self) -> int:
+        """Return the lowest sequence that can be here."""
+        ...
+
+    @property
+    def index(self) -> SegmentIndex:
+        """Return where each record is, and its subject."""
+        ...
+
+    def read(
+        self, at: int, stop: int, max_records: int, max_bytes: int, ids: bytes | None = None
+    ) -> tuple[Frames, int, int]:
+        """Return (frames, position after them, first damaged position or -1) from ``at`` on."""
+        ...
+
+
 class Log(Protocol):
     """Records by sequence. Appends are staged at once and visible once committed."""
+
+    @property
+    def subjects(self) -> SubjectTable:
+        """Return the subjects of all records, staged ones included."""
+        ...
+
+    @property
+    def segments(self) -> Sequence[IndexedSegment]:
+        """Return the log's stretches in order."""
+        ...
+
+    @property
+    def committed_seq(self) -> int:
+        """Return the newest sequence that readers see."""
+        ...
 
     @property
     def log_id(self) -> int:

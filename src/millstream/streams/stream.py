@@ -19,8 +19,9 @@ from millstream.store.log import Log, LogState
 from millstream.streams import extras, patterns, preconditions, retention
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import DuplicateWindow, PublishRefused
+from millstream.streams.removals import EVERYTHING, Removals
 from millstream.streams.state import StreamState
-from millstream.streams.subject_index import SubjectIndex
+from millstream.streams.subject_index import Selection, SubjectIndex
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -136,7 +137,8 @@ class Stream:
         self.log = log
         self.created_ns = created_ns
         self.index = SubjectIndex(log)
-        self.removals = 0  # counts removals, so that consumers know when to count anew
+        self._everything = self.index.select(())
+        self.removals = Removals()
         self._clock = clock
         self._timers = timers
         self._hub = hub
@@ -307,7 +309,7 @@ class Stream:
         if self.config.discard != "new":
             return
         per_subject = self.config.max_msgs_per_subject
-        if per_subject > 0 and self._count_of(subject) >= per_subject:
+        if per_subject > 0 and self.index.count_of(subject, staged=True) >= per_subject:
             if self.config.discard_new_per_subject:
                 why = "maximum messages per subject exceeded"
                 raise StreamFull(why, self.config, self.log.state())
@@ -450,7 +452,8 @@ class Stream:
 
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern, staged writes included."""
-        match = patterns.matcher([pattern.decode("utf-8", "surrogateescape")])
+        text = pattern.decode("utf-8", "surrogateescape")
+        match = patterns.matcher([text])
         for run in reversed(self._inflight):
             staged = run.last_of_subjects()
             if match is None:
@@ -458,18 +461,7 @@ class Stream:
             found = max((seq for subject, seq in staged.items() if match(subject)), default=0)
             if found:
                 return found
-        if patterns.is_literal(pattern.decode("utf-8", "surrogateescape")):
-            return self.log.last_by_subject(pattern)
-        return self.index.last_seq(match)
-
-    def _count_of(self, subject: bytes) -> int:
-        staged = sum(
-            1
-            for run in self._inflight
-            for at in range(run.start, run.start + run.count)
-            if run.batch.message(at)[0] == subject
-        )
-        return staged + len(self.index.seqs(subject))
+        return self.index.last_seq(self.index.select([text]))
 
     # -- reads -------------------------------------------------------------------------------
 
@@ -510,30 +502,26 @@ class Stream:
         overhead = 45 if self.config.storage == "memory" else 31
         return max(0, state.bytes - overhead * state.count)
 
-    def count_from(self, seq: int, match: Callable[[bytes], bool] | None) -> int:
-        """Return exactly how many live records from ``seq`` on match."""
+    def count_from(self, seq: int, chosen: Selection | None = None) -> int:
+        """Return exactly how many live records from ``seq`` on are chosen."""
         state = self.log.state()
-        if match is None and state.count == state.last_seq - state.first_seq + 1:
+        everything = (chosen is None or chosen.is_everything) and not self.index.hides_any
+        if everything and state.count == state.last_seq - state.first_seq + 1:
             return max(0, state.last_seq - max(seq, state.first_seq) + 1)
-        return self.index.count_from(seq, match)
+        return self.index.count(chosen or self._everything, seq)
 
-    def subject_counts(self, match: Callable[[bytes], bool] | None = None) -> dict[bytes, int]:
+    def subject_counts(self, filters: Sequence[str] = ()) -> dict[bytes, int]:
         """Return how many live records each matching subject has."""
-        table = getattr(self.log, "subjects", None)
-        if table is None:
-            return self.index.counts(match)
-        named = ((table.subject(known), table.count(known)) for known in table.ids())
-        return {subject: n for subject, n in named if n and (match is None or match(subject))}
+        return self.index.counts(self.index.select(filters))
 
     def num_subjects(self) -> int:
         """Return how many subjects have a live record."""
-        table = getattr(self.log, "subjects", None)
-        return len(self.index.counts()) if table is None else len(table)
+        return len(self.log.subjects)
 
     def deleted(self) -> list[int]:
         """Return the sequences between first and last that hold no record."""
         state = self.log.state()
-        live = set(self.index.next_seqs(state.first_seq, state.count))
+        live = set(self.index.seqs(self._everything))
         return [seq for seq in range(state.first_seq, state.last_seq + 1) if seq not in live]
 
     def watch(self, grown: Callable[[], None]) -> Callable[[], None]:
@@ -564,6 +552,9 @@ class Stream:
 
     # -- removal -----------------------------------------------------------------------------
 
+    def settled(self, seqs: Sequence[int]) -> None:
+        """Take note that a consumer is done with records; limits retention keeps them."""
+
     async def delete(self, seqs: Sequence[int]) -> int:
         """Remove these records for good; returns how many were there, once that is durable."""
         if self.config.sealed:
@@ -578,12 +569,12 @@ class Stream:
             raise StreamSealed()
         if self.config.deny_purge:
             raise OperationDenied(10110, "stream purge not permitted")
-        match = patterns.matcher([subject]) if subject else None
+        chosen = self.index.select([subject] if subject else ())
         last = self.log.state().last_seq
         stop = min(below - 1, last) if below else last
-        if match is None and not keep:
+        if chosen.is_everything and not keep:
             return await self._trim_and_wait(stop + 1)
-        doomed = [s for s in self.index.next_seqs(1, 2**62, match) if s <= stop]
+        doomed = [s for s in self.index.seqs(chosen) if s <= stop]
         if keep:
             doomed = doomed[:-keep]
         return await self._remove(doomed)
@@ -594,7 +585,6 @@ class Stream:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         removed = self._forget(seqs, partial(settle, done))
         await done
-        self._removed()
         return removed
 
     def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
@@ -602,13 +592,14 @@ class Stream:
 
         def settled(error: MillstreamError | None) -> None:
             self._removing.discard(going)
+            self.index.reveal(seqs)
             done(error)
+            self._removed(max(seqs))
 
         self._removing.add(going)
+        self.index.hide(seqs)
         going.count = self.log.delete(seqs, settled)
-        for seq in seqs:
-            self.index.remove(seq)
-        self._removed()
+        self._removed(max(seqs))
         return going.count
 
     async def _trim_and_wait(self, first_kept: int) -> int:
@@ -627,10 +618,10 @@ class Stream:
 
     def _trim_to(self, first_kept: int, reason: str) -> None:
         self.log.trim(first_kept, reason)
-        self._removed()
+        self._removed(first_kept - 1)
 
-    def _removed(self) -> None:
-        self.removals += 1
+    def _removed(self, highest: int = EVERYTHING) -> None:
+        self.removals.note(highest)
         self._wake()
 
     # -- limits ------------------------------------------------------------------------------
@@ -658,7 +649,7 @@ class Stream:
             self._trim_to(run.first_seq, "delete")
             return
         subject = run.batch.message(run.start)[0]
-        older = [seq for seq in self.index.seqs(subject) if seq < run.first_seq]
+        older = [seq for seq in self.index.seqs_of(subject) if seq < run.first_seq]
         if older:
             self._forget(older, _log_failure)
 

@@ -1,114 +1,292 @@
-"""SubjectIndex: which sequences each subject of a stream has, built when first asked for.
+"""SubjectIndex: records by subject, answered from the log's integer index without reading any."""
 
-Only filters, per-subject limits and subject counts need it; a plain stream never pays for it.
-"""
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import heapq
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from millstream.kernel._index import SubjectTable
+from millstream.store.log import IndexedSegment, Log
+from millstream.streams import patterns
 
-from millstream.store.log import Log
+if TYPE_CHECKING:
+    from millstream.kernel._frames import Frames
 
-_CHUNK = 4096
-_CHUNK_BYTES = 8 * 1024 * 1024
+NEWEST = 2**63
 
-Match = Callable[[bytes], bool]
+
+class Selection:
+    """The subjects that patterns let pass, as the bit set that searches of the index take."""
+
+    def __init__(self, table: SubjectTable, filters: Sequence[str]) -> None:
+        self._table = table
+        self._match = patterns.matcher(filters)
+        self._literals = [one.encode() for one in filters if patterns.is_literal(one)]
+        self._only_literals = len(self._literals) == len(filters)
+        self._bits = bytearray()
+        self._ids: bytes | None = None if self._match is None else b""
+        self._mark = 0
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every subject passes."""
+        return self._match is None
+
+    def ids(self) -> bytes | None:
+        """Return the bit set of all subjects there are by now, None when everything passes."""
+        if self._match is None:
+            return None
+        mark, born = self._table.born_since(self._mark)
+        if mark != self._mark:
+            self._mark = mark
+            self._take_in(born)
+        return self._ids
+
+    def each(self) -> Iterator[int]:
+        """Return the ids that pass."""
+        bits = self.ids()
+        if bits is None:
+            yield from self._table.ids()
+            return
+        for at, byte in enumerate(bits):
+            if byte:
+                yield from (8 * at + bit for bit in range(8) if byte >> bit & 1)
+
+    def passes(self, subject: bytes) -> bool:
+        """Whether one subject passes."""
+        return self._match is None or self._match(subject)
+
+    def _take_in(self, born: list[int]) -> None:
+        """Mark new subjects; ids are used again, so what was marked may have to go."""
+        if self._only_literals:
+            self._bits = bytearray()
+            for known in (self._table.find(subject) for subject in self._literals):
+                if known >= 0:
+                    self._set(known, True)
+        else:
+            assert self._match is not None
+            for known in born:
+                self._set(known, self._match(self._table.subject(known)))
+        self._ids = bytes(self._bits)
+
+    def _set(self, known: int, passes: bool) -> None:
+        at, bit = known >> 3, 1 << (known & 7)
+        if at >= len(self._bits):
+            if not passes:
+                return
+            self._bits.extend(bytes(at + 1 - len(self._bits)))
+        self._bits[at] = self._bits[at] | bit if passes else self._bits[at] & ~bit
 
 
 class SubjectIndex:
-    """Live sequences by subject, ascending; ``refresh`` takes in what was committed since."""
+    """Questions about the committed, live records of one log, without those on their way out."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._seqs: dict[bytes, array[int]] = {}
-        self._subject_of: dict[int, bytes] = {}
-        self._next = 1
+        self._going: dict[int, int] = {}  # sequence → subject id
+        self._going_of: Counter[int] = Counter()
 
-    def refresh(self) -> None:
-        """Take in new records and drop what was trimmed from the old end."""
-        state = self._log.state()
-        self._next = max(self._next, state.first_seq)
-        while self._next <= state.last_seq:
-            frames = self._log.read(self._next, _CHUNK, _CHUNK_BYTES)
-            if not len(frames):
+    def hide(self, seqs: Iterable[int]) -> None:
+        """Leave out records whose removal is decided and not yet logged."""
+        for seq in seqs:
+            known = self._subject_of(seq)
+            if known >= 0 and seq not in self._going:
+                self._going[seq] = known
+                self._going_of[known] += 1
+
+    def reveal(self, seqs: Iterable[int]) -> None:
+        """Look at records as they are: gone, or still there after all."""
+        for seq in seqs:
+            known = self._going.pop(seq, -1)
+            if known >= 0:
+                self._going_of[known] -= 1
+                if not self._going_of[known]:
+                    del self._going_of[known]
+
+    def is_hidden(self, seq: int) -> bool:
+        """Whether a record is on its way out."""
+        return seq in self._going
+
+    def is_live(self, seq: int) -> bool:
+        """Whether there is such a record, and it is not on its way out."""
+        return self._subject_of(seq) >= 0 and seq not in self._going
+
+    @property
+    def hides_any(self) -> bool:
+        """Whether any record is on its way out."""
+        return bool(self._going)
+
+    def select(self, filters: Sequence[str]) -> Selection:
+        """Return the subjects that the patterns let pass; no pattern lets everything pass."""
+        return Selection(self._log.subjects, filters)
+
+    # -- many subjects -----------------------------------------------------------------------
+
+    def counts(self, chosen: Selection) -> dict[bytes, int]:
+        """Return how many live records each chosen subject has."""
+        table = self._log.subjects
+        return {table.subject(known): n for known in chosen.each() if (n := self._count_of(known))}
+
+    def count(self, chosen: Selection, start: int = 1, stop: int = NEWEST) -> int:
+        """Return how many chosen records there are from ``start`` up to and without ``stop``."""
+        ids, found = chosen.ids(), 0
+        stop = min(stop, self._last() + 1)
+        if start >= stop:
+            return 0
+        for segment in self._segments_from(start):
+            if segment.base_seq >= stop:
                 break
-            for seq, _, subject, *_ in frames:
-                self._add(subject, seq)
-            self._next = frames.last_seq + 1
-        self._trim(state.first_seq)
+            index = segment.index
+            found += index.count_live(index.position(start), index.position(stop), ids)
+        going = self._going.items()
+        return found - sum(start <= seq < stop and _has(ids, known) for seq, known in going)
 
-    def _add(self, subject: bytes, seq: int) -> None:
-        seqs = self._seqs.get(subject)
-        if seqs is None:
-            seqs = self._seqs[subject] = array("Q")
-        seqs.append(seq)
-        self._subject_of[seq] = subject
+    def seqs(self, chosen: Selection, start: int = 1, most: int = NEWEST) -> Iterator[int]:
+        """Return chosen sequences from ``start`` on, ascending."""
+        ids, last = chosen.ids(), self._last()
+        for segment in self._segments_from(start):
+            index = segment.index
+            stop = index.position(last + 1)
+            at = index.next_live(index.position(start), ids, stop)
+            while at >= 0 and most > 0:
+                if index.seq(at) not in self._going:
+                    yield index.seq(at)
+                    most -= 1
+                at = index.next_live(at + 1, ids, stop)
 
-    def _trim(self, first_seq: int) -> None:
-        # _subject_of is in sequence order, so what was trimmed is at its front.
-        gone: list[int] = []
-        for seq in self._subject_of:
-            if seq >= first_seq:
-                break
-            gone.append(seq)
-        for seq in gone:
-            self.remove(seq)
+    def read(self, chosen: Selection, start: int, most: int, max_bytes: int) -> "Frames":
+        """Return chosen records from ``start`` on, at least one if there is any."""
+        ids = chosen.ids()
+        if ids is None:
+            return self._log.read(start, most, max_bytes)
+        while True:
+            found = self._find(ids, start)
+            if found is None:
+                return self._log.read(self._last() + 1, 1, 1)  # nothing
+            segment, at, stop = found
+            frames, _, damaged = segment.read(at, stop, most, max_bytes, ids)
+            if len(frames) or damaged < 0:
+                return frames
+            start = segment.index.seq(damaged)
+            self._log.read(start, 1, 1)  # takes it out of service and says so
+            start += 1
 
-    def remove(self, seq: int) -> None:
-        """Forget one record."""
-        subject = self._subject_of.pop(seq, None)
-        if subject is None:
-            return
-        seqs = self._seqs[subject]
-        del seqs[bisect_left(seqs, seq)]
-        if not seqs:
-            del self._seqs[subject]
+    def _find(self, ids: bytes, start: int) -> tuple[IndexedSegment, int, int] | None:
+        last = self._last()
+        for segment in self._segments_from(start):
+            index = segment.index
+            stop = index.position(last + 1)
+            at = index.next_live(index.position(start), ids, stop)
+            if at >= 0:
+                return segment, at, stop
+        return None
 
-    def counts(self, match: Match | None = None) -> dict[bytes, int]:
-        """Return how many live records each matching subject has."""
-        self.refresh()
-        return {s: len(seqs) for s, seqs in self._seqs.items() if match is None or match(s)}
+    def last_seq(self, chosen: Selection, up_to: int = NEWEST) -> int:
+        """Return the newest chosen sequence at or below ``up_to``, 0 when there is none."""
+        return max(self._lasts(chosen, up_to), default=0)
 
-    def count_from(self, seq: int, match: Match | None = None) -> int:
-        """Return how many matching live records have this sequence or a later one."""
-        return sum(len(seqs) - bisect_left(seqs, seq) for seqs in self._matching(match))
+    def last_seqs(self, chosen: Selection, up_to: int = NEWEST) -> list[int]:
+        """Return the newest sequence of every chosen subject, ascending."""
+        return sorted(self._lasts(chosen, up_to))
 
-    def next_seqs(self, seq: int, limit: int, match: Match | None = None) -> list[int]:
-        """Return the first ``limit`` matching sequences from ``seq`` on, ascending."""
-        slices = []
-        for seqs in self._matching(match):
-            at = bisect_left(seqs, seq)
-            if at < len(seqs):
-                slices.append(seqs[at : at + limit])
-        merged = heapq.merge(*slices)
-        return [found for _, found in zip(range(limit), merged, strict=False)]
+    def _lasts(self, chosen: Selection, up_to: int) -> Iterator[int]:
+        for known in chosen.each():
+            newest = self.last_of(known, up_to)
+            if newest:
+                yield newest
 
-    def last_seq(self, match: Match | None = None, up_to: int = 2**64 - 1) -> int:
-        """Return the newest matching sequence at or below ``up_to``, 0 when there is none."""
-        newest = 0
-        for seqs in self._matching(match):
-            at = bisect_right(seqs, up_to)
-            newest = max(newest, seqs[at - 1] if at else 0)
+    # -- one subject -------------------------------------------------------------------------
+
+    def last_of(self, known: int, up_to: int = NEWEST) -> int:
+        """Return a subject's newest sequence at or below ``up_to``, 0 when there is none."""
+        table = self._log.subjects
+        if known < 0 or not table.count(known):
+            return 0
+        newest = table.last_seq(known)
+        if table.stale(known)[1] or newest > self._last():
+            newest = self._log.last_by_subject(table.subject(known))
+        while newest and (newest > up_to or newest in self._going):
+            newest = self._before(known, min(newest - 1, up_to))
         return newest
 
-    def last_seqs(self, match: Match | None = None) -> list[int]:
-        """Return the newest sequence of every matching subject, ascending."""
-        return sorted(seqs[-1] for seqs in self._matching(match))
+    def seqs_of(self, subject: bytes, most: int = NEWEST) -> Iterator[int]:
+        """Return a subject's sequences, oldest first."""
+        known, last = self._log.subjects.find(subject), self._last()
+        if known < 0:
+            return
+        oldest = max(self._log.subjects.first_seq(known), 1)
+        for segment in self._segments_from(oldest):
+            index = segment.index
+            at = index.first_live(index.position(oldest), known)
+            while at >= 0 and most > 0 and index.seq(at) <= last:
+                if index.seq(at) not in self._going:
+                    yield index.seq(at)
+                    most -= 1
+                at = index.first_live(at + 1, known)
 
-    def seqs(self, subject: bytes) -> list[int]:
-        """Return all live sequences of one subject, ascending."""
-        self.refresh()
-        return list(self._seqs.get(subject, ()))
+    def count_of(self, subject: bytes, *, staged: bool = False) -> int:
+        """Return how many records a subject has, on request with what is not committed yet."""
+        known = self._log.subjects.find(subject)
+        if known < 0:
+            return 0
+        return self._log.subjects.count(known) if staged else self._count_of(known)
 
     def crowded(self, subjects: set[bytes] | None, limit: int) -> list[int]:
         """Return what is above ``limit`` records a subject, oldest first."""
-        self.refresh()
-        names = self._seqs if subjects is None else subjects & self._seqs.keys()
-        return sorted(seq for name in names for seq in self._seqs[name][: -limit or None])
+        table = self._log.subjects
+        names = subjects if subjects is not None else [table.subject(n) for n in table.ids()]
+        doomed: list[int] = []
+        for name in names:
+            over = self.count_of(name, staged=True) - limit
+            if over > 0:  # perhaps: what is staged or going was counted too
+                over = self.count_of(name) - limit
+                doomed += self.seqs_of(name, over) if over > 0 else ()
+        return sorted(doomed)
 
-    def _matching(self, match: Match | None) -> Iterator["array[int]"]:
-        self.refresh()
-        for subject, seqs in self._seqs.items():
-            if match is None or match(subject):
-                yield seqs
+    def _count_of(self, known: int) -> int:
+        """Return a subject's records without those that are staged or going."""
+        table, last = self._log.subjects, self._last()
+        count, newest = table.count(known), table.last_seq(known)
+        if count and newest > last:
+            for segment in self._segments_from(last + 1):
+                at = segment.index.first_live(segment.index.position(last + 1), known)
+                while at >= 0:
+                    count -= 1
+                    at = segment.index.first_live(at + 1, known)
+        return count - self._going_of[known]
+
+    def _before(self, known: int, seq: int) -> int:
+        for segment in reversed(self._log.segments):
+            if segment.base_seq <= seq:
+                index = segment.index
+                at = index.last_live(index.position(seq + 1) - 1, known)
+                if at >= 0:
+                    return index.seq(at)
+        return 0
+
+    # -- places ------------------------------------------------------------------------------
+
+    def _last(self) -> int:
+        return self._log.committed_seq
+
+    def _segments_from(self, seq: int) -> Sequence[IndexedSegment]:
+        segments = self._log.segments
+        return segments[max(bisect_right(segments, seq, key=_base) - 1, 0) :]
+
+    def _subject_of(self, seq: int) -> int:
+        """Return the subject id of a record, -1 when it is gone."""
+        for segment in self._segments_from(seq)[:1]:
+            at = segment.index.find(seq)
+            if at >= 0 and not segment.index.deleted(at):
+                return segment.index.subject_id(at)
+        return -1
+
+
+def _has(ids: bytes | None, known: int) -> bool:
+    if ids is None:
+        return True
+    return known >> 3 < len(ids) and bool(ids[known >> 3] >> (known & 7) & 1)
+
+
+def _base(segment: IndexedSegment) -> int:
+    return segment.base_seq

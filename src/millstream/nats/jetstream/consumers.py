@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.consumers.config import ConsumerConfig, ConsumerRefused
+from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.errors import bad_request, expect_empty, name_mismatch, read_as
 from millstream.streams.config import InvalidJson
+from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream
@@ -23,6 +24,18 @@ class _Create(msgspec.Struct, frozen=True):
     config: dict[str, Any] = {}
     action: str = ""
     pedantic: bool = False
+
+
+class _Pause(msgspec.Struct, frozen=True):
+    pause_until: str = ""
+
+
+class _Unpin(msgspec.Struct, frozen=True):
+    group: str = ""
+
+
+class _Reset(msgspec.Struct, frozen=True):
+    seq: int = 0
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -95,7 +108,9 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
 async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
     stream = js.catalog.get(stream_name, js.account)
     config = ConsumerConfig.from_request(request.config, stream.config)
-    consumer = await js.consumers.create(stream, config, request.action)
+    consumer, is_new = await js.consumers.create(stream, config, request.action)
+    if is_new:
+        js.tell_consumer("CREATED", "create", stream.name, consumer.name)
     return shapes.consumer_info(consumer, js.now_ns())
 
 
@@ -110,7 +125,41 @@ async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer
     """Delete one consumer."""
     expect_empty(body)
     await js.consumers.delete(js.catalog.get(stream, js.account), name)
+    js.tell_consumer("DELETED", "delete", stream, name)
     return {"success": True}
+
+
+async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Stop deliveries until a time; a time in the past lets them go on."""
+    asked: _Pause = read_as(body, _Pause)
+    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
+    until = rfc3339(time_ns(asked.pause_until)) if asked.pause_until else ZERO_TIME
+    await js.consumers.pause(consumer, "" if until == ZERO_TIME else until)
+    left = consumer.feed.pause_left_ns
+    shown: Answer = {"paused": left > 0, "pause_until": until}
+    return {**shown, "pause_remaining": left} if left else shown
+
+
+async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Let another client of a priority group be pinned."""
+    asked: _Unpin = read_as(body, _Unpin)
+    if not asked.group:
+        raise InvalidJson("consumer group not specified")
+    check_group_name(asked.group)
+    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
+    if asked.group not in consumer.config.priority_groups or consumer.pulls is None:
+        raise ConsumerRefused(10160, "Provided priority group does not exist for this consumer")
+    consumer.pulls.unpin("admin")
+    consumer.pump()
+    return {}
+
+
+async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
+    """Deliver anew, from a sequence or from the ack floor."""
+    asked: _Reset = read_as(body, _Reset)
+    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
+    seq = consumer.reset(asked.seq)
+    return {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
 
 
 async def names(js: "JetStream", body: bytes, stream: str) -> Answer:

@@ -12,18 +12,18 @@ import msgspec
 
 from millstream.clock import Clock
 from millstream.consumers import registry
+from millstream.consumers.outlet import Outlet
 from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.nats.jetstream import consumers, messages, streams
-from millstream.nats.jetstream.errors import ApiError, as_error
-from millstream.nats.jetstream.messages import DirectGet
+from millstream.nats.jetstream import cluster, consumers, messages, streams
+from millstream.nats.jetstream.direct_get import DirectGet
+from millstream.nats.jetstream.domain import DomainGate
+from millstream.nats.jetstream.errors import as_error, check_level
 from millstream.store.store import Store
 from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import API_LEVEL
-from millstream.streams.extras import first_values
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ ROUTES: dict[str, Route] = {
     "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
+    "CONSUMER.PAUSE": Route("consumer_pause", consumers.pause, _TWO, {"paused": False}),
+    "CONSUMER.UNPIN": Route("consumer_unpin", consumers.unpin, _TWO, {}),
+    "CONSUMER.RESET": Route("consumer_reset", consumers.reset, _TWO, {"reset_seq": 0}),
+    "STREAM.LEADER.STEPDOWN": Route("stream_leader_stepdown", cluster.of_stream, _ONE, {}),
+    "STREAM.PEER.REMOVE": Route("stream_remove_peer", cluster.of_stream, _ONE, {}),
+    "CONSUMER.LEADER.STEPDOWN": Route("consumer_leader_stepdown", cluster.of_consumer, _TWO, {}),
     "CONSUMER.NAMES": Route("consumer_names", consumers.names, _ONE, {**_PAGE, "consumers": []}),
     "CONSUMER.LIST": Route("consumer_list", consumers.listing, _ONE, {**_PAGE, "consumers": []}),
 }
@@ -101,6 +107,8 @@ class JetStream:
         account: str = "$G",
         interests: "Mapping[str, Interest] | None" = None,
         consumers: Registry | None = None,
+        server_name: str = "",
+        domain: str = "",
     ) -> None:
         """Serve one account; ``interests`` are those of all that share catalog and consumers.
 
@@ -112,12 +120,15 @@ class JetStream:
         self._owns = consumers is None
         self.consumers = consumers or Registry(self.catalog, store, clock, timers, hub, spaces)
         self._timers = timers
+        self.domain = domain
+        self.outlet = Outlet(hub, interest, clock)
         self.requests = 0
         self.errors = 0
         self._hub = hub
         self._interest = interest
         self._store = store
         self._clock = clock
+        self._server_name = server_name
         self._loop = loop
         self._handles: list[int] = []
         self._direct: dict[int, list[int]] = {}
@@ -140,6 +151,8 @@ class JetStream:
             catalog=self.catalog,
             account=account,
             consumers=self.consumers,
+            server_name=self._server_name,
+            domain=self.domain,
         )
 
     def start(self) -> None:
@@ -156,6 +169,9 @@ class JetStream:
         self._runner = self._loop.create_task(self._run())
         for pattern in _PATTERNS:
             self._handles.append(self._interest.add_sink(PREFIX + pattern, self))
+        if self.domain:
+            gate = DomainGate(self.domain, self._hub, self._interest)
+            self._handles.append(self._interest.add_sink(gate.pattern, gate))
 
     def _replay(self) -> None:
         found = self._store.recovery
@@ -196,6 +212,17 @@ class JetStream:
         """Return the wall clock."""
         return self._clock.time_ns()
 
+    def tell_stream(self, kind: str, action: str, stream: str) -> None:
+        """Publish that a stream was created, updated or deleted."""
+        subject = f"$JS.EVENT.ADVISORY.STREAM.{kind}.{stream}"
+        self.outlet.event(subject, "advisory.v1.stream_action", stream=stream, action=action)
+
+    def tell_consumer(self, kind: str, action: str, stream: str, consumer: str) -> None:
+        """Publish that a consumer was created or deleted."""
+        subject = f"$JS.EVENT.ADVISORY.CONSUMER.{kind}.{stream}.{consumer}"
+        about = {"stream": stream, "consumer": consumer, "action": action}
+        self.outlet.event(subject, "advisory.v1.consumer_action", **about)
+
     # -- requests ----------------------------------------------------------------------------
 
     def deliver(self, batch: Batch) -> None:
@@ -209,17 +236,32 @@ class JetStream:
                 log.warning("request dropped, too many are under way subject=%r", subject)
                 continue
             self._in_flight += 1
-            self._group.create_task(self._serve(reply, headers, payload, *found))
+            self._group.create_task(self._serve(subject, reply, headers, payload, *found))
 
     async def _serve(
-        self, reply: bytes, headers: bytes, payload: bytes, route: Route, arguments: list[str]
+        self,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        route: Route,
+        arguments: list[str],
     ) -> None:
         try:
-            answer = await self._answer(route, headers, payload, arguments)
+            answer = msgspec.json.encode(await self._answer(route, headers, payload, arguments))
         finally:
             self._in_flight -= 1
             self.requests += 1
-        self._hub.publish(self._interest, reply, b"", b"", msgspec.json.encode(answer))
+        self._hub.publish(self._interest, reply, b"", b"", answer)
+        self.outlet.event(
+            "$JS.EVENT.ADVISORY.API",
+            "advisory.v1.api_audit",
+            server=self._server_name,
+            client={"acc": self.account},
+            subject=subject.decode("utf-8", "replace"),
+            request=payload.decode("utf-8", "replace"),
+            response=answer.decode(),
+        )
         self._hub.flush()
 
     async def _answer(
@@ -227,7 +269,7 @@ class JetStream:
     ) -> dict[str, Any]:
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
-            _check_level(headers)
+            check_level(headers)
             return {**shown, **await route.handler(self, payload, *arguments)}
         except MillstreamError as error:
             failure = as_error(error)
@@ -263,12 +305,8 @@ _PATTERNS = (
     b"CONSUMER.DELETE.>",
     b"CONSUMER.NAMES.>",
     b"CONSUMER.LIST.>",
+    b"CONSUMER.PAUSE.>",
+    b"CONSUMER.UNPIN.>",
+    b"CONSUMER.RESET.>",
+    b"CONSUMER.LEADER.>",
 )
-
-
-def _check_level(headers: bytes) -> None:
-    if b"Nats-Required-Api-Level" not in headers:
-        return
-    level = first_values(headers).get(b"Nats-Required-Api-Level", b"")
-    if not level.isdigit() or int(level) > API_LEVEL:
-        raise ApiError(412, 10185, "JetStream minimum api level required")

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.streams.config import InvalidJson
+from millstream.streams.config import API_LEVEL, InvalidJson
+from millstream.streams.extras import first_values
 
 
 class ApiError(MillstreamError):
@@ -18,6 +19,22 @@ class ApiError(MillstreamError):
         super().__init__(message)
         self.status = status  # type: ignore[misc]
         self.err_code = err_code  # type: ignore[misc]
+
+
+class LevelTooLow(ApiError):
+    """The request needs more than this API level offers."""
+
+    def __init__(self) -> None:
+        super().__init__(412, 10185, "JetStream minimum api level required")
+
+
+def check_level(headers: bytes) -> None:
+    """Refuse a request that asks for more than this API level; raises LevelTooLow."""
+    if b"Nats-Required-Api-Level" not in headers:
+        return
+    level = first_values(headers).get(b"Nats-Required-Api-Level", b"")
+    if not level.isdigit() or int(level) > API_LEVEL:
+        raise LevelTooLow()
 
 
 def bad_request() -> ApiError:

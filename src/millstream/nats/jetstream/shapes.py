@@ -1,23 +1,11 @@
 """How streams, consumers and times look in answers."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from millstream.consumers.consumer import Consumer
 from millstream.streams.config import shown_metadata
 from millstream.streams.stream import Stream
-
-ZERO_TIME = "0001-01-01T00:00:00Z"
-
-
-def rfc3339(ts_ns: int) -> str:
-    """Return a time with as many fractional digits as it needs; zero is the zero time."""
-    if ts_ns <= 0:
-        return ZERO_TIME
-    seconds, fraction = divmod(ts_ns, 10**9)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    digits = f"{fraction:09d}".rstrip("0")
-    return f"{text}.{digits}Z" if digits else f"{text}Z"
+from millstream.streams.times import rfc3339
 
 
 def stream_config(stream: Stream, *, full: bool = True) -> dict[str, Any]:
@@ -67,6 +55,7 @@ def _position(pair: tuple[int, int], last_active_ns: int) -> dict[str, Any]:
 
 def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict[str, Any]:
     """Return a ConsumerInfo."""
+    consumer.follow(closely=True)
     config, ledger = consumer.config, consumer.ledger
     shown: dict[str, Any] = {
         "stream_name": consumer.stream.name,
@@ -76,14 +65,24 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
             **config.to_request(),
             "metadata": shown_metadata(config.metadata, 0, full=full),
         },
-        "delivered": _position(ledger.delivered, consumer.last_delivered_ns),
-        "ack_floor": _position(ledger.floor, consumer.last_acked_ns),
+        "delivered": _position(ledger.delivered, consumer.feed.last_delivered_ns),
+        "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
         "num_ack_pending": len(ledger.pending),
         "num_redelivered": len(ledger.redelivered),
-        "num_waiting": len(consumer.line),
+        "num_waiting": consumer.waiting,
         "num_pending": consumer.cursor.pending(),
     }
     if consumer.is_bound:
         shown["push_bound"] = True
+    if consumer.feed.pause_left_ns:
+        shown["paused"] = True
+        shown["pause_remaining"] = consumer.feed.pause_left_ns
+    if config.priority_groups and consumer.pulls is not None:
+        pin = consumer.pulls.pin
+        group: dict[str, Any] = {"group": config.priority_groups[0]}
+        if pin.id:
+            group["pinned_client_id"] = pin.id
+        group["pinned_ts"] = rfc3339(pin.since_ns)
+        shown["priority_groups"] = [group]
     shown["ts"] = rfc3339(now_ns)
     return shown

@@ -67,6 +67,7 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
             "storage_max_stream_bytes": -1,
             "max_bytes_required": False,
         },
+        **({"domain": js.domain} if js.domain else {}),
         "api": {"level": 5, "total": js.requests, "errors": js.errors},
     }
 
@@ -76,7 +77,9 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     wire = read_object(body)
     if wire.get("name", "") != name:
         raise name_mismatch()
-    stream, _ = await js.catalog.create(StreamConfig.from_request(wire), js.account)
+    stream, is_new = await js.catalog.create(StreamConfig.from_request(wire), js.account)
+    if is_new:
+        js.tell_stream("CREATED", "create", name)
     return {**_info(js, stream), "did_create": True}
 
 
@@ -87,13 +90,16 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
         raise name_mismatch()
     existing = js.catalog.get(name, js.account).config
     config = StreamConfig.from_request(wire, existing)
-    return _info(js, await js.catalog.update(config, js.account))
+    stream = await js.catalog.update(config, js.account)
+    js.tell_stream("UPDATED", "modify", name)
+    return _info(js, stream)
 
 
 async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Delete a stream with its records and consumers."""
     expect_empty(body)
     await js.catalog.delete(name, js.account)
+    js.tell_stream("DELETED", "delete", name)
     return {"success": True}
 
 
@@ -104,7 +110,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
     if asked.subjects_filter:
-        counts = stream.subject_counts(patterns.matcher([asked.subjects_filter]))
+        counts = stream.subject_counts([asked.subjects_filter])
         names = sorted(counts)[asked.offset : asked.offset + SUBJECTS_LIMIT]
         page = {"total": len(counts), "offset": asked.offset, "limit": SUBJECTS_LIMIT}
         if names:

@@ -1,0 +1,115 @@
+"""Answers: what happens when clients answer deliveries; the sink behind ``$JS.ACK.<s>.<c>.>``."""
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from millstream.clock import Clock
+from millstream.consumers import acks
+from millstream.consumers.config import ConsumerConfig
+from millstream.consumers.ledger import Ledger
+from millstream.kernel._batch import Batch
+
+Event = Callable[..., None]
+
+
+class Answered(Protocol):
+    """What a consumer does once answers were taken."""
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """Take a pull request that came with an ack."""
+        ...
+
+    def settled(self, seqs: list[int]) -> None:
+        """Let go of records that are done."""
+        ...
+
+    def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
+        """Confirm to these once the ledger is safe; wake up whatever waited for acks."""
+        ...
+
+
+class Answers:
+    """Takes acks in bulk where they are plain, one by one where they say more."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        ledger: Ledger,
+        clock: Clock,
+        consumer: Answered,
+        prefix: int,
+        event: Event,
+    ) -> None:
+        self.last_acked_ns = 0
+        self._ledger = ledger
+        self._clock = clock
+        self._consumer = consumer
+        self._prefix = prefix
+        self._event = event
+        self.wants_settled = False
+        self.take_on(config)
+
+    def take_on(self, config: ConsumerConfig) -> None:
+        """Adopt a configuration."""
+        self._all = config.ack_policy == "all"
+        self._sampled = config.sample_percent
+
+    def deliver(self, batch: Batch) -> None:
+        """Take every answer of the batch."""
+        settled: list[int] = []
+        looks: list[int] | range = range(len(batch))
+        if not self._all and not self._sampled:
+            acked = settled if self.wants_settled else None
+            looks = self._ledger.take_acks(batch, self._prefix, acked)
+            self.last_acked_ns = self._clock.time_ns()
+        replies = []
+        for at in looks:
+            subject, reply, _, payload, _ = batch.message(at)
+            if self._take(subject, reply, payload, settled) and reply:
+                replies.append(reply)
+        if settled:
+            self._consumer.settled(settled)
+        self._consumer.answered(replies, waits_changed=len(looks) > 0)
+
+    def _take(self, subject: bytes, reply: bytes, body: bytes, settled: list[int]) -> bool:
+        """Take one answer; returns whether its reply is to be confirmed."""
+        seq, answer = acks.stream_seq(subject), acks.parse(body)
+        if not seq or answer is None:
+            return False
+        now = self._clock.monotonic()
+        match answer:
+            case acks.Ack() | acks.Next():
+                self._ack(seq, settled)
+            case acks.Nak(delay):
+                fields = self._fields(seq)
+                if self._ledger.nak(seq, now, delay):
+                    self._event("MSG_NAKED", "nak", **fields)
+            case acks.Progress():
+                self._ledger.progress(seq, now)
+            case acks.Term(reason):
+                fields = self._fields(seq)
+                if self._ledger.ack(seq):
+                    settled.append(seq)
+                    if reason:
+                        fields["reason"] = reason
+                    self._event("MSG_TERMINATED", "terminated", **fields)
+        if isinstance(answer, acks.Next):
+            self._consumer.request(reply, answer.request)
+            return False
+        return True
+
+    def _ack(self, seq: int, settled: list[int]) -> None:
+        self.last_acked_ns = self._clock.time_ns()
+        if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
+            took = self._clock.monotonic() - self._ledger.delivered_at(seq)
+            self._event("", "consumer_ack", **self._fields(seq), ack_time=int(took * 1e9))
+        if self._all:
+            settled += self._ledger.ack_all(seq)
+        elif self._ledger.ack(seq):
+            settled.append(seq)
+
+    def _fields(self, seq: int) -> dict[str, int | str]:
+        known = self._ledger.pending.get(seq)
+        consumer_seq, deliveries = known[:2] if known is not None else (0, 0)
+        return {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}

@@ -1,0 +1,170 @@
+"""Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.clock import Clock
+from millstream.consumers.cursor import Cursor, Page
+from millstream.consumers.ledger import FOREVER, Ledger
+from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.pace import Pace
+from millstream.kernel._acks import ack_replies
+from millstream.streams.times import time_ns
+
+if TYPE_CHECKING:
+    from millstream.consumers.config import ConsumerConfig
+    from millstream.streams.stream import Stream
+
+PAGE_BYTES = 1024 * 1024
+
+
+class Parcel(NamedTuple):
+    """Records to deliver; ``again`` when it is not for the first time."""
+
+    page: Page
+    again: bool
+
+
+class Feed:
+    """Takes records from cursor and ledger, and hands them to the outlet."""
+
+    def __init__(
+        self,
+        name: str,
+        config: "ConsumerConfig",
+        stream: "Stream",
+        cursor: Cursor,
+        ledger: Ledger,
+        outlet: Outlet,
+        clock: Clock,
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.cursor = cursor
+        self.ledger = ledger
+        self.last_delivered_ns = 0
+        self.is_blocked = False  # there is something, but it may not go now
+        self.ready_at = FOREVER  # when to look again, where only time is missing
+        self._outlet = outlet
+        self._clock = clock
+        self._ack_prefix = f"$JS.ACK.{stream.name}.{name}.".encode()
+        self.take_on(config)
+
+    def take_on(self, config: "ConsumerConfig") -> None:
+        """Adopt a configuration."""
+        self._config = config
+        self._pace = Pace(config)
+        self._tracks = config.ack_policy != "none"
+        self._paused_until_ns = time_ns(config.pause_until) if config.pause_until else 0
+
+    @property
+    def pause_left_ns(self) -> int:
+        """Return for how long deliveries are still paused, 0 when they are not."""
+        if not self._paused_until_ns:
+            return 0
+        return max(0, self._paused_until_ns - self._clock.time_ns())
+
+    def available(self) -> int:
+        """Return how many records wait to be delivered, again or for the first time."""
+        return len(self.ledger.queue) + self.cursor.pending()
+
+    def next(self, most: int, max_bytes: int) -> Parcel | None:
+        """Return what to deliver next, None when there is nothing or it may not go now."""
+        self.is_blocked, self.ready_at = False, FOREVER
+        if self._paused_until_ns and self._is_paused():
+            return None
+        while self.ledger.queue:
+            seq = self.ledger.queue.pop()
+            frames = self.stream.read(seq, 1, PAGE_BYTES)
+            if len(frames) and frames.first_seq == seq and self.stream.index.is_live(seq):
+                return Parcel(Page(frames, 0, 1), again=True)
+            self.ledger.gone([seq])  # deleted meanwhile: nobody has to answer for it
+        limit = self._config.max_ack_pending
+        if self._tracks and limit > 0:
+            most = min(most, limit - len(self.ledger.pending))
+            if most <= 0:
+                self.is_blocked = True
+                return None
+        page = self.cursor.read(most if self._pace.is_free else 1, max_bytes)
+        if page is None:
+            self._pace.caught_up()
+            return None
+        if not self._pace.is_free and self._is_early(page):
+            return None
+        return Parcel(page, again=False)
+
+    def _is_paused(self) -> bool:
+        left = self.pause_left_ns
+        if not left:
+            self._paused_until_ns = 0
+            return False
+        self.is_blocked = True
+        self.ready_at = self._clock.monotonic() + left / 1e9
+        return True
+
+    def _is_early(self, page: Page) -> bool:
+        due = self._pace.due(page.frames.record(page.start)[1])
+        if due <= self._clock.monotonic():
+            return False
+        self.is_blocked, self.ready_at = True, due
+        return True
+
+    def put_back(self, parcel: Parcel) -> None:
+        """Let a parcel that could not go be the next again."""
+        if parcel.again:
+            self.ledger.queue.add(parcel.page.frames.seq(parcel.page.start))
+
+    def size(self, parcel: Parcel) -> int:
+        """Return the size of a parcel's first record, as pull requests count it."""
+        page = parcel.page
+        left, deliveries = self.cursor.pending(), 1
+        if parcel.again:
+            known = self.ledger.pending.get(page.frames.seq(page.start))
+            deliveries = known[1] + 1 if known is not None else 1
+        else:
+            left -= 1
+        consumer_seq = self.ledger.delivered[0] + 1
+        return ack_replies(
+            self._ack_prefix, page.frames, page.start, 1, deliveries, consumer_seq, max(left, 0)
+        )[1]
+
+    def send(self, route: bytes, parcel: Parcel, each: Fields = ()) -> int:
+        """Deliver a parcel; returns its size as clients count it."""
+        now, page = self._clock.monotonic(), parcel.page
+        frames, start, count = page.frames, page.start, page.count
+        left = self.cursor.pending()
+        first: Fields = ()
+        if parcel.again:
+            deliveries, consumer_seq = self.ledger.deliver_again(frames.seq(start), now)
+        else:
+            deliveries, left = 1, max(left - 1, 0)
+            first = self._loss()
+            consumer_seq = self.ledger.deliver(frames, start, count, now, track=self._tracks)
+            self.cursor.advance(page)
+        replies, size = ack_replies(
+            self._ack_prefix, frames, start, count, deliveries, consumer_seq, left
+        )
+        self.last_delivered_ns = self._clock.time_ns()
+        if not self._pace.is_free:
+            self._pace.sent(size, frames.record(start + count - 1)[1], now)
+        if self._config.headers_only:
+            self._outlet.headers_of_records(route, page, replies, first, each)
+        elif first or each:
+            self._outlet.marked_records(route, page, replies, first, each)
+        else:
+            self._outlet.records(route, page, replies)
+        return size
+
+    def _loss(self) -> Fields:
+        """Return the header that tells of records lost before this one, and tell everybody."""
+        gap = self.cursor.take_gap()
+        if gap is None:
+            return ()
+        self._outlet.event(
+            f"$JS.EVENT.ADVISORY.CONSUMER.GAP.{self.stream.name}.{self.name}",
+            "advisory.v1.consumer_gap",
+            stream=self.stream.name,
+            consumer=self.name,
+            first_seq=gap[0],
+            last_seq=gap[1],
+        )
+        return ((b"Millstream-Gap", b"%d-%d" % gap),)

@@ -1,0 +1,96 @@
+"""Outlet: the way out of one consumer, for records, statuses and advisories."""
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.streams.times import rfc3339
+from millstream.wire.headers import encode_headers, with_extras
+
+if TYPE_CHECKING:
+    from millstream.consumers.cursor import Page
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+Fields = tuple[tuple[bytes, bytes], ...]
+_EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
+
+
+class Outlet:
+    """Publishes under the consumer's account."""
+
+    def __init__(self, hub: "Hub", interest: "Interest", clock: Clock) -> None:
+        self._hub = hub
+        self._interest = interest
+        self._clock = clock
+
+    def is_heard(self, subject: bytes) -> bool:
+        """Whether anybody listens."""
+        return self._interest.has_interest(subject)
+
+    def room(self, subject: bytes) -> int:
+        """Return how many bytes the listeners still take without being closed for slowness."""
+        return self._hub.room(self._interest, subject)
+
+    def flush(self) -> None:
+        """Send what was published."""
+        self._hub.flush()
+
+    def reply(self, subject: bytes) -> None:
+        """Send an empty message."""
+        self._hub.publish(self._interest, subject, b"", b"", b"")
+
+    def status(self, subject: bytes, line: str, fields: Fields = (), reply: bytes = b"") -> None:
+        """Send a status: headers alone, with an inline code."""
+        if subject:
+            headers = encode_headers(fields, line.encode())
+            self._hub.publish(self._interest, subject, reply, headers, b"")
+
+    def records(self, route: bytes, page: "Page", replies: list[bytes]) -> None:
+        """Send records as they are stored."""
+        self._hub.publish_frames(
+            self._interest, route, page.frames, page.start, page.count, replies
+        )
+
+    def marked_records(
+        self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+    ) -> None:
+        """Send records with header fields added: ``first`` to the first, ``each`` to all."""
+        for at in range(page.count):
+            fields = (*first, *each) if at == 0 else each
+            self._send_one(route, page, at, replies[at], fields, whole=True)
+
+    def headers_of_records(
+        self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+    ) -> None:
+        """Send records without payload; its size is told in a header."""
+        for at in range(page.count):
+            fields = (*first, *each) if at == 0 else each
+            self._send_one(route, page, at, replies[at], fields, whole=False)
+
+    def _send_one(
+        self, route: bytes, page: "Page", at: int, reply: bytes, fields: Fields, *, whole: bool
+    ) -> None:
+        _, _, subject, payload, headers, tag, node, meta = page.frames.record(page.start + at)
+        if not whole:
+            fields = (*fields, (b"Nats-Msg-Size", b"%d" % len(payload)))
+        block = headers or _EMPTY_BLOCK
+        if tag or node or meta:
+            block = with_extras(headers, tag, node, meta)
+        block = block[:-2] + encode_headers(fields)[len(_EMPTY_BLOCK) - 2 :]
+        body = payload if whole else b""
+        self._hub.publish(self._interest, route, reply, block, body, subject)
+
+    def event(self, subject: str, type_name: str, /, **fields: Any) -> None:
+        """Publish an advisory or a metric, when somebody listens."""
+        if not self.is_heard(subject.encode()):
+            return
+        body = {
+            "type": f"io.nats.jetstream.{type_name}",
+            "id": secrets.token_urlsafe(16)[:22],
+            "timestamp": rfc3339(self._clock.time_ns()),
+            **fields,
+        }
+        self._hub.publish(self._interest, subject.encode(), b"", b"", msgspec.json.encode(body))

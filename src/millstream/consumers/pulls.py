@@ -1,0 +1,205 @@
+"""PullDesk: serves the clients that ask a consumer for messages."""
+
+from collections.abc import Callable
+
+from millstream.clock import Clock
+from millstream.consumers import requests
+from millstream.consumers.config import ConsumerConfig
+from millstream.consumers.feed import PAGE_BYTES, Feed, Parcel
+from millstream.consumers.ledger import FOREVER
+from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.pin import Pin
+from millstream.consumers.requests import BadPull, PullRequest, WaitingLine
+
+RETRY = 0.01  # until a full outbox is looked at again
+
+Event = Callable[..., None]
+
+
+class PullDesk:
+    """A line of requests over one feed; ``wake_at`` says when to look again."""
+
+    def __init__(
+        self, config: ConsumerConfig, feed: Feed, outlet: Outlet, clock: Clock, event: Event
+    ) -> None:
+        self.config = config
+        self.line = WaitingLine(prioritized=config.priority_policy == "prioritized")
+        self.pin = Pin(config.priority_timeout / 1e9)
+        self.retry_at = FOREVER
+        self._feed = feed
+        self._outlet = outlet
+        self._clock = clock
+        self._event = event
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """Take a request: let it wait, or say why not."""
+        now = self._clock.monotonic()
+        try:
+            request = requests.parse(reply, body, self.config, now)
+            self._admit(request, now)
+        except BadPull as bad:
+            self._outlet.status(reply, f"{bad.code} {bad.description}")
+
+    def _admit(self, request: PullRequest, now: float) -> None:
+        if self.pin.id and request.pin:
+            if request.pin != self.pin.id:
+                raise BadPull(423, "Nats-Pin-Id mismatch")
+            self.pin.renew(now)
+        if len(self.line) >= self.config.max_waiting:
+            self._drop_silent()
+        if len(self.line) >= self.config.max_waiting:
+            if request.heartbeat:
+                return  # a client with heartbeats finds out by itself, and does not ask in a loop
+            raise BadPull(409, "Exceeded MaxWaiting")
+        if request.no_wait:
+            available = self._feed.available()
+            if not available and not request.expires_at:
+                raise BadPull(404, "No Messages")
+            if available and self.line.wanted() >= available:
+                raise BadPull(408, "Requests Pending")
+        self.line.add(request)
+
+    def _drop_silent(self) -> None:
+        for request in self.line:
+            if not self._outlet.is_heard(request.reply):
+                self.line.remove(request)
+
+    # -- service -----------------------------------------------------------------------------
+
+    def serve(self, budget: int) -> int:
+        """Deliver up to ``budget`` messages; returns how many went."""
+        sent, self.retry_at = 0, FOREVER
+        while sent < budget:
+            request = self._turn()
+            if request is None:
+                break
+            if not self._outlet.is_heard(request.reply):
+                self.line.remove(request)
+                continue
+            room = self._outlet.room(request.reply) // 2
+            if room <= 0:
+                self.retry_at = self._clock.monotonic() + RETRY
+                break
+            parcel = self._feed.next(self._most(request, budget - sent), min(room, PAGE_BYTES))
+            if parcel is None:
+                self._nothing_left()
+                break
+            sent += self._give(request, parcel)
+        return sent
+
+    def _most(self, request: PullRequest, budget: int) -> int:
+        """Return how many messages go at once: one each while others wait."""
+        if len(self.line) > 1 or request.limited:
+            return 1
+        return min(request.batch, budget)
+
+    def _turn(self) -> PullRequest | None:
+        """Return whose turn it is, None when nobody's."""
+        policy = self.config.priority_policy
+        for request in self.line:
+            if policy == "overflow" and not self._overflows(request):
+                continue
+            if policy == "pinned_client" and not self._is_pinned(request):
+                continue
+            return request
+        return None
+
+    def _overflows(self, request: PullRequest) -> bool:
+        """Whether there is so much to do that this one is to help."""
+        if not request.min_pending and not request.min_ack_pending:
+            return True
+        if 0 < request.min_pending <= self._feed.cursor.pending():
+            return True
+        return 0 < request.min_ack_pending <= len(self._feed.ledger.pending)
+
+    def _is_pinned(self, request: PullRequest) -> bool:
+        """Whether this one holds the pin, or gets it now."""
+        if request.pin and request.pin != self.pin.id:
+            self._end(request, "423 Nats-Wrong-Pin-Id")
+            return False
+        if not self.pin.id:
+            if not self._feed.available():
+                return False
+            request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())
+            self._event("PINNED", "consumer_group_pinned", **self._pin_fields(request.group))
+        return request.pin == self.pin.id
+
+    def _pin_fields(self, group: str) -> dict[str, str]:
+        return {"group": group, "pinned_id": self.pin.id}
+
+    def unpin(self, reason: str) -> None:
+        """Let another client be pinned."""
+        if self.pin.release() or reason == "admin":
+            group = self.config.priority_groups[0]
+            self._event("UNPINNED", "consumer_group_unpinned", group=group, reason=reason)
+
+    def _give(self, request: PullRequest, parcel: Parcel) -> int:
+        """Deliver a parcel to a request; 0 when it did not fit and the request ended."""
+        if request.limited and self._feed.size(parcel) > request.bytes_left:
+            self._feed.put_back(parcel)
+            self._end(request, "409 Message Size Exceeds MaxBytes")
+            return 0
+        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if self.pin.id else ()
+        size = self._feed.send(request.reply, parcel, pin)
+        count = parcel.page.count
+        request.note_activity(self._clock.monotonic())
+        request.served += count
+        request.batch -= count
+        if request.limited:
+            request.bytes_left -= size
+        if request.batch > 0:
+            self.line.requeue(request)
+        elif request.limited and request.bytes_left > 0:
+            self._end(request, "409 Batch Completed")
+        else:
+            self.line.remove(request)
+        return count
+
+    def _nothing_left(self) -> None:
+        """Answer those who do not want to wait, unless there is something that may not go yet."""
+        if self._feed.is_blocked:
+            return
+        for request in self.line:
+            if not request.no_wait:
+                continue
+            if not request.expires_at:
+                self.line.remove(request)
+                self._outlet.status(request.reply, "404 No Messages")
+            elif request.served:
+                self._end(request, "408 Request Timeout")
+        self._outlet.flush()
+
+    def _end(self, request: PullRequest, status: str) -> None:
+        self.line.remove(request)
+        self._outlet.status(
+            request.reply,
+            status,
+            (
+                (b"Nats-Pending-Messages", b"%d" % request.batch),
+                (b"Nats-Pending-Bytes", b"%d" % max(request.bytes_left, 0)),
+            ),
+        )
+
+    # -- time --------------------------------------------------------------------------------
+
+    def beat(self, now: float, positions: Fields) -> None:
+        """Send the heartbeats that are due, and end the requests that are over."""
+        if self.pin.has_ended(now):
+            self.unpin("timeout")
+        for request in self.line:
+            if request.expires_at and request.expires_at <= now:
+                self._end(request, "408 Request Timeout")
+            elif request.heartbeat_at and request.heartbeat_at <= now:
+                self._outlet.status(request.reply, "100 Idle Heartbeat", positions)
+                request.note_activity(now)
+
+    def next_deadline(self, now: float) -> float:
+        """Return when ``beat`` or ``serve`` is due, infinity when never."""
+        return min(self.line.next_deadline(), self.pin.next_deadline, self.retry_at)
+
+    def close(self, description: str) -> None:
+        """Send everybody away."""
+        for request in self.line.clear():
+            self._outlet.status(request.reply, f"409 {description}")

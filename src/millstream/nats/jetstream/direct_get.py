@@ -1,0 +1,155 @@
+"""DirectGet: records as messages, the sink behind ``$JS.API.DIRECT.GET.<stream>[.<subject>]``."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from millstream.errors import MillstreamError, RecordNotFound
+from millstream.kernel._batch import Batch
+from millstream.message import Record
+from millstream.nats.jetstream.errors import LevelTooLow, check_level, read_as
+from millstream.nats.jetstream.messages import GetRequest, find, headers_of
+from millstream.streams.config import InvalidJson
+from millstream.streams.stream import Stream
+from millstream.streams.times import rfc3339, time_ns
+from millstream.wire.headers import encode_headers
+
+if TYPE_CHECKING:
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+BATCH_BYTES = 8 * 1024 * 1024
+MOST_SUBJECTS = 1024
+
+Fields = tuple[tuple[bytes, bytes], ...]
+
+
+class _Status(Exception):
+    """A request that is answered by this status line."""
+
+
+class DirectGet:
+    """Answers for one stream, without JSON around the record."""
+
+    def __init__(self, stream: Stream, hub: "Hub", interest: "Interest") -> None:
+        self._stream = stream
+        self._hub = hub
+        self._interest = interest
+        self._prefix = f"$JS.API.DIRECT.GET.{stream.name}".encode()
+
+    def deliver(self, batch: Batch) -> None:
+        """Answer every request of the batch."""
+        for at in range(len(batch)):
+            subject, reply, headers, payload, _ = batch.message(at)
+            if reply:
+                self._answer(reply, subject[len(self._prefix) + 1 :], headers, payload)
+
+    def _answer(self, reply: bytes, subject: bytes, headers: bytes, body: bytes) -> None:
+        try:
+            check_level(headers)
+            asked = self._read(subject, body)
+            if asked.multi_last:
+                self._answer_multi(reply, asked)
+            elif asked.batch:
+                self._answer_batch(reply, asked)
+            else:
+                self._send(reply, find(self._stream, asked), asked, ())
+        except _Status as status:
+            self._status(reply, str(status).encode())
+        except LevelTooLow:
+            self._status(reply, b"412 Required Api Level")
+        except InvalidJson:
+            self._status(reply, b"408 Malformed Request")
+        except RecordNotFound:
+            self._status(reply, b"404 Message Not Found")
+        except MillstreamError:
+            self._status(reply, b"408 Bad Request")
+
+    def _read(self, subject: bytes, body: bytes) -> GetRequest:
+        asked: GetRequest = read_as(body, GetRequest)
+        if subject:
+            if not asked.is_empty:
+                raise _Status("408 Bad Request")
+            return GetRequest(last_by_subj=subject.decode("utf-8", "replace"), no_hdr=asked.no_hdr)
+        if asked.is_empty:
+            raise _Status("408 Empty Request")
+        if asked.conflicts:
+            raise _Status("408 Bad Request")
+        return asked
+
+    # -- several -----------------------------------------------------------------------------
+
+    def _answer_batch(self, reply: bytes, asked: GetRequest) -> None:
+        index = self._stream.index
+        chosen = index.select([asked.next_by_subj] if asked.next_by_subj else ())
+        start = asked.seq
+        if asked.start_time:
+            start = self._stream.log.seek_time(time_ns(asked.start_time))
+        left = self._stream.count_from(max(start, 1), chosen)
+        if not left:
+            raise _Status("404 Message Not Found")
+        seqs = index.seqs(chosen, max(start, 1), asked.batch)
+        left, before = self._send_all(reply, asked, seqs, left)
+        self._status(reply, b"204 EOB", _progress(left, before))
+
+    def _answer_multi(self, reply: bytes, asked: GetRequest) -> None:
+        """Send the newest record of each subject, as of a sequence or a time."""
+        up_to = asked.up_to_seq or self._stream.log.committed_seq
+        if asked.up_to_time:
+            up_to = self._stream.log.seek_time(time_ns(asked.up_to_time)) - 1
+            if up_to < self._stream.state().first_seq:
+                raise _Status("404 No Results")
+        chosen = self._stream.index.select(asked.multi_last)
+        seqs = [s for s in self._stream.index.last_seqs(chosen, up_to) if s >= asked.seq]
+        if not seqs:
+            raise _Status("404 No Results")
+        if len(seqs) > MOST_SUBJECTS:
+            raise _Status("413 Too Many Results")
+        most = asked.batch or len(seqs)
+        left, before = self._send_all(reply, asked, seqs[:most], len(seqs))
+        fields = (*_progress(left, before), (b"Nats-UpTo-Sequence", b"%d" % up_to))
+        self._status(reply, b"204 EOB", fields)
+
+    def _send_all(
+        self, reply: bytes, asked: GetRequest, seqs: Iterable[int], left: int
+    ) -> tuple[int, int]:
+        """Send records within the byte limit; returns (how many are left, the last sequence)."""
+        before = 0
+        for record in self._records(seqs, asked.max_bytes or BATCH_BYTES):
+            left -= 1
+            self._send(reply, record, asked, _progress(left, before))
+            before = record.seq
+        return left, before
+
+    def _records(self, seqs: Iterable[int], room: int) -> Iterator[Record]:
+        for seq in seqs:
+            record = self._stream.get(seq)
+            room -= len(record.subject) + len(record.headers) + len(record.payload)
+            yield record
+            if room <= 0:
+                return
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _send(self, reply: bytes, record: Record, asked: GetRequest, more: Fields) -> None:
+        block = b""
+        if not asked.no_hdr:
+            block = self._block(record, more)
+        self._hub.publish(self._interest, reply, b"", block, record.payload)
+
+    def _block(self, record: Record, more: Fields) -> bytes:
+        fields = (
+            (b"Nats-Stream", self._stream.name.encode()),
+            (b"Nats-Subject", record.subject),
+            (b"Nats-Sequence", b"%d" % record.seq),
+            (b"Nats-Time-Stamp", rfc3339(record.ts_ns).encode()),
+            *more,
+        )
+        added, stored = encode_headers(fields), headers_of(record)
+        return stored[:-2] + added[len(b"NATS/1.0\r\n") :] if stored else added
+
+    def _status(self, reply: bytes, line: bytes, fields: Fields = ()) -> None:
+        self._hub.publish(self._interest, reply, b"", encode_headers(fields, line), b"")
+
+
+def _progress(left: int, before: int) -> Fields:
+    return ((b"Nats-Num-Pending", b"%d" % left), (b"Nats-Last-Sequence", b"%d" % before))

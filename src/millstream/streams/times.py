@@ -1,0 +1,33 @@
+"""Times as JetStream writes them: RFC 3339 with nanoseconds."""
+
+import re
+from datetime import UTC, datetime
+
+from millstream.streams.config import InvalidJson
+
+ZERO_TIME = "0001-01-01T00:00:00Z"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+
+
+def rfc3339(ts_ns: int) -> str:
+    """Return a time with as many fractional digits as it needs; zero is the zero time."""
+    if ts_ns <= 0:
+        return ZERO_TIME
+    seconds, fraction = divmod(ts_ns, 10**9)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    digits = f"{fraction:09d}".rstrip("0")
+    return f"{text}.{digits}Z" if digits else f"{text}Z"
+
+
+def time_ns(text: str) -> int:
+    """Return the nanoseconds of a time, 0 for the zero time; raises InvalidJson if it is none."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InvalidJson(f"{text!r} is no RFC 3339 time")
+    try:
+        whole = datetime.fromisoformat(found[1] + found[3].replace("Z", "+00:00"))
+    except ValueError as error:
+        raise InvalidJson(f"{text!r} is no RFC 3339 time") from error
+    if whole.year < 1970:
+        return 0
+    return int(whole.timestamp()) * 10**9 + int((found[2] or "0").ljust(9, "0"))
