@@ -384,8 +384,11 @@ class Queue:
         """Move jobs to the dead letters; returns how many went there."""
         moves = [self._bury_one(record) for record in records]
         moved = sum(await asyncio.gather(*moves))
-        if moved:
-            self._note_always(DeadLettered(self.leases.dead_lettered))
+        if moved and self.is_persisted:
+            try:
+                await self._log(DeadLettered(self.leases.dead_lettered))
+            except MillstreamError as error:  # the jobs are where they belong; only the count lags
+                _log_failure(error)
         return moved
 
     async def _bury_one(self, record: Record) -> bool:
@@ -454,11 +457,7 @@ class Queue:
 
     def _note(self, event: Event) -> None:
         """Log what nobody waits for."""
-        if self.keeps_leases:
-            self._note_always(event)
-
-    def _note_always(self, event: Event) -> None:
-        if not self.is_persisted or self._journal is None:
+        if not self.keeps_leases or self._journal is None:
             return
         try:
             self._journal.write(self.stream, event, _log_failure)
