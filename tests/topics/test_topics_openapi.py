@@ -1,0 +1,115 @@
+"""/openapi.json describes exactly what is served, in a form that tools can read."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from topics_api import Api
+
+from millstream.http.routes import Route, Routes
+from millstream.monitor.facts import Facts
+from millstream.monitor.routes import monitor_routes
+from millstream.topics.openapi import DETAILS, document, openapi_route
+from millstream.topics.routes import topics_routes
+
+
+def served(api: Api) -> list[Route]:
+    """Return the whole table, as the server puts it together."""
+    clock = api.clock
+    facts = Facts(clock, clock.time_ns(), "NID", "mill", "2.15.1")
+    table = [*monitor_routes(facts), *topics_routes(api.topics)]
+    table.append(openapi_route(lambda: table))
+    return table
+
+
+def operations(shown: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in shown["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+async def test_every_served_route_is_described_and_nothing_else(api: Api) -> None:
+    table = served(api)
+    described = {(method, path) for method, path, _ in operations(document(table))}
+    assert described == {(route.method, route.pattern) for route in table}
+
+
+async def test_nothing_is_described_in_detail_that_is_not_served(api: Api) -> None:
+    assert set(DETAILS) <= {(route.method, route.pattern) for route in served(api)}
+
+
+async def test_the_document_is_served_as_it_is_made(api: Api) -> None:
+    table = served(api)
+    api.routes = Routes(table)
+    status, shown = await api.call("GET", "/openapi.json")
+    assert status == 200
+    assert shown == msgspec.to_builtins(document(table))
+
+
+async def test_the_document_is_well_formed(api: Api) -> None:
+    shown = document(served(api))
+    assert shown["openapi"] == "3.1.0"
+    assert set(shown["info"]) >= {"title", "version"}
+    names = shown["components"]["schemas"]
+    for reference in references(shown):
+        assert reference.removeprefix("#/components/schemas/") in names, reference
+    ids = [operation["operationId"] for _, _, operation in operations(shown)]
+    assert len(ids) == len(set(ids))
+
+
+async def test_every_operation_is_well_formed(api: Api) -> None:
+    for method, path, operation in operations(document(served(api))):
+        assert operation["summary"], path
+        assert "200" in operation["responses"], path
+        for response in operation["responses"].values():
+            assert response["description"]
+            for media in response["content"].values():
+                assert "schema" in media
+        places = {(p["name"], p["in"]) for p in operation.get("parameters", [])}
+        assert {name for name, place in places if place == "path"} == set(
+            re.findall(r"\{(\w+)\}", path)
+        )
+        assert len(places) == len(operation.get("parameters", []))
+        assert all(p["required"] for p in operation.get("parameters", []) if p["in"] == "path")
+        assert "requestBody" not in operation or method in ("POST", "PUT")
+
+
+async def test_scopes_are_told_and_open_routes_need_none(api: Api) -> None:
+    paths = document(served(api))["paths"]
+    assert paths["/v0/topics/{topic}"]["put"]["security"] == [{"key": ["admin"]}]
+    assert paths["/v0/topics/{topic}/claim"]["post"]["security"] == [{"key": ["read", "write"]}]
+    assert paths["/v0/health"]["get"]["security"] == []
+    assert "401" not in paths["/v0/health"]["get"]["responses"]
+
+
+async def test_answers_have_the_fields_that_the_document_promises(api: Api) -> None:
+    await api.write("t", 1)
+    schemas = document(served(api))["components"]["schemas"]
+    _, topic = await api.call("GET", "/v0/topics/t")
+    assert set(schemas["Topic"]["required"]) <= set(topic)
+    assert set(topic) <= set(schemas["Topic"]["properties"])
+    assert set(topic["config"]) <= set(schemas["TopicConfig"]["properties"])
+    page = await api.diff("t")
+    assert set(schemas["Page"]["properties"]) >= set(page) >= set(schemas["Page"]["required"])
+    record = page["records"][0]
+    assert set(schemas["Record"]["properties"]) >= set(record)
+    _, missing = await api.call("GET", "/v0/topics/none")
+    assert set(missing["error"]) <= set(schemas["Error"]["properties"]["error"]["properties"])
+
+
+async def test_requests_are_described_by_the_types_that_read_them(api: Api) -> None:
+    schemas = document(served(api))["components"]["schemas"]
+    assert set(schemas["DiffBody"]["properties"]) >= {"from_seq", "limit", "wait_ms", "filter"}
+    assert schemas["WatchBody"]["required"] == ["topics"]
