@@ -1,108 +1,23 @@
 """The hub without sockets: connections are fed and taken from."""
 
 import os
-import socket
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
+from hub_recorder import Collector, Recorder, close_hubs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.kernel import _hub
 from millstream.kernel._batch import Batch
-from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-
-QUIET = {
-    "verbose": False,
-    "pedantic": False,
-    "echo": True,
-    "headers": True,
-    "no_responders": False,
-}
-
-
-opened: list[Hub] = []
 
 
 @pytest.fixture(autouse=True)
-def close_hubs() -> Iterator[None]:
+def no_open_hubs() -> Iterator[None]:
     yield
-    while opened:
-        opened.pop().close()
-
-
-class Recorder:
-    """A handler that carries out SUB and UNSUB and keeps what it was told."""
-
-    def __init__(self, **options: Any) -> None:
-        self.hub = Hub(self, **options)
-        self.interest = Interest()
-        self.calls: list[tuple[object, ...]] = []
-        self.output: dict[int, bytes] = {}
-        self.verdicts: dict[bytes, int] = {}
-        opened.append(self.hub)
-
-    def client(self, **options: Any) -> int:
-        cid = self.hub.attach_fed(self.interest)
-        self.hub.configure(cid, **{**QUIET, **options})
-        self.output[cid] = b""
-        return cid
-
-    def sent(self, cid: int) -> bytes:
-        """Return and forget what the connection was sent."""
-        data, self.output[cid] = self.output[cid], b""
-        return data
-
-    def on_connect(self, cid: int, options: bytes) -> None:
-        self.calls.append(("connect", cid, options))
-
-    def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None:
-        self.calls.append(("sub", cid, subject, queue, sid))
-        self.hub.subscribe(cid, subject, queue, sid)
-
-    def on_unsub(self, cid: int, sid: bytes, max_msgs: int) -> None:
-        self.calls.append(("unsub", cid, sid, max_msgs))
-        self.hub.unsubscribe(cid, sid, max_msgs)
-
-    def on_ping(self, cid: int) -> None:
-        self.calls.append(("ping", cid))
-
-    def on_info(self, cid: int, info: bytes) -> None:
-        self.calls.append(("info", cid, info))
-
-    def on_pong(self, cid: int) -> None:
-        self.calls.append(("pong", cid))
-
-    def on_error(self, cid: int, code: int) -> None:
-        self.calls.append(("error", cid, code))
-        self.hub.write(cid, b"-ERR\r\n")
-
-    def on_closed(self, cid: int, reason: int) -> None:
-        self.calls.append(("closed", cid, reason))
-
-    def on_output(self, cid: int) -> None:
-        self.output[cid] = self.output.get(cid, b"") + self.hub.take(cid)
-
-    def may_publish(self, cid: int, subject: bytes) -> int:
-        self.calls.append(("may_publish", cid, subject))
-        return self.verdicts.get(subject, _hub.ALLOWED)
-
-    def on_delivered_reply(self, cid: int, reply: bytes) -> None:
-        self.calls.append(("delivered_reply", cid, reply))
-
-
-class Collector:
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-
-    def deliver(self, batch: Batch) -> None:
-        self.batches.append(batch)
-
-    def messages(self) -> list[tuple[bytes, bytes, bytes, bytes, int]]:
-        return [batch.message(i) for batch in self.batches for i in range(len(batch))]
+    close_hubs()
 
 
 def test_a_publish_is_delivered_with_the_subscribers_sid() -> None:
@@ -650,13 +565,13 @@ def test_a_client_whose_outbox_overflows_is_closed_and_its_memory_freed() -> Non
     assert door.hub.connections() == [a]
 
 
-def test_a_publisher_waits_for_a_half_full_client() -> None:
+def test_a_publisher_waits_for_a_client_that_is_nearly_full() -> None:
     door = Recorder(max_pending=10_000)
     a, slow = door.client(), door.client()
     door.hub.feed(slow, b"SUB x 1\r\n")
     take = door.on_output
     door.on_output = lambda cid: None  # type: ignore[method-assign]
-    for _ in range(6):
+    for _ in range(8):
         door.hub.feed(a, b"PUB x 1000\r\n" + b"y" * 1000 + b"\r\n")
     assert door.hub.is_stalled(a)
     assert 0 < door.hub.room(door.interest, b"x") < 5000
@@ -742,56 +657,3 @@ def test_a_closed_hub_holds_no_descriptor() -> None:
     door.hub.close()
     door.hub.close()
     assert set(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_connections_subscriptions_are_listed_as_they_were_asked_for() -> None:
-    recorder = Recorder()
-    cid = recorder.client()
-    recorder.hub.feed(cid, b"SUB a.*.c 1\r\nSUB b.> workers 2\r\nSUB plain 3\r\nUNSUB 3 5\r\n")
-    recorder.hub.feed(cid, b"PUB plain 2\r\nhi\r\n")
-    assert sorted(recorder.hub.subscriptions(cid)) == [
-        (b"a.*.c", b"", b"1", 0, 0),
-        (b"b.>", b"workers", b"2", 0, 0),
-        (b"plain", b"", b"3", 1, 5),
-    ]
-
-
-def test_an_observer_sees_a_closing_connection_whole_and_once() -> None:
-    recorder = Recorder()
-    seen: list[tuple[int, int, int, int]] = []
-
-    def look(cid: int, reason: int) -> None:
-        stats = recorder.hub.connection_stats(cid)
-        seen.append((cid, reason, stats["in_msgs"], len(recorder.hub.subscriptions(cid))))
-
-    recorder.hub.on_closing = look
-    cid = recorder.client()
-    recorder.hub.feed(cid, b"SUB a 1\r\nPUB a 2\r\nhi\r\n")
-    recorder.hub.close_connection(cid, 100)
-    recorder.hub.close_connection(cid, 100)
-    assert seen == [(cid, 100, 1, 1)]
-
-
-def test_activity_is_stamped_with_the_hubs_time() -> None:
-    recorder = Recorder()
-    cid = recorder.client()
-    recorder.hub.now_ns = 7
-    recorder.hub.feed(cid, b"PING\r\n")
-    recorder.hub.now_ns = 9
-    recorder.hub.feed(cid, b"PI")
-    assert recorder.hub.connection_stats(cid)["last_ns"] == 7
-
-
-def test_a_connection_knows_the_clients_port_and_when_it_came() -> None:
-    recorder = Recorder()
-    recorder.hub.now_ns = 5
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.create_connection(listening.getsockname()) as client,
-    ):
-        accepted, _ = listening.accept()
-        accepted.setblocking(False)
-        cid = recorder.hub.attach(accepted.detach(), recorder.interest)
-        stats = recorder.hub.connection_stats(cid)
-        assert (stats["port"], stats["start_ns"]) == (client.getsockname()[1], 5)
-    assert recorder.hub.connection_stats(recorder.client())["port"] == 0

@@ -24,15 +24,23 @@ cdef inline char *reserve(Buffer *b, Py_ssize_t size) noexcept nogil:
     return b.data + b.tail
 
 
+# Move to the front only when at least as much was drained: else a queue that is emptied in small
+# steps while it grows would be copied again and again.
 cdef inline void make_room(Buffer *b, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t used = b.tail - b.head
+    if b.head >= used:
+        to_front(b)
+    if b.tail + size > b.room:
+        b.room = 2 * b.room if 2 * b.room > b.tail + size else b.tail + size + 512
+        b.data = <char *>must_grow(b.data, b.room)
+
+
+cdef inline void to_front(Buffer *b) noexcept nogil:
     cdef Py_ssize_t used = b.tail - b.head
     if b.head:
         memmove(b.data, b.data + b.head, used)
         b.head = 0
         b.tail = used
-    if used + size > b.room:
-        b.room = 2 * b.room if 2 * b.room > used + size else used + size + 512
-        b.data = <char *>must_grow(b.data, b.room)
 
 
 cdef inline void append(Buffer *b, const char *at, Py_ssize_t size) noexcept nogil:

@@ -8,6 +8,7 @@ the end of the chunk, round after round, until none is left.
 
 import logging
 import os
+import time
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -18,7 +19,7 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from posix.unistd cimport close as close_fd
 
 from millstream.kernel._batch cimport Batch, Entry
-from millstream.kernel._buffer cimport Buffer, append, discard, drain, make_room, pending, reserve
+from millstream.kernel._buffer cimport Buffer, append, discard, drain, pending, reserve, to_front
 from millstream.kernel._interest cimport Interest, Match, Members, Node, SinkSlot, Sub, is_denied
 from millstream.kernel._memory cimport must_alloc, must_grow
 from millstream.kernel._scan cimport (
@@ -54,6 +55,31 @@ cdef extern from "<netinet/in.h>" nogil:
         uint16_t sin6_port        # an IPv4 address has its port in the same place
     uint16_t ntohs(uint16_t number)
 
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    cdef struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
+
+cdef extern from "<time.h>" nogil:
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int CLOCK_MONOTONIC
+
+cdef extern from "<sys/timerfd.h>" nogil:
+    cdef struct itimerspec:
+        timespec it_interval
+        timespec it_value
+    int timerfd_create(int clock, int flags)
+    int timerfd_settime(int fd, int flags, const itimerspec *value, itimerspec *old)
+    int TFD_CLOEXEC, TFD_NONBLOCK
+
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int initial, int flags)
     int eventfd_read(int fd, uint64_t *value)
@@ -76,6 +102,7 @@ SLOW_CONSUMER = 3
 PROTOCOL_ERROR = 4
 SERVER_SHUTDOWN = 5
 INTERNAL_ERROR = 6
+WRITE_DEADLINE = 7
 
 # What Handler.may_publish answers.
 DENIED = 0
@@ -94,15 +121,30 @@ cdef enum:
     CLOSED_ON_ERROR = 4
     CLOSED_BY_SHUTDOWN = 5
     CLOSED_ON_BUG = 6
+    CLOSED_AT_DEADLINE = 7
     CONTROL_LINE = 4096
-    READ_SIZE = 256 * 1024
+    READ_SIZE = 512 * 1024
     KEEP_SIZE = 64 * 1024     # a longer remainder is completed in the connection's own buffer
     CHUNK_SIZE = 4 << 20      # one poll reads about this much before it serves sinks and outboxes
     EVENTS = 256
     ROUNDS = 64               # then the rest waits for the next turn of the loop
-    IDLE_ROOM = 64 * 1024     # a drained outbox keeps at most this much
+    SMALL = 4096              # a drained outbox keeps at most this much
+    STRETCH = 128 * 1024      # what a filling one borrows from the spares
+    SPARES = 64
+    FLUSH_AT = 64 * 1024      # inside a chunk, so that what is copied is sent while it is cached
+    LOAN_MIN = 4096           # from here on a payload is sent from where it was read
+    LOANS = 64
+    STALL_NS = 2000000        # how long a publisher waits for a client that is nearly full
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
+
+
+# A payload that is not copied: it follows ``after`` bytes of the outbox, and lies in the read
+# buffer, where it stays only until the parser returns.
+cdef struct Loan:
+    Py_ssize_t after
+    const char *at
+    Py_ssize_t size
 
 
 cdef struct Conn:
@@ -113,8 +155,13 @@ cdef struct Conn:
     Buffer inbox              # the beginning of an operation whose end has not come
     Py_ssize_t needs          # bytes of inbox before parsing again makes sense
     Buffer out
+    Loan *loans
+    int loan_count
+    Py_ssize_t lent           # bytes of all loans
+    double stuck_since        # when output was first seen waiting; 0 = some was taken since
     Py_ssize_t max_payload
     Py_ssize_t max_pending
+    Py_ssize_t nearly_full    # three quarters of it
     bint verbose
     bint pedantic
     bint echo
@@ -161,6 +208,7 @@ cdef struct Pub:
     Py_ssize_t tail_len
     Conn *origin
     uint32_t origin_cid
+    bint lasting              # the tail stays where it is until the parser returns
     bint disguised            # receivers see another subject than the one that was matched
 
 
@@ -205,6 +253,14 @@ cdef class Hub:
     cdef public uint64_t now_ns
     cdef readonly int fd
     cdef int wake_fd
+    cdef int timer_fd         # runs out when publishers have waited long enough
+    cdef char *spares[SPARES]
+    cdef int spare_count
+    cdef Conn **lenders       # connections whose outboxes have loans
+    cdef Py_ssize_t lender_count
+    cdef Py_ssize_t lender_room
+    cdef readonly double write_deadline
+    cdef double looked_at
     cdef dict peers
     cdef list dirty_sinks
     cdef list graveyard       # peers whose Conn may still be on the stack
@@ -231,12 +287,13 @@ cdef class Hub:
 
     def __cinit__(
         self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
-        Py_ssize_t max_pending=8 << 20, object decorate=None,
+        Py_ssize_t max_pending=8 << 20, object decorate=None, double write_deadline=10.0,
     ):
         self.handler = handler
         self.decorate = decorate
         self.max_payload = max_payload
         self.max_pending = max_pending
+        self.write_deadline = write_deadline
         self.peers = {}
         self.dirty_sinks = []
         self.graveyard = []
@@ -245,27 +302,37 @@ cdef class Hub:
         self.replies = []
         self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
         self.dice = int.from_bytes(os.urandom(8), "little") | 1
-        self.wake_fd = -1
-        self.fd = epoll_create1(EPOLL_CLOEXEC)
-        if self.fd < 0:
-            raise OSError(errno, os.strerror(errno))
-        self.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self.wake_fd < 0:
-            raise OSError(errno, os.strerror(errno))
+        self.fd = self.wake_fd = self.timer_fd = -1
+        self.fd = checked(epoll_create1(EPOLL_CLOEXEC))
+        self.wake_fd = checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+        self.timer_fd = checked(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))
+        self._listen(self.wake_fd, NULL)
+        self._listen(self.timer_fd, <void *>&self.timer_fd)
+
+    cdef _listen(self, int fd, void *tag):
         cdef epoll_event event
         event.events = EPOLLIN
-        event.data.ptr = NULL
-        if epoll_ctl(self.fd, EPOLL_CTL_ADD, self.wake_fd, &event) < 0:
-            raise OSError(errno, os.strerror(errno))
+        event.data.ptr = tag
+        checked(epoll_ctl(self.fd, EPOLL_CTL_ADD, fd, &event))
 
     def __dealloc__(self):
+        self._close_own()
+        while self.spare_count:
+            self.spare_count -= 1
+            free(self.spares[self.spare_count])
+        free(self.lenders)
+        free(self.dirty)
+        free(self.spent)
+        free(self.chunk)
+
+    cdef void _close_own(self) noexcept:
         if self.fd >= 0:
             close_fd(self.fd)
         if self.wake_fd >= 0:
             close_fd(self.wake_fd)
-        free(self.dirty)
-        free(self.spent)
-        free(self.chunk)
+        if self.timer_fd >= 0:
+            close_fd(self.timer_fd)
+        self.fd = self.wake_fd = self.timer_fd = -1
 
     def __del__(self):
         self.close()
@@ -306,6 +373,7 @@ cdef class Hub:
         conn.verbose = conn.pedantic = conn.echo = True
         conn.max_payload = self.max_payload
         conn.max_pending = self.max_pending
+        conn.nearly_full = self.max_pending - (self.max_pending >> 2)
         peer.conn = conn
         peer.interest = interest
         peer.subs = {}
@@ -391,7 +459,8 @@ cdef class Hub:
             "in_bytes": peer.conn.in_bytes,
             "out_msgs": peer.conn.out_msgs,
             "out_bytes": peer.conn.out_bytes,
-            "pending_bytes": pending(&peer.conn.out),
+            "pending_bytes": queued(peer.conn),
+            "outbox_room": peer.conn.out.room,
             "unfinished_bytes": pending(&peer.conn.inbox),
             "subscriptions": len(peer.subs),
             "start_ns": peer.conn.start_ns,
@@ -453,22 +522,99 @@ cdef class Hub:
     cdef void _send(self, Conn *conn) noexcept:
         """Give the socket as much as it takes; the rest waits for epoll."""
         cdef ssize_t sent
-        cdef Py_ssize_t size = pending(&conn.out)
+        cdef Py_ssize_t size = queued(conn)
         cdef bint was_blocked = conn.blocked
         if conn.fd < 0 or conn.closed or conn.broken or size == 0:
             return
-        sent = send(conn.fd, conn.out.data + conn.out.head, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+        sent = send_loans(conn) if conn.loan_count else send(
+            conn.fd, conn.out.data + conn.out.head, size, MSG_DONTWAIT | MSG_NOSIGNAL)
         if sent < 0:
-            if errno != EAGAIN and errno != EINTR:
-                conn.broken = True
-                return
+            conn.broken = errno != EAGAIN and errno != EINTR
             sent = 0
-        drain(&conn.out, sent)
+        if sent:
+            conn.stuck_since = 0
         conn.blocked = sent < size
+        if conn.loan_count:
+            self._repay(conn, sent)
+        else:
+            drain(&conn.out, sent)
+        if conn.out.tail == 0:
+            self._give_back(&conn.out)
         if conn.blocked != was_blocked:
             self._watch(conn)
-        if not conn.blocked and conn.out.room > IDLE_ROOM and 4 * size < conn.out.room:
+
+    cdef void _repay(self, Conn *conn, Py_ssize_t sent) noexcept:
+        """After a send: copy what of the loans did not go out, as their bytes will not stay."""
+        cdef Buffer rest
+        if sent == queued(conn):
+            conn.out.head = conn.out.tail = 0
+        else:
+            memset(&rest, 0, sizeof(Buffer))
+            reserve(&rest, queued(conn) - sent)
+            copy_unsent(conn, sent, &rest)
             discard(&conn.out)
+            conn.out = rest
+        conn.loan_count = 0
+        conn.lent = 0
+
+    cdef void _settle(self) noexcept:
+        """The read buffer is about to be used again: send or copy every loan."""
+        cdef Py_ssize_t i
+        for i in range(self.lender_count):
+            if self.lenders[i].loan_count == 0:
+                continue
+            if not self.lenders[i].closed:
+                self._send(self.lenders[i])
+            if self.lenders[i].loan_count:
+                self._repay(self.lenders[i], 0)
+        self.lender_count = 0
+
+    cdef void _lend(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+        if conn.loans == NULL:
+            conn.loans = <Loan *>must_alloc(LOANS * sizeof(Loan))
+        if conn.loan_count == 0:
+            if self.lender_count == self.lender_room:
+                self.lender_room = 2 * self.lender_room + 16
+                self.lenders = <Conn **>must_grow(
+                    self.lenders, self.lender_room * sizeof(Conn *))
+            self.lenders[self.lender_count] = conn
+            self.lender_count += 1
+        conn.loans[conn.loan_count].after = pending(&conn.out)
+        conn.loans[conn.loan_count].at = at
+        conn.loans[conn.loan_count].size = size
+        conn.loan_count += 1
+        conn.lent += size
+
+    cdef char *_space(self, Conn *conn, Py_ssize_t size) noexcept:
+        """Return where the outbox takes ``size`` bytes: small ones grow, full ones get a spare."""
+        cdef Buffer *out = &conn.out
+        cdef Py_ssize_t used = pending(out)
+        cdef char *spare
+        if out.tail + size > out.room and out.room < STRETCH and used + size > SMALL \
+                and used + size <= STRETCH:
+            if self.spare_count:
+                self.spare_count -= 1
+                spare = self.spares[self.spare_count]
+            else:
+                spare = <char *>must_alloc(STRETCH)
+            if used:
+                memcpy(spare, out.data + out.head, used)
+            free(out.data)
+            out.data = spare
+            out.room = STRETCH
+            out.head = 0
+            out.tail = used
+        return reserve(out, size)
+
+    cdef void _give_back(self, Buffer *out) noexcept:
+        """An empty outbox keeps little: ten thousand idle clients shall cost nothing."""
+        if out.room == STRETCH and self.spare_count < SPARES:
+            self.spares[self.spare_count] = out.data
+            self.spare_count += 1
+            out.data = NULL
+            out.room = 0
+        elif out.room > SMALL:
+            discard(out)
 
     cdef void _close(self, Conn *conn, int reason) noexcept:
         """Close once: subscriptions go, queued output goes out if it fits, the handler hears of it."""
@@ -479,7 +625,7 @@ cdef class Hub:
         self._unsubscribe_all(peer)
         if conn.fd >= 0:
             self._send(conn)
-        elif pending(&conn.out):
+        elif queued(conn):
             self._last_output(conn)
         if conn.closed:
             return
@@ -492,7 +638,7 @@ cdef class Hub:
             self.stalled = [other for other in self.stalled if other is not peer]
         self.peers.pop(conn.cid, None)
         self.graveyard.append(peer)
-        if reason == CLOSED_AS_SLOW:
+        if reason == CLOSED_AS_SLOW or reason == CLOSED_AT_DEADLINE:
             self.slow_consumers += 1
         try:
             self.handler.on_closed(conn.cid, reason)
@@ -517,10 +663,11 @@ cdef class Hub:
 
     cdef void _hang_up(self, Conn *conn) noexcept:
         """Close the socket so that what was sent arrives: unread input would turn into a reset."""
+        cdef char unread[16384]
         cdef int i
         shutdown(conn.fd, SHUT_WR)
-        for i in range(16):
-            if recv(conn.fd, self.chunk + KEEP_SIZE, READ_SIZE, MSG_DONTWAIT) <= 0:
+        for i in range(256):
+            if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
                 break
         close_fd(conn.fd)
 
@@ -674,30 +821,23 @@ cdef class Hub:
     cdef void _write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept:
         """Append ``MSG subject sid [reply] size`` and the body (HMSG with headers) to the outbox."""
         cdef bint with_headers = pub.headers_len != 0 and conn.headers
+        cdef bint as_read = pub.tail != NULL and (with_headers or pub.headers_len == 0)
+        cdef bint lent = as_read and pub.lasting and pub.tail_len >= LOAN_MIN \
+            and conn.fd >= 0 and not conn.blocked
         cdef Py_ssize_t size = pub.headers_len + pub.payload_len
-        cdef char *start = reserve(
-            &conn.out, 64 + pub.subject_len + sub.sid_len + pub.reply_len + size)
-        cdef char *to = start
-        if with_headers:
-            to[0] = b"H"
-            to += 1
-        memcpy(to, b"MSG ", 4)
-        to += 4
-        memcpy(to, pub.subject, pub.subject_len)
-        to += pub.subject_len
-        memcpy(to, sub.sid, sub.sid_len)
-        to += sub.sid_len
-        if pub.reply_len:
-            memcpy(to, pub.reply, pub.reply_len)
-            to += pub.reply_len
-            to[0] = b" "
-            to += 1
-        if pub.tail != NULL and (with_headers or pub.headers_len == 0):
-            memcpy(to, pub.tail, pub.tail_len)
-            to += pub.tail_len
+        cdef char *start = self._space(
+            conn, 64 + pub.subject_len + sub.sid_len + pub.reply_len + (0 if lent else size))
+        cdef char *to = write_head(start, sub, pub, with_headers)
+        if lent:
+            conn.out.tail += to - start
+            self._lend(conn, pub.tail, pub.tail_len)
         else:
-            to += write_tail(to, pub, with_headers)
-        conn.out.tail += to - start
+            if as_read:
+                memcpy(to, pub.tail, pub.tail_len)
+                to += pub.tail_len
+            else:
+                to += write_tail(to, pub, with_headers)
+            conn.out.tail += to - start
         conn.out_msgs += 1
         conn.out_bytes += size
         self.out_msgs += 1
@@ -706,17 +846,21 @@ cdef class Hub:
         if conn.tracked and pub.reply_len:
             self.replies.append(conn.cid)
             self.replies.append(pub.reply[:pub.reply_len])
-        if pending(&conn.out) > conn.max_pending >> 1:
+        if pending(&conn.out) >= FLUSH_AT or queued(conn) > conn.nearly_full \
+                or conn.loan_count == LOANS:
             self._relieve(conn, pub.origin)
 
     cdef void _relieve(self, Conn *conn, Conn *publisher) noexcept:
-        """An outbox is half full: send at once, hold the publisher back, give up above the limit."""
+        """Much waits: send at once; a client that is nearly full holds its publisher back for a
+
+        moment, and one above the limit is given up.
+        """
         if not conn.blocked:
             self._send(conn)
-        if pending(&conn.out) > conn.max_pending:
+        if queued(conn) > conn.max_pending:
             conn.slow = True
-        elif pending(&conn.out) > conn.max_pending >> 1 and publisher != NULL \
-                and publisher != conn and publisher.stalled_on == NULL:
+        elif queued(conn) > conn.nearly_full and publisher != NULL and publisher != conn \
+                and publisher.stalled_on == NULL:
             self._stall(publisher, <void *>conn, True)
 
     # ---- publishers that wait ----------------------------------------------------------------
@@ -727,6 +871,8 @@ cdef class Hub:
         conn.stalled_by_client = is_client
         self.stalled.append(<Peer>conn.peer)
         self._watch(conn)
+        if is_client:
+            self._start_timer()
 
     cdef void _release(self, void *on) noexcept:
         cdef Peer peer
@@ -748,8 +894,14 @@ cdef class Hub:
     def _resume(self, SinkSlot slot):
         self._release(<void *>slot)
 
-    def tick(self):
-        """Let publishers that wait for a slow client go on; called a few times a second.
+    cdef void _start_timer(self) noexcept:
+        cdef itimerspec when
+        memset(&when, 0, sizeof(itimerspec))
+        when.it_value.tv_nsec = STALL_NS
+        timerfd_settime(self.timer_fd, 0, &when, NULL)
+
+    cdef void _end_stalls(self) noexcept:
+        """Publishers have waited for slow clients long enough.
 
         Whoever still cannot take the messages then fills up and is closed, so one stuck client
         slows its publishers for a moment only.
@@ -758,6 +910,31 @@ cdef class Hub:
         for peer in list(self.stalled):
             if peer.conn.stalled_on != NULL and peer.conn.stalled_by_client:
                 self._release(peer.conn.stalled_on)
+
+    def tick(self, double now=-1.0):
+        """Look after clients that do not read; called a few times a second."""
+        self._end_stalls()
+        if now < 0:
+            now = time.monotonic()
+        if now - self.looked_at >= 0.5 or now < self.looked_at:
+            self.looked_at = now
+            self._close_stuck(now)
+
+    cdef void _close_stuck(self, double now) noexcept:
+        """Close whoever took nothing of its output for the time of the write deadline."""
+        cdef Peer peer
+        cdef Conn *conn
+        cdef list overdue = []
+        for peer in self.peers.values():
+            conn = peer.conn
+            if queued(conn) == 0:
+                conn.stuck_since = 0
+            elif conn.stuck_since == 0:
+                conn.stuck_since = now
+            elif now - conn.stuck_since >= self.write_deadline:
+                overdue.append(conn.cid)
+        for cid in overdue:
+            self.close_connection(cid, CLOSED_AT_DEADLINE)
 
     # ---- parsing -----------------------------------------------------------------------------
 
@@ -776,6 +953,8 @@ cdef class Hub:
             conn.active = True
             conn.last_ns = self.now_ns
         conn.parsing = False
+        if self.lender_count:
+            self._settle()
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
@@ -874,6 +1053,7 @@ cdef class Hub:
         pub.tail_len = body + size + 2 - pub.tail
         if words[count - 1].size + size + 4 != pub.tail_len or line_end[0] != b"\r":
             pub.tail = NULL
+        pub.lasting = True
         self._publish_from(conn, &pub)
         return body + size + 2 - op
 
@@ -913,6 +1093,7 @@ cdef class Hub:
                 or line_end[0] != b"\r" or headers == 0 \
                 or pub.tail[words[count - 2].size] != b" ":
             pub.tail = NULL
+        pub.lasting = True
         self._publish_from(conn, &pub)
         return body + size + 2 - op
 
@@ -1117,12 +1298,16 @@ cdef class Hub:
         if conn == NULL:
             eventfd_read(self.wake_fd, &ignored)
             return 0
+        if <void *>conn == <void *>&self.timer_fd:
+            eventfd_read(self.timer_fd, &ignored)
+            self._end_stalls()
+            return 0
         if conn.closed:
             return 0
         if what & EPOLLOUT:
             self._send(conn)
             self._mark(conn)
-            if pending(&conn.out) < conn.max_pending >> 2:
+            if queued(conn) < conn.max_pending >> 1:
                 self._release(<void *>conn)
         if conn.stalled_on != NULL:
             if what & (EPOLLERR | EPOLLHUP):
@@ -1185,7 +1370,7 @@ cdef class Hub:
             if conn.inbox.room > KEEP_SIZE:
                 discard(&conn.inbox)
         elif conn.inbox.head:
-            make_room(&conn.inbox, 0)
+            to_front(&conn.inbox)
 
     def feed(self, uint32_t cid, bytes data not None):
         """Take bytes that arrived on a fed connection, deliver and flush."""
@@ -1214,8 +1399,10 @@ cdef class Hub:
             size = most
         data = PyBytes_FromStringAndSize(out.data + out.head, size)
         drain(out, size)
-        if out.tail == 0 and out.room > IDLE_ROOM:
-            discard(out)
+        if size:
+            peer.conn.stuck_since = 0
+        if out.tail == 0:
+            self._give_back(out)
         self._release(<void *>peer.conn)
         return data
 
@@ -1306,10 +1493,7 @@ cdef class Hub:
             interest.resume_hooks = [h for h in interest.resume_hooks if h != self._resume]
         self.hooked.clear()
         self.dirty_sinks.clear()
-        if self.fd >= 0:
-            close_fd(self.fd)
-            close_fd(self.wake_fd)
-            self.fd = self.wake_fd = -1
+        self._close_own()
 
     # ---- publishing from Python --------------------------------------------------------------
 
@@ -1474,14 +1658,92 @@ cdef packed struct FrameHead:
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:
     cdef Conn *conn = <Conn *>sub.client
-    return conn.max_pending - pending(&conn.out) if conn != NULL else 1 << 40
+    return conn.max_pending - queued(conn) if conn != NULL else 1 << 40
 
 
 cdef void conn_free(Conn *conn) noexcept:
     discard(&conn.inbox)
     discard(&conn.out)
     discard(&conn.memo)
+    free(conn.loans)
     free(conn)
+
+
+cdef int checked(int answer) except -1:
+    if answer < 0:
+        raise OSError(errno, os.strerror(errno))
+    return answer
+
+
+cdef inline Py_ssize_t queued(const Conn *conn) noexcept nogil:
+    return conn.out.tail - conn.out.head + conn.lent
+
+
+cdef ssize_t send_loans(Conn *conn) noexcept nogil:
+    """Send the outbox with each loan in its place."""
+    cdef iovec pieces[2 * LOANS + 1]
+    cdef msghdr message
+    cdef const char *own = conn.out.data + conn.out.head
+    cdef Py_ssize_t done = 0
+    cdef int count = 0
+    cdef int i
+    for i in range(conn.loan_count):
+        if conn.loans[i].after > done:
+            pieces[count].iov_base = <void *>(own + done)
+            pieces[count].iov_len = conn.loans[i].after - done
+            done = conn.loans[i].after
+            count += 1
+        pieces[count].iov_base = <void *>conn.loans[i].at
+        pieces[count].iov_len = conn.loans[i].size
+        count += 1
+    if pending(&conn.out) > done:
+        pieces[count].iov_base = <void *>(own + done)
+        pieces[count].iov_len = pending(&conn.out) - done
+        count += 1
+    memset(&message, 0, sizeof(msghdr))
+    message.msg_iov = pieces
+    message.msg_iovlen = count
+    return sendmsg(conn.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+
+
+cdef void append_from(
+    Buffer *to, const char *at, Py_ssize_t size, Py_ssize_t *skip
+) noexcept nogil:
+    """Append without the first ``skip`` bytes, and take what was skipped off it."""
+    cdef Py_ssize_t skipped = size if skip[0] > size else skip[0]
+    skip[0] -= skipped
+    append(to, at + skipped, size - skipped)
+
+
+cdef void copy_unsent(const Conn *conn, Py_ssize_t sent, Buffer *to) noexcept nogil:
+    """Write the outbox and its loans, in order and without the first ``sent`` bytes."""
+    cdef const char *own = conn.out.data + conn.out.head
+    cdef Py_ssize_t done = 0
+    cdef int i
+    for i in range(conn.loan_count):
+        append_from(to, own + done, conn.loans[i].after - done, &sent)
+        done = conn.loans[i].after
+        append_from(to, conn.loans[i].at, conn.loans[i].size, &sent)
+    append_from(to, own + done, pending(&conn.out) - done, &sent)
+
+
+cdef char *write_head(char *to, const Sub *sub, const Pub *pub, bint with_headers) noexcept nogil:
+    """Write ``MSG subject sid [reply] `` and return where the sizes go."""
+    if with_headers:
+        to[0] = b"H"
+        to += 1
+    memcpy(to, b"MSG ", 4)
+    to += 4
+    memcpy(to, pub.subject, pub.subject_len)
+    to += pub.subject_len
+    memcpy(to, sub.sid, sub.sid_len)
+    to += sub.sid_len
+    if pub.reply_len:
+        memcpy(to, pub.reply, pub.reply_len)
+        to += pub.reply_len
+        to[0] = b" "
+        to += 1
+    return to
 
 
 cdef Py_ssize_t write_tail(char *to, const Pub *pub, bint with_headers) noexcept nogil:
