@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.nats.account_figures import account_figures
 from millstream.nats.server_card import ServerCard
@@ -83,6 +84,8 @@ class SystemRequests:
             return self._server(rest[1] if len(rest) > 1 else "STATSZ", wanted)
         except RequestRefused as refusal:
             return self._card.failure(refusal.code, str(refusal))
+        except MillstreamError as error:
+            return self._card.failure(error.status, error.message)
         except Exception:
             log.exception("request failed subject=%r", subject)
             return self._card.failure(500, "internal error")

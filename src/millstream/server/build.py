@@ -25,6 +25,7 @@ from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sharing import Sharing
+from millstream.nats.system import System
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.server.auth_options import GLOBAL_ACCOUNT
@@ -32,6 +33,7 @@ from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
 from millstream.server.options import JetStreamOptions, Options
 from millstream.server.support import refuse_missing
+from millstream.server.system_account import subjects_of, system_of
 from millstream.store.file_log import LogOptions
 from millstream.store.log import Durability
 from millstream.store.store import SegmentPlan, Store, StoreOptions
@@ -85,6 +87,7 @@ class Parts:
     kept: Kept | None
     http: HttpDoor | None
     facts: Facts
+    system: System
 
 
 def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Parts:
@@ -101,12 +104,14 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
     kept = None
     if options.jetstream is not None:
         kept = keep(options.jetstream, nats.hub, guard.accounts, loop, clock, timers)
+        guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
     facts = monitored(options, info, clock, kept, nats, timers)
+    system = system_of(nats.sessions, clock, facts, options)
     http = None
     if options.monitor.port is not None:
         app = counted(routes(options, facts, kept), facts.statuses)
         http = HttpDoor(loop, app, clock)
-    return Parts(info, timers, guard, nats, sharing, kept, http, facts)
+    return Parts(info, timers, guard, nats, sharing, kept, http, facts, system)
 
 
 def guards(options: Options, interest: Interest, clock: Clock) -> Guards:

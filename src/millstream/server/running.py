@@ -44,6 +44,7 @@ class RunningParts:
         self._parts.guards.accounts.apply(known.accounts)
         self._parts.guards.reception.apply(known.credentials, known.by_kind)
         self._parts.sharing.renew()
+        self._parts.system.renew()
         if self._parts.kept is not None:
             self._parts.kept.accounts.start()
         dropped = self._nats.sessions.apply()
@@ -84,6 +85,7 @@ class RunningParts:
         """Take no more clients, and tell those that are here to look for another server."""
         nats = self._nats
         nats.stop_listening()
+        self._parts.system.leaving()
         nats.sessions.info = nats.sessions.info.with_(ldm=True)
         for session in nats.sessions.all():
             if session.options.protocol >= 1:

@@ -121,6 +121,7 @@ class Server:
             port = await parts.http.start(options.monitor_host, options.monitor.port or 0)
             self.http_address = (options.monitor_host, port)
             parts.facts.http_port = port
+        parts.system.start(parts.timers)
         self.nats_address = parts.nats.start(options.host, options.port)
         parts.facts.port = self.nats_address[1]
         if options.websocket is not None:
@@ -137,6 +138,7 @@ class Server:
     async def stop(self) -> None:
         """Close the doors first, then let the store finish what it accepted."""
         parts = self._parts
+        parts.system.shutting_down()
         if parts.kept is not None:
             parts.kept.topics.stop()
         if parts.http is not None:

@@ -1,0 +1,174 @@
+"""The system account's view of the server: monitoring's answers, asked for by messages."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.errors import BadRequest, StreamNotFound
+from millstream.monitor import accountz, connz, health, jsz, links, machine, subsz, varz
+from millstream.monitor.facts import Facts
+from millstream.monitor.times import rfc3339
+from millstream.nats.sessions import Sessions
+from millstream.nats.system import System, basic_statsz
+from millstream.nats.system_requests import Endpoint, Order
+from millstream.server.options import Options
+from millstream.streams.catalog import Catalog
+
+_Shape = TypeVar("_Shape")
+_STATES = ("open", "closed", "all")
+
+
+class _Connz(msgspec.Struct):
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: int = 0
+    limit: int = 0
+    cid: int = 0
+    state: int = 0
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+
+class _Subsz(msgspec.Struct):
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    account: str = ""
+    acc: str = ""
+    test: str = ""
+
+
+class _Jsz(msgspec.Struct):
+    account: str = ""
+    acc: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    config: bool = False
+    offset: int = 0
+    limit: int = 0
+
+
+class _Accountz(msgspec.Struct):
+    account: str = ""
+
+
+class _Healthz(msgspec.Struct):
+    enabled_only: bool = msgspec.field(default=False, name="js-enabled-only")
+    server_only: bool = msgspec.field(default=False, name="js-server-only")
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
+
+
+def system_of(
+    sessions: Sessions,
+    clock: Clock,
+    facts: Facts,
+    options: Options,
+    orders: Mapping[str, Order] | None = None,
+) -> System:
+    """Connect the system account to what monitoring knows."""
+
+    def statsz() -> dict[str, Any]:
+        return {
+            "start": rfc3339(facts.started_ns),
+            "mem": machine.resident_bytes(),
+            "cores": machine.cores(),
+            "cpu": facts.cpu(),
+            **basic_statsz(sessions, sessions.reception.accounts),
+        }
+
+    return System(
+        sessions,
+        clock,
+        statsz=statsz,
+        endpoints=endpoints_of(facts),
+        orders=orders,
+        tags=options.tags,
+    )
+
+
+def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
+    """Return monitoring's endpoints by the names that requests have for them."""
+    return {
+        "VARZ": lambda _: varz.describe(facts),
+        "CONNZ": lambda asked: connz.describe(facts, _connz(_read(asked, _Connz))),
+        "SUBSZ": lambda asked: subsz.describe(facts, _subsz(_read(asked, _Subsz))),
+        "ACCOUNTZ": lambda asked: accountz.describe(facts, _read(asked, _Accountz).account),
+        "JSZ": lambda asked: jsz.describe(facts, _jsz(_read(asked, _Jsz))),
+        "HEALTHZ": lambda asked: health.describe(facts, _healthz(_read(asked, _Healthz)))[1],
+        "ROUTEZ": lambda _: links.describe_routes(facts),
+        "LEAFZ": lambda _: links.describe_leafs(facts),
+        "GATEWAYZ": lambda _: links.describe_gateways(facts),
+    }
+
+
+def _read(asked: dict[str, Any], shape: type[_Shape]) -> _Shape:
+    try:
+        return msgspec.convert(asked, shape)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the request is not understood: {error}") from error
+
+
+def _connz(asked: _Connz) -> connz.Options:
+    if not 0 <= asked.state < len(_STATES):
+        raise BadRequest("state is 0 for open, 1 for closed, 2 for all connections")
+    return connz.Options(
+        sort=asked.sort,
+        auth=asked.auth,
+        subs=asked.subscriptions or asked.subscriptions_detail,
+        subs_detail=asked.subscriptions_detail,
+        offset=asked.offset,
+        limit=asked.limit,
+        cid=asked.cid,
+        state=_STATES[asked.state],
+        user=asked.user,
+        acc=asked.acc,
+        filter_subject=asked.filter_subject,
+    )
+
+
+def _subsz(asked: _Subsz) -> subsz.Options:
+    account = asked.acc or asked.account
+    return subsz.Options(asked.subscriptions, asked.offset, asked.limit, asked.test, account)
+
+
+def _jsz(asked: _Jsz) -> jsz.Options:
+    return jsz.Options(
+        asked.acc or asked.account,
+        asked.accounts,
+        asked.streams,
+        asked.consumer,
+        asked.config,
+        asked.offset,
+        asked.limit,
+    )
+
+
+def _healthz(asked: _Healthz) -> health.Options:
+    return health.Options(
+        asked.server_only,
+        asked.enabled_only,
+        asked.account,
+        asked.stream,
+        asked.consumer,
+        asked.details,
+    )
+
+
+def subjects_of(catalog: Catalog, account: str, name: str) -> tuple[str, ...] | None:
+    """Return the patterns of what a stream may hold, None when there is no such stream."""
+    try:
+        config = catalog.get(name, account).config
+    except StreamNotFound:
+        return None
+    if config.mirror or config.sources or config.subject_transform:
+        return (">",)  # records come under subjects that the stream itself does not name
+    return (*config.subjects, name)
