@@ -19,6 +19,7 @@ from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
 
 _LONGEST = 64 * 1024
+_OLD = "ed25519"
 
 
 class Refused(Exception):
@@ -56,10 +57,14 @@ def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Clai
     if len(text) > _LONGEST or len(parts) != 3:
         raise Refused("not a JWT")
     header, body = _json(parts[0]), _json(parts[1])
-    if header.get("alg") != "ed25519-nkey":
+    if header.get("alg") not in ("ed25519-nkey", _OLD):
         raise Refused(f"unsupported algorithm {header.get('alg')!r}")
     claims = _claims(body)
-    signed = f"{parts[0]}.{parts[1]}".encode()
+    old = header["alg"] == _OLD
+    if old and claims.nats.get("version", 1) != 1:
+        raise Refused("a newer version signs its header too")
+    # The first version of these JWTs, which is still around, left its header unsigned.
+    signed = (parts[1] if old else f"{parts[0]}.{parts[1]}").encode()
     try:
         signature = nkeys.decode_signature(parts[2])
     except nkeys.BadKey as error:
