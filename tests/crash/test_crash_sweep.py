@@ -1,40 +1,13 @@
 """For each disk call and each way to lose unsynced bytes: crash there, recover twice, compare."""
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import Answer, Bench, image, records
-
-FSYNC, DISK = 1, 2
-
-
-@dataclass
-class Sent:
-    """What the workload asked for, and which answers it got."""
-
-    batches: list[tuple[int, int, list[bytes], Answer]] = field(default_factory=list)
-    deletes: list[tuple[int, list[int], Answer]] = field(default_factory=list)
-    trims: list[tuple[int, int]] = field(default_factory=list)
-    controls: list[tuple[bytes, Answer]] = field(default_factory=list)
-    checkpoints: list[set[bytes]] = field(default_factory=list)
-
-    def removed(self, log_id: int) -> set[int]:
-        """Return what may be missing because its removal was asked for."""
-        gone = {s for owner, seqs, _ in self.deletes if owner == log_id for s in seqs}
-        for owner, first_kept in self.trims:
-            if owner == log_id:
-                gone |= set(range(1, first_kept))
-        return gone
-
-    def surely_removed(self, log_id: int) -> set[int]:
-        return {
-            s for owner, seqs, a in self.deletes if owner == log_id and a == [None] for s in seqs
-        }
+from support.store_bench import Answer, Bench
+from support.sweep import DISK, FSYNC, Sent, check_recovery
 
 
 class Workload:
@@ -82,6 +55,7 @@ class Workload:
         store = self.bench.store
         one = store.create_log(FSYNC, Durability.FSYNC)
         two = store.create_log(DISK, Durability.DISK)
+        self.sent.classes = {FSYNC: Durability.FSYNC, DISK: Durability.DISK}
         self.control(b"create one")
         self.batch(one, 1)
         self.batch(one, 3)
@@ -136,74 +110,6 @@ def total_calls() -> int:
     disk = FakeDisk()
     run_until_crash(disk)
     return disk.calls
-
-
-def violations(sent: Sent, bench: Bench, mode: Mode) -> list[str]:
-    wrong = []
-    submitted = {
-        (owner, first + i): payload
-        for owner, first, payloads, _ in sent.batches
-        for i, payload in enumerate(payloads)
-    }
-    acked_bodies = {b for b, a in sent.controls if a == [None]}
-    known = {c.body for c in bench.store.recovery.controls}
-    known |= set(bench.store.recovery.sections.get("controls", b"").split(b"\n"))
-    if acked_bodies - known:
-        wrong.append(f"acked controls lost: {acked_bodies - known}")
-    for log_id in (FSYNC, DISK):
-        log = bench.store.log(log_id)
-        found = {r[0]: r[3] for r in records(log)} if log else {}
-        lost = {s for g in log.gaps for s in range(g.first, g.last + 1)} if log else set()
-        removed = sent.removed(log_id)
-        acked = {
-            first + i
-            for owner, first, payloads, a in sent.batches
-            if owner == log_id and a == [None]
-            for i in range(len(payloads))
-        }
-        if log and log.count != len(found):
-            wrong.append(f"log {log_id} counts {log.count}, holds {len(found)}")
-        for seq, payload in found.items():
-            if submitted.get((log_id, seq)) != payload:
-                wrong.append(f"log {log_id} fabricated {seq}")
-        kept = log_id == FSYNC or mode is Mode.KEEP  # a disk ack may go with the power
-        if kept and (back := sent.surely_removed(log_id) & found.keys()):
-            wrong.append(f"log {log_id} deleted came back {back}")
-        missing = acked - found.keys() - removed
-        if missing and kept:
-            wrong.append(f"log {log_id} lost acked {missing}")
-        if missing - lost:
-            wrong.append(f"log {log_id} lost silently {missing - lost}")
-        next_seq = log.next_seq if log else 1
-        if acked and next_seq <= max(acked):
-            wrong.append(f"log {log_id} would give {next_seq} again")
-        for owner, first, payloads, _ in sent.batches:
-            seqs = set(range(first, first + len(payloads))) - removed
-            if owner == log_id and seqs & found.keys() not in (set(), seqs):
-                wrong.append(f"log {log_id} tore the batch at {first}")
-    return wrong
-
-
-def check_recovery(disk: FakeDisk, sent: Sent, mode: Mode) -> list[str]:
-    first = Bench(disk)
-    wrong = violations(sent, first, mode)
-    before = image(first.store)
-    again = disk.after_crash(Mode.KEEP, 0)
-    second = Bench(again)
-    if image(second.store) != before:
-        wrong.append(f"second recovery differs: {image(second.store)} != {before}")
-    log = second.store.create_log(FSYNC, Durability.FSYNC)
-    seq, answer = second.append(log, [b"new"])
-    second.run()
-    if answer != [None]:
-        wrong.append(f"not writable: {answer}")
-    before = image(second.store)
-    third = image(Bench(again.after_crash(Mode.DROP, 0)).store)
-    if third[FSYNC] != before[FSYNC] or third[FSYNC][1][-1][0] != seq:
-        wrong.append(f"what a recovery kept is gone after the next: {third} != {before}")
-    if DISK in before and third[DISK][1] != before[DISK][1]:
-        wrong.append(f"what a recovery kept is gone after the next: {third} != {before}")
-    return wrong
 
 
 @pytest.mark.parametrize("mode", list(Mode))

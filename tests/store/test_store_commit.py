@@ -233,3 +233,64 @@ def test_a_read_only_shard_still_reads_and_refuses_removals() -> None:
     assert [r[3] for r in records(log)] == [b"a", b"b"]
     with pytest.raises(ShardReadOnly):
         log.delete([1], lambda error: None)
+
+
+def test_a_failed_timer_sync_is_told_once_and_not_tried_again() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"a"])
+    bench.run()
+    bench.append(log, [b"b"])
+    bench.run()
+    disk.refuse["sync"] = bad_disk()
+    bench.clock.advance(1)
+    bench.run()
+    tried = len([call for call in disk.trace if call.startswith("sync /data/wal")])
+    bench.clock.advance(1)
+    bench.run()
+    assert len([call for call in disk.trace if call.startswith("sync /data/wal")]) == tried
+    assert len(bench.store.health()) == 1
+
+
+def test_a_segment_whose_sync_failed_is_never_relied_on() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for payload in (b"a" * 600, b"b" * 600):  # each is flushed at once
+        bench.append(log, [payload])
+        bench.run()
+    failing = {"armed": True}
+
+    def fail_once(call: str, path: str) -> None:
+        if failing["armed"] and call == "sync" and path.endswith(".data"):
+            failing["armed"] = False
+            raise bad_disk()
+
+    disk.hook = fail_once
+    for _ in range(4):
+        bench.store.checkpoint({})
+        bench.run()
+    assert "an earlier sync of this file failed" in bench.store.health()[0]
+    after = Bench(disk.after_crash(Mode.DROP, 0))
+    found = after.store.log(1)
+    assert found is not None
+    assert [r[3][:1] for r in records(found)] == [b"a", b"b"]
+
+
+def test_a_disk_class_segment_is_removed_only_once_its_trim_is_stable() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    for _ in range(3):
+        bench.append(log, [b"x" * 900] * 3)
+        bench.run()
+    bench.clock.advance(1)
+    bench.run()
+    log.trim(4, "cap")
+    bench.run()
+    assert log.state().first_seq == 4
+    assert not [call for call in disk.trace if call.startswith("unlink /data/streams")]
+    bench.clock.advance(1)
+    bench.run()
+    assert [call for call in disk.trace if call.startswith("unlink /data/streams")]

@@ -34,7 +34,15 @@ class Node:
     def __init__(self) -> None:
         self.data = bytearray()
         self.stable = b""
+        self.whole = True  # no failed sync has lost anything of it
         self.pending: list[tuple[int, bytes | None]] = []  # (offset, bytes) or (size, None)
+
+    def copy(self) -> "Node":
+        """Return an independent twin."""
+        twin = Node()
+        twin.data, twin.stable = bytearray(self.data), self.stable
+        twin.whole, twin.pending = self.whole, list(self.pending)
+        return twin
 
     def write(self, offset: int, data: bytes) -> None:
         _apply(self.data, offset, data)
@@ -45,13 +53,28 @@ class Node:
         self.pending.append((size, None))
 
     def sync(self) -> None:
-        self.stable = bytes(self.data)
+        self.stable = bytes(self.data) if self.whole else self._pending_applied()
+        self.pending.clear()
+
+    def _pending_applied(self) -> bytes:
+        stable = bytearray(self.stable)
+        for offset, change in self.pending:
+            _apply(stable, offset, change)
+        return bytes(stable)
+
+    def fail_sync(self) -> None:
+        """Do as the kernel does: forget what could not be written, and still show it to readers.
+
+        A later sync that succeeds says nothing about these bytes.
+        """
+        self.whole = False
         self.pending.clear()
 
     def survive(self, mode: Mode, rng: random.Random) -> None:
         """Become what a crash leaves."""
         self.data = _SURVIVALS[mode](self, rng)
-        self.sync()
+        self.stable, self.whole = bytes(self.data), True
+        self.pending.clear()
 
 
 def _apply(data: bytearray, offset: int, change: bytes | None) -> None:
@@ -64,10 +87,6 @@ def _apply(data: bytearray, offset: int, change: bytes | None) -> None:
     if offset > len(data):
         data.extend(bytes(offset - len(data)))
     data[offset : offset + len(change)] = change
-
-
-def _keep(node: Node, rng: random.Random) -> bytearray:
-    return bytearray(node.data)
 
 
 def _drop(node: Node, rng: random.Random) -> bytearray:
@@ -128,7 +147,6 @@ def _reorder(node: Node, rng: random.Random) -> bytearray:
 
 
 _SURVIVALS: dict[Mode, Callable[[Node, random.Random], bytearray]] = {
-    Mode.KEEP: _keep,
     Mode.DROP: _drop,
     Mode.PREFIX: _prefix,
     Mode.ZERO: _zero,
@@ -179,6 +197,9 @@ class FakeDisk:
         rng = random.Random(seed)
         disk = FakeDisk()
         disk.boots = self.boots + (mode is not Mode.KEEP)
+        if mode is Mode.KEEP:  # the page cache lives on, and is no more stable than it was
+            disk.names, disk.stable_names = dict(self.names), dict(self.stable_names)
+            return disk
         disk.names = dict(self._surviving_names(mode, rng))
         for node in disk.names.values():
             if node is not None:
@@ -188,8 +209,6 @@ class FakeDisk:
 
     def _surviving_names(self, mode: Mode, rng: random.Random) -> dict[str, Node | None]:
         """Directory changes are a set of single steps; a crash keeps all, none or some of them."""
-        if mode is Mode.KEEP:
-            return self.names
         changed = [
             p
             for p in self.names.keys() | self.stable_names.keys()
@@ -208,20 +227,18 @@ class FakeDisk:
         return {p: n for p, n in names.items() if _has_parents(p, names)}
 
     def copy(self) -> "FakeDisk":
-        """Return an independent disk with the same content, all of it stable."""
+        """Return an independent disk with the same content, as stable as this one."""
         disk = FakeDisk()
         disk.boots = self.boots
         nodes: dict[int, Node] = {}
-        for path, node in self.names.items():
-            if node is None:
-                disk.names[path] = None
-                continue
-            if id(node) not in nodes:
-                nodes[id(node)] = twin = Node()
-                twin.data = bytearray(node.data)
-                twin.sync()
-            disk.names[path] = nodes[id(node)]
-        disk.stable_names = dict(disk.names)
+        for names, twins in (
+            (self.names, disk.names),
+            (self.stable_names, disk.stable_names),
+        ):
+            for path, node in names.items():
+                if node is not None and id(node) not in nodes:
+                    nodes[id(node)] = node.copy()
+                twins[path] = None if node is None else nodes[id(node)]
         return disk
 
     def content(self) -> dict[str, bytes]:
@@ -338,7 +355,11 @@ class FakeFile:
         return len(self._node.data)
 
     def sync(self) -> None:
-        self._disk.enter("sync", self._path)
+        try:
+            self._disk.enter("sync", self._path)
+        except OSError:
+            self._node.fail_sync()
+            raise
         self._disk.leave()
         self._node.sync()
 

@@ -51,6 +51,7 @@ class Committer:
         post: Post,
         dirty_age: float = 0.05,
         high_water: int = 32 << 20,
+        entry_bytes: int = TARGET_BYTES,
     ) -> None:
         self._engine = engine
         self._epoch = epoch
@@ -60,6 +61,7 @@ class Committer:
         self._dirty_age = dirty_age
         self._high_water = high_water
         self._low_water = high_water // 2
+        self._entry_bytes = entry_bytes
         self._pressed = False
         self._queue: deque[Submission] = deque()
         self._wake = threading.Condition()
@@ -186,9 +188,9 @@ class Committer:
     def _write(self, group: list[Submission]) -> tuple[list[Submission], MillstreamError | None]:
         """Write the group as entries of about 1 MiB; says how much of it is in the log."""
         written: list[Submission] = []
-        for chunk in _chunks(group):
+        for chunk in _chunks(group, self._entry_bytes):
             try:
-                if len(chunk) == 1 and len(chunk[0].data) > TARGET_BYTES:
+                if len(chunk) == 1 and len(chunk[0].data) > self._entry_bytes:
                     self._write_large(chunk[0])
                 else:
                     runs: list[Run] = []
@@ -202,18 +204,20 @@ class Committer:
 
     def _write_large(self, submission: Submission) -> None:
         """Write a batch above the entry size as several entries; only the last one commits it."""
-        pieces = split_frames(submission.data)
+        pieces = split_frames(submission.data, self._entry_bytes)
         first = submission.first_seq
         for i, (piece, count) in enumerate(pieces):
             run = Run(submission.stream_id, first, count, len(piece))
-            self._append([run], [piece], commits=i == len(pieces) - 1)
+            self._append([run], [piece], commits=i == len(pieces) - 1, continues=i > 0)
             first += count if first else 0
 
-    def _append(self, runs: list[Run], parts: list[bytes], commits: bool) -> None:
+    def _append(
+        self, runs: list[Run], parts: list[bytes], commits: bool, continues: bool = False
+    ) -> None:
         engine = self._engine
         durable = engine.synced_position
         entry = encode_entry(
-            engine.position, self._epoch, self._nonce, durable, commits, runs, parts
+            engine.position, self._epoch, self._nonce, durable, commits, runs, parts, continues
         )
         outcome = engine.append_at(engine.position, entry, sync=False)
         if not isinstance(outcome, Ok):
@@ -221,6 +225,7 @@ class Committer:
         self._marked = durable
 
     def _fail(self, group: list[Submission], error: MillstreamError) -> None:
+        self._dirty_since = None  # a failed sync is not tried again
         with self._wake:
             self._paused = True
         self._post(partial(self._settle_failed, group, error))
@@ -287,12 +292,12 @@ def _add_run(runs: list[Run], submission: Submission) -> None:
     runs.append(Run(submission.stream_id, submission.first_seq, submission.count, size))
 
 
-def _chunks(group: list[Submission]) -> Iterator[list[Submission]]:
+def _chunks(group: list[Submission], target: int) -> Iterator[list[Submission]]:
     """Cut a group into entries; a submission above the size of an entry stands alone."""
     chunk: list[Submission] = []
     size = 0
     for submission in group:
-        if chunk and size + len(submission.data) > TARGET_BYTES:
+        if chunk and size + len(submission.data) > target:
             yield chunk
             chunk, size = [], 0
         chunk.append(submission)
@@ -317,13 +322,13 @@ def _in_promise_order(group: list[Submission]) -> tuple[list[Submission], list[S
     return early, late
 
 
-def split_frames(data: bytes) -> list[tuple[bytes, int]]:
-    """Cut frames into pieces of about 1 MiB at frame borders: (bytes, frames) each."""
+def split_frames(data: bytes, target: int = TARGET_BYTES) -> list[tuple[bytes, int]]:
+    """Cut frames into pieces of about ``target`` bytes at frame borders: (bytes, frames) each."""
     pieces: list[tuple[bytes, int]] = []
     start = at = count = 0
     while at < len(data):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if count and at + size - start > TARGET_BYTES:
+        if count and at + size - start > target:
             pieces.append((data[start:at], count))
             start, count = at, 0
         at += size

@@ -1,15 +1,16 @@
 """WAL entries: what one commit writes, and how a damaged log is read.
 
     0 u32 magic   4 u32 length (whole entry)   8 u64 position   16 u64 epoch   24 u64 nonce
-   32 u32 count of frames   36 u16 flags (1 = COMMITS)   38 u16 runs
+   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES)   38 u16 runs
    40 u64 durable mark: every position up to here was on stable storage when this was written
    48 u64 XXH3-64 of the body   56 u64 XXH3-64 of bytes 0..56 and the run table
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
    .. body: frames
 
-A batch may span entries; only the entry with COMMITS ends it. The run table names what an entry
-holds, so that a damaged body can be reported by sequence. Frames carry a magic and checksums of
-their own, so that nothing but the damaged record is lost, even when this header is the damage.
+A batch may span entries; all but the first have CONTINUES, only the one with COMMITS ends it.
+The run table names what an entry holds, so that a damaged body can be reported by sequence. Frames
+carry a magic and checksums of their own, so that nothing but the damaged record is lost, even when
+this header is the damage.
 """
 
 import struct
@@ -21,6 +22,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 MAGIC = 0x4C41574D  # "MWAL"
 COMMITS = 1
+CONTINUES = 2
 HEAD = struct.Struct("<IIQQQIHHQQQ")
 RUN = struct.Struct("<QQII")
 HEAD_CHECKED = 56
@@ -51,6 +53,7 @@ class Entry:
     nonce: int
     count: int
     commits: bool
+    continues: bool
     durable: int
     runs: tuple[Run, ...]
     body_check: int
@@ -77,6 +80,7 @@ def encode_entry(
     commits: bool,
     runs: Sequence[Run],
     parts: Sequence[bytes],
+    continues: bool = False,
 ) -> bytes:
     """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
     table = b"".join([RUN.pack(*run) for run in runs])
@@ -95,7 +99,7 @@ def encode_entry(
             epoch,
             nonce,
             count,
-            COMMITS if commits else 0,
+            COMMITS * commits | CONTINUES * continues,
             len(runs),
             durable,
             body.intdigest(),
@@ -130,6 +134,7 @@ def decode_entry(buffer: memoryview, at: int) -> Entry | None:
         nonce=nonce,
         count=count,
         commits=bool(flags & COMMITS),
+        continues=bool(flags & CONTINUES),
         durable=durable,
         runs=tuple(Run(*fields) for fields in RUN.iter_unpack(table)),
         body_check=body_check,

@@ -86,6 +86,10 @@ class Host(Protocol):
         """Note that the log has records that wait for the next timer sync."""
         ...
 
+    def remove(self, segment: Segment) -> None:
+        """Remove a dead segment's files once the frames that killed it are stable."""
+        ...
+
 
 class FileLog:
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
@@ -452,6 +456,12 @@ class FileLog:
         if emptied:
             self.drop_dead_segments()
 
+    def forget(self, seqs: list[int]) -> None:
+        """Note deletes of records whose file is already gone."""
+        for seq in seqs:
+            if seq >= self.first_kept:
+                self.deleted.add(seq, seq)
+
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""
         dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
@@ -460,7 +470,7 @@ class FileLog:
         self.segments = [s for s in self.segments if s not in dead]
         for segment in dead:
             if segment.made:
-                self._host.worker.run(segment.unlink, partial(_report, segment.path))
+                self._host.remove(segment)
 
     # --- files
 
@@ -477,6 +487,7 @@ class FileLog:
     def _flush_segment(self, segment: Segment) -> None:
         flush = segment.unflushed(self.committed_seq)
         seal = segment.full and not segment.sealed and flush.end == segment.size
+        seal = seal and not segment.failed
         if not flush.parts and not flush.flags and not seal:
             return
         if segment.flushed == segment.size == flush.end and not segment.made:
@@ -559,6 +570,7 @@ class FileLog:
         files = self._host.files
         if files.exists(self.directory) and not files.listdir(self.directory):
             files.remove_dir(self.directory)
+            files.sync_dir(f"{self._host.directory}/streams")  # before a snapshot forgets the log
 
     def close(self) -> None:
         """Close the files; commits that are still being reported no longer touch them."""

@@ -129,7 +129,11 @@ def ensure_dir(files: Files, path: str) -> None:
     parent = os.path.dirname(path) or "."
     ensure_dir(files, parent)
     files.make_dir(path)
-    files.sync_dir(parent)
+    try:
+        files.sync_dir(parent)
+    except OSError:  # the next attempt must not take a name for durable that is not
+        files.remove_dir(path)
+        raise
 
 
 def replace_file(files: Files, directory: str, name: str, data: Buffer) -> None:

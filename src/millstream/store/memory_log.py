@@ -8,6 +8,7 @@ from millstream.store.committer import Submission
 from millstream.store.file_log import DELETE, TRIM, FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
+from millstream.store.segment import Segment
 from millstream.store.worker import InlineWorker, Worker
 
 
@@ -44,6 +45,9 @@ class _NoDisk:
 
     def unsynced(self, log: FileLog) -> None:
         """There is nothing to sync."""
+
+    def remove(self, segment: Segment) -> None:
+        """There are no files."""
 
 
 class MemoryLog(FileLog):

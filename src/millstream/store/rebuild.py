@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from millstream.errors import StorageUnusable
-from millstream.kernel._frames import RECORD, index_frames, scan
+from millstream.kernel._frames import RECORD, encode_control, index_frames, scan
 from millstream.store.entry import Run
 from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID, FileLog, Trimmed, Voided
 from millstream.store.files import Files
@@ -39,9 +39,12 @@ class Logs:
         self.dropped: set[int] = set()
         self.recovered: dict[int, LogRecovery] = {}
         self.torn = False  # the replay is past the first place that a crash may have torn
-        self.found_gaps: list[tuple[int, Gap]] = []  # to be logged: nothing will show them again
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
-        self.relog: list[tuple[Run, bytes]] = []  # kept from beyond the first torn place, in order
+        self.relog: list[tuple[Run, bytes]] = []  # for the new WAL file: kept or given up, in order
+        self.strays: list[str] = []  # files of segments that died before the snapshot
+        self.young_directories: set[str] = set()  # may hold names that are not stable yet
+        self._logged: dict[int, int] = {}  # log → newest sequence that the WAL or snapshot has
+        self._absent: list[tuple[int, int, int]] = []  # (log, first, last) of missing files
         self._damaged: list[tuple[FileLog, Segment]] = []
         self._spare: dict[int, list[Frame]] = {}
         self._cuts: dict[int, set[int]] = {}
@@ -67,6 +70,7 @@ class Logs:
         target = self._log(log_id, Durability(known.durability) if known else Durability.FSYNC)
         states = {s.base_seq: s for s in known.segments} if known else {}
         if known is not None:
+            self._logged[log_id] = known.committed_seq
             target.first_kept = known.first_kept
             target.evict_floor = known.evict_floor
             for first, last, reason in known.gaps:
@@ -75,27 +79,46 @@ class Logs:
         bases = sorted(int(n[4:24]) for n in names if n.startswith("seg-") and n.endswith(".data"))
         newest = max(states, default=0)
         cuts = self._cuts.setdefault(log_id, set())
+        follows = known.committed_seq + 1 if known else 1
         for base in bases:
             sealed = f"seg-{base:020d}.idx" in names
-            if base in states or (sealed and base > newest):
+            if base in states or (sealed and base == follows):
                 self._load_segment(target, base, states.get(base), directory, sealed)
+                follows = max(follows, target.segments[-1].last_seq + 1)
             elif base > newest:
-                cuts.add(base)  # begun after the snapshot: the WAL has its records
+                cuts.add(base)  # not stable, or behind one that is not: the WAL has its records
+            else:
+                stem = f"{directory}/seg-{base:020d}"
+                self.strays += [f"{stem}.idx"] * sealed + [f"{stem}.data"]
+            if base not in states:
+                self.young_directories.add(directory)
         if known is not None:
             self._settle(target, known)
-            self._name_missing(target, sorted(states), set(bases))
+            starts = {*states, *(segment.base_seq for segment in target.segments)}
+            for base, end in pairwise([*sorted(starts), known.committed_seq + 1]):
+                if base not in bases:
+                    self._absent.append((log_id, base, end - 1))
         else:
             last = max((segment.last_seq for segment in target.segments), default=0)
             target.committed_seq = target.loaded_seq = last
             target.next_seq = last + 1
+        newest_ns = [s.index.ts_ns(len(s.index) - 1) for s in target.segments if len(s.index)]
+        target.last_ts_ns = max([target.last_ts_ns, *newest_ns])
+        target.staged_ts_ns = target.last_ts_ns
 
-    def _name_missing(self, target: FileLog, bases: list[int], present: set[int]) -> None:
-        """Name the sequences of segment files that are gone."""
-        for base, end in pairwise([*bases, target.loaded_seq + 1]):
-            if base not in present:
-                log.error("segment file is missing log=%x base_seq=%d", target.log_id, base)
-                new = target.add_gap(max(base, target.first_kept), end - 1, "corruption")
-                self.recovered[target.log_id].lost += sum(g.last - g.first + 1 for g in new)
+    def _name_absent(self) -> None:
+        """Name what is gone with segment files, once it is known what was removed on purpose."""
+        for log_id, base, last in self._absent:
+            target = self.logs.get(log_id)
+            if target is None:
+                continue
+            first = max(base, target.first_kept)
+            lost = target.deleted.missing(first, last)
+            if lost:
+                log.error("segment file is missing log=%x base_seq=%d", log_id, base)
+            for a, b in lost:
+                new = target.add_gap(a, b, "corruption")
+                self.recovered[log_id].lost += sum(g.last - g.first + 1 for g in new)
 
     def _load_segment(
         self, target: FileLog, base: int, state: SegmentState | None, directory: str, sealed: bool
@@ -180,18 +203,23 @@ class Logs:
             self.recovered[log_id] = LogRecovery(log_id)
         return self.logs[log_id]
 
+    @property
+    def _reason(self) -> str:
+        return "torn" if self.torn else "corruption"
+
     def replay(self, log_id: int, first: int, count: int, data: bytes) -> None:
         """Append a run of frames; those that the log already has are skipped by sequence."""
         if log_id in self.dropped:
             return
         target = self._log(log_id)
         last = first + count - 1
+        self._logged[log_id] = max(self._logged.get(log_id, 0), last)
         self._offer(log_id, first, last, data)
         if last < target.next_seq:
             return
         if first < target.next_seq:
             first, data = _from_seq(data, target.next_seq)
-        self.expect(log_id, first - 1, "corruption")
+        self.expect(log_id, first - 1, self._reason)
         self._append(target, first, last, data)
 
     def _append(self, target: FileLog, first: int, last: int, data: bytes) -> None:
@@ -251,7 +279,14 @@ class Logs:
         else:
             recovered.lost += lost
         if self.torn:
-            self.found_gaps += [(target.log_id, gap) for gap in new]
+            self._log_gaps(target.log_id, new)
+
+    def _log_gaps(self, log_id: int, gaps: list[Gap]) -> None:
+        """Have gaps written before what follows them: nothing else will show them again."""
+        for gap in gaps:
+            body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
+            frames = encode_control(VOID, log_id, 0, 0, body) * 2
+            self.relog.append((Run(log_id, 0, 2, len(frames)), frames))
 
     def _spare_frames(self, target: FileLog, first: int, last: int) -> list[Frame]:
         """Return what the files hold of ``first..last`` beyond what was known to be stable."""
@@ -281,13 +316,22 @@ class Logs:
         target = self._log(log_id)
         if kind == TRIM:
             trimmed = msgspec.json.decode(content, type=Trimmed)
+            self.expect(log_id, trimmed.first_kept - 1, self._reason)
             target.apply_trim(trimmed.first_kept, trimmed.reason)
         elif kind == DELETE:
-            target.apply_delete(msgspec.json.decode(content, type=list[int]))
+            seqs = msgspec.json.decode(content, type=list[int])
+            self.expect(log_id, max(seqs), self._reason)  # it was there to be deleted
+            target.apply_delete(seqs)
+            for owner, first, last in self._absent:
+                if owner == log_id:
+                    target.forget([seq for seq in seqs if first <= seq <= last])
         elif kind == RESERVE:
             target.reserved_seq = max(target.reserved_seq, msgspec.json.decode(content, type=int))
         elif kind == VOID:
             voided = msgspec.json.decode(content, type=Voided)
+            if voided.last < target.first_kept:
+                return
+            self.expect(log_id, voided.first - 1, self._reason)
             target.add_gap(voided.first, voided.last, voided.reason)
             target.committed_seq = max(target.committed_seq, voided.last)
             target.next_seq = target.committed_seq + 1
@@ -305,23 +349,32 @@ class Logs:
         self.torn = True
         self._spare.clear()
         for target in self.logs.values():
+            for segment in target.segments:
+                if segment.sealed and segment.last_seq > self._logged.get(target.log_id, 0):
+                    self._log_sealed(segment, self._logged.get(target.log_id, 0))
             for frame in self._spare_frames(target, target.next_seq, 1 << 63):
                 if frame.seq == target.next_seq:
                     self._append(target, frame.seq, frame.seq, frame.data)
                     self._log_again(frame)
 
-    def finish(self, power_lost: bool) -> list[tuple[int, Gap]]:
-        """Count what there is; returns gaps that must be logged so that no sequence comes back."""
+    def _log_sealed(self, segment: Segment, logged: int) -> None:
+        """Have the WAL tell what only a sealed file does: the next start may not trust the file."""
+        for frame in frames_in(segment.view(), HEADER_BYTES, segment.size):
+            if frame.seq > logged:
+                self._log_again(frame)
+
+    def finish(self, power_lost: bool) -> None:
+        """Count what there is, and give up sequences that a power cut may have taken."""
         self._fill_holes()
+        self._name_absent()
         if power_lost or self.torn:
             self._rescue()
-        gaps = list(self.found_gaps)
         for log_id, target in self.logs.items():
             for segment in target.segments:
                 segment.index.delete_below(target.first_kept)
             if power_lost and target.reserved_seq > target.committed_seq:
                 first = target.committed_seq + 1
-                gaps += [(log_id, g) for g in target.add_gap(first, target.reserved_seq, "void")]
+                self._log_gaps(log_id, target.add_gap(first, target.reserved_seq, "void"))
                 target.committed_seq = target.reserved_seq
                 target.next_seq = target.committed_seq + 1
             target.synced_seq = target.committed_seq
@@ -329,7 +382,6 @@ class Logs:
             recovered = self.recovered[log_id]
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)
-        return gaps
 
 
 def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:

@@ -135,19 +135,25 @@ class Replay:
         if entry.position <= self._from and not self._logs.holes:
             return
         if entry.sound(buffer):
-            self._accept(entry.position, self._pieces(buffer, entry), entry.commits)
+            if entry.position > self._durable:
+                self._relogging = True  # nothing proves that these bytes are stable
+            self._accept(entry, self._pieces(buffer, entry))
             return
         log.error(
             "damaged wal entry file=%s offset=%d position=%d", wal.path, entry.start, entry.position
         )
         self.damaged_bytes += entry.end - entry.body
         frames = frames_in(buffer, entry.body, entry.end)
-        self._salvage(entry.position, frames, entry.body)
+        self._salvage(entry.position, frames, -1 if entry.continues else entry.body)
         if entry.commits:
-            reason = "corruption" if entry.position <= self._durable else "torn"
-            for run in entry.runs:
-                if run.first_seq:
-                    self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
+            self._expect(entry)
+
+    def _expect(self, entry: Entry) -> None:
+        """Name what an entry should have brought and did not."""
+        reason = "corruption" if entry.position <= self._durable else "torn"
+        for run in entry.runs:
+            if run.first_seq:
+                self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
 
     def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]]:
         pieces = []
@@ -157,13 +163,18 @@ class Replay:
             at += run.size
         return pieces
 
-    def _accept(self, position: int, pieces: list[tuple[Run, bytes]], commits: bool) -> None:
+    def _accept(self, entry: Entry, pieces: list[tuple[Run, bytes]]) -> None:
         """Take a sound entry; one that does not commit waits for the one that does."""
         if not self._relogging:
-            self.position = max(self.position, position)
+            self.position = max(self.position, entry.position)
         if self._pending and not (pieces and _continues(self._pending[-1][0], pieces[0][0])):
             self._pending.clear()  # given up by its writer, or torn: absent as a whole
-        if not commits:
+        if entry.continues and not self._pending and entry.position > self._durable:
+            self._logs.torn = True  # the beginning was torn: the batch is absent as a whole
+            if entry.commits:
+                self._expect(entry)
+            return
+        if not entry.commits:
             self._pending += pieces
             return
         waiting, self._pending = self._pending, []
@@ -182,10 +193,13 @@ class Replay:
             self._control(kind, stream_id, number, body(data, start))
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
+        if kind == VOID:  # without a number: a recovery puts it where it belongs in the order
+            self._logs.control(kind, log_id, content)
+            return
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, VOID, RESERVE):
+        if kind in (TRIM, DELETE, RESERVE):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:

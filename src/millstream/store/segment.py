@@ -15,6 +15,7 @@ A growing segment keeps its newest frames in memory as blocks, written to the fi
 background: the WAL is what makes them durable until then.
 """
 
+import errno
 import struct
 import threading
 from bisect import bisect_right
@@ -152,6 +153,7 @@ class Segment:
         self.full = False  # takes no more records
         self.sealed = False  # .data complete and stable, .idx beside it
         self.busy = False  # a job works on the files
+        self.failed = False  # a sync failed: what the file holds is not known any more
         self.born = 0.0
         self.flags: list[int] = []  # offsets of delete flags that the file does not have yet
         self.blocks: list[Block] = []
@@ -296,13 +298,23 @@ class Segment:
                 break
 
     def sync(self) -> None:
-        """Make the file stable (on the file thread)."""
-        self.open().sync()
+        """Make the file stable (on the file thread).
+
+        A failed sync is never tried again: the kernel may have dropped what it could not write,
+        and a second sync would succeed without it. The WAL keeps the records for the next start.
+        """
+        if self.failed:
+            raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
+        try:
+            self.open().sync()
+        except OSError:
+            self.failed = True
+            raise
 
     def write_idx(self) -> None:
         """Write the .idx of a complete, stable .data file (on the file thread)."""
         self.open().truncate(self.size)  # what an older run may have left behind
-        self.open().sync()
+        self.sync()
         data = encode_idx(self.index, self.log_id, self.size)
         replace_file(self._files, self.directory, f"{self.name}.idx", data)
 

@@ -1,12 +1,12 @@
 """The store: all logs of one directory, recovered, committed and checkpointed together."""
 
 import logging
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
@@ -14,11 +14,11 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
-from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
+from millstream.store.file_log import DELETE, FileLog, LogOptions
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
 from millstream.store.lock import lock_directory
-from millstream.store.log import Committed, Durability, Gap
+from millstream.store.log import Committed, Durability
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Recovery
@@ -41,6 +41,7 @@ class StoreOptions:
 
     shard: int = 0
     wal_file_bytes: int = 64 << 20
+    entry_bytes: int = TARGET_BYTES  # a commit is cut into entries of about this size
     dirty_age: float = 0.05
     high_water: int = 32 << 20
     checkpoint_bytes: int = 64 << 20
@@ -79,6 +80,7 @@ class Store:
         self._dropped_lately: set[int] = set()  # as of the newest snapshot
         self._dropped_before: set[int] = set()  # as of the one before it
         self._unsynced: set[FileLog] = set()
+        self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
         self._problems: dict[str, str] = {}
         self._control_number = 0
         self._open_controls: set[int] = set()  # logged, not yet applied
@@ -87,6 +89,7 @@ class Store:
         self._checkpointing = False
         self._written_before = 0
         self._closed = False
+        self._recovering = True
         self._relogged: list[tuple[Run, bytes]] = []
         self._lock: File | None = None
 
@@ -129,15 +132,20 @@ class Store:
         replay.run(wal_directory)
         boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
         before = replay.last_nonce & 0xFFFFFFFF
-        gaps = logs.finish(power_lost=bool(replay.wal_files) and before != boot)
+        logs.finish(power_lost=bool(replay.wal_files) and before != boot)
         self._relogged = logs.relog
         self._logs = logs.logs
         self._dropped = logs.dropped
         self._control_number = replay.control_number
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = sorted(s.position for s in snapshots)
-        self._start_committing(replay, gaps, boot)
-        self._remove_orphans(replay.unused)
+        self._harden(logs)
+        self._start_committing(replay, boot)
+        self._remove_orphans(replay.unused + logs.strays)
+        self._recovering = False
+        for each in self._logs.values():
+            each.drop_dead_segments()
+        self._remove_dead(self._engine.synced_position)
         self.recovery = Recovery(
             logs=logs.recovered,
             controls=replay.controls,
@@ -147,7 +155,23 @@ class Store:
             seconds=self.clock.monotonic() - started,
         )
 
-    def _start_committing(self, replay: Replay, gaps: list[tuple[int, Gap]], boot: int) -> None:
+    def _harden(self, logs: Logs) -> None:
+        """Make stable what this start relies on, as the last run may have died before it did.
+
+        Names only: what is kept of the WAL above its durable mark goes into a new file, because
+        where a sync had failed the kernel shows bytes that it no longer means to write.
+        """
+        files = self.files
+        shard = shard_directory(self.directory, self.options.shard)
+        meta, streams = f"{self.directory}/meta", f"{self.directory}/streams"
+        parent = os.path.dirname(self.directory) or "."
+        for path in (parent, self.directory, f"{self.directory}/wal", shard, meta, streams):
+            if files.exists(path):
+                files.sync_dir(path)
+        for path in sorted(logs.young_directories):
+            files.sync_dir(path)
+
+    def _start_committing(self, replay: Replay, boot: int) -> None:
         options = self.options
         epoch = replay.epoch + 1
         nonce = (options.nonce or secrets.randbits(32)) << 32 | boot
@@ -162,12 +186,19 @@ class Store:
             options.wal_file_bytes,
         )
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
-        entries = self._relog(replay, gaps, epoch, nonce)
+        entries = self._relog(replay, epoch, nonce)
         if entries:
             engine.begin(entries)
         self._engine = engine
         self._committer = Committer(
-            engine, epoch, nonce, self.clock, self._post, options.dirty_age, options.high_water
+            engine,
+            epoch,
+            nonce,
+            self.clock,
+            self._post,
+            options.dirty_age,
+            options.high_water,
+            options.entry_bytes,
         )
         self._committer.on_synced = self._synced
         self._committer.on_failed = self._failed
@@ -175,15 +206,9 @@ class Store:
         if options.threads:
             self._committer.start()
 
-    def _relog(
-        self, replay: Replay, gaps: list[tuple[int, Gap]], epoch: int, nonce: int
-    ) -> list[bytes]:
-        """Return entries for what recovery decided beyond the first torn place, and for gaps."""
-        pieces = list(self._relogged)
-        for log_id, gap in gaps:
-            body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
-            frame = self._control_frame(VOID, log_id, body) * 2
-            pieces.append((Run(log_id, 0, 2, len(frame)), frame))
+    def _relog(self, replay: Replay, epoch: int, nonce: int) -> list[bytes]:
+        """Return entries for what recovery decided above the durable mark."""
+        pieces = self._relogged
         entries: list[bytes] = []
         position = replay.position + 1
         while pieces:
@@ -214,6 +239,7 @@ class Store:
                     self.files.unlink(f"{directory}/{file}")
             if gone:
                 self.files.remove_dir(directory)
+                self.files.sync_dir(streams)
 
     def _make_log(self, log_id: int, durability: Durability) -> FileLog:
         return FileLog(self, log_id, durability, self.options.log)
@@ -271,6 +297,24 @@ class Store:
         """Note that the log waits for the next timer sync."""
         self._unsynced.add(log)
 
+    def remove(self, segment: Segment) -> None:
+        """Remove a dead segment's files once the frames that killed it are stable.
+
+        Otherwise a power cut could take the frames and leave records missing without a reason.
+        """
+        if self._recovering:
+            self._dead.append((0, segment))
+            return
+        self._dead.append((self._engine.position - 1, segment))
+        self._remove_dead(self._engine.synced_position)
+
+    def _remove_dead(self, position: int) -> None:
+        ready = [segment for needs, segment in self._dead if needs <= position]
+        if ready:
+            self._dead = [(needs, segment) for needs, segment in self._dead if needs > position]
+        for segment in ready:
+            self.worker.run(segment.unlink, partial(_report, segment.path))
+
     def control(
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
@@ -306,6 +350,7 @@ class Store:
             dirty.synced_seq = dirty.committed_seq
         self._unsynced.clear()
         self._problems.pop("full", None)
+        self._remove_dead(position)
 
     def _failed(self, error: MillstreamError) -> None:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
@@ -416,7 +461,8 @@ class Store:
         if error is not None:
             for _, segment, flush in work:
                 segment.flags = flush.flags + segment.flags
-            self._problems["checkpoint"] = f"the last checkpoint failed: {error}"
+            why = error.strerror if isinstance(error, OSError) else error
+            self._problems["checkpoint"] = f"the last checkpoint failed: {why}"
             log.error("checkpoint failed error=%s", error)
             return
         self._problems.pop("checkpoint", None)
@@ -447,6 +493,7 @@ class Store:
         self.worker.close()
         self.worker = InlineWorker()
         self._committer.stop()
+        self._remove_dead(self._engine.synced_position)
         if sections is not None and not self._problems and not self._open_controls:
             self._checkpointing = False
             self.checkpoint(sections)
@@ -454,3 +501,8 @@ class Store:
             each.close()
         if self._lock is not None:
             self._lock.close()
+
+
+def _report(path: str, error: Exception | None) -> None:
+    if error is not None:
+        log.warning("file not removed file=%s error=%s", path, error)

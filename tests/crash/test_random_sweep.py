@@ -1,0 +1,198 @@
+"""Workloads nobody thought of: random operations, faults and crashes, judged by the same model."""
+
+import errno
+import random
+from contextlib import suppress
+from dataclasses import replace
+
+from millstream.clock import ManualClock
+from millstream.errors import MillstreamError
+from millstream.store.file_log import FileLog
+from millstream.store.log import Durability
+from support.fake_disk import Crashed, FakeDisk, Mode
+from support.scale import count
+from support.store_bench import SMALL, Answer, Bench
+from support.sweep import Sent, check_recovery
+
+CLASSES = (Durability.FSYNC, Durability.DISK, Durability.FSYNC, Durability.DISK, Durability.MEMORY)
+PIECES = replace(SMALL, entry_bytes=700)  # batches that span entries
+
+
+class RandomWorkload:
+    """One seed's operations; goes on after refused writes as a server does."""
+
+    def __init__(self, disk: FakeDisk, sent: Sent, seed: int) -> None:
+        self.disk = disk
+        self.sent = sent
+        self.rng = random.Random(seed)
+        self.options = PIECES if seed % 3 == 0 else SMALL
+        self.clock = ManualClock()
+        self.n = 0
+        self.bench: Bench | None = None
+
+    def run(self, steps: int) -> None:
+        """Open the store, do ``steps`` operations, close it."""
+        self.open()
+        assert self.bench is not None
+        for log_id, durability in enumerate(CLASSES[: self.rng.randint(2, 5)], 1):
+            self.create(log_id, durability)
+        operations = [self.batch] * 6 + [self.delete, self.trim, self.turn, self.turn]
+        operations += [self.checkpoint, self.control, self.age, self.restart, self.drop]
+        for _ in range(steps):
+            with suppress(MillstreamError):
+                self.rng.choice(operations)()
+            if self.rng.random() < 0.6:
+                self.bench.run()
+                self.note_synced()
+        self.close()
+
+    def create(self, log_id: int, durability: Durability) -> None:
+        assert self.bench is not None
+        self.sent.classes[log_id] = durability
+        self.bench.store.create_log(log_id, durability)
+        with suppress(MillstreamError):
+            self.control()
+
+    def logs(self) -> list[FileLog]:
+        assert self.bench is not None
+        alive = [i for i in self.sent.classes if i not in self.sent.drops]
+        return [self.bench.store.create_log(i, self.sent.classes[i]) for i in alive]
+
+    def batch(self) -> None:
+        assert self.bench is not None
+        log = self.rng.choice(self.logs())
+        payloads = []
+        for _ in range(self.rng.randint(1, 5)):
+            self.n += 1
+            payloads.append(b"%06d" % self.n + b"x" * self.rng.choice((0, 40, 200, 900)))
+        sent = (log.log_id, log.next_seq, payloads, [])
+        self.sent.batches.append(sent)  # a crash inside the call may keep the records
+        first, answer = self.bench.append(log, payloads)
+        self.sent.batches[-1] = (log.log_id, first, payloads, answer)
+
+    def delete(self) -> None:
+        log = self.rng.choice(self.logs())
+        seqs = sorted(self.rng.sample(range(1, log.next_seq + 1), min(3, log.next_seq)))
+        live = [s for s in seqs if log.first_kept <= s <= log.committed_seq]
+        answer: Answer = []
+        self.sent.deletes.append((log.log_id, live, answer))
+        log.delete(live, answer.append)
+
+    def trim(self) -> None:
+        log = self.rng.choice(self.logs())
+        first_kept = self.rng.randint(log.first_kept, log.first_kept + 5)
+        self.sent.trims.append((log.log_id, first_kept))
+        log.trim(first_kept, self.rng.choice(("cap", "ttl", "delete")))
+
+    def control(self) -> None:
+        assert self.bench is not None
+        self.n += 1
+        answer: Answer = []
+        body = b"control %d" % self.n
+        self.sent.controls.append((body, answer))
+        self.bench.store.control(16, 1, body, answer.append)
+
+    def drop(self) -> None:
+        assert self.bench is not None
+        store = self.bench.store
+        log = self.rng.choice(self.logs())
+        if log.log_id == 1 or self.rng.random() < 0.7:
+            return
+        answer: Answer = []
+
+        def logged(error: MillstreamError | None) -> None:
+            if error is None:
+                store.drop_log(log.log_id)
+            answer.append(error)
+
+        store.control(17, log.log_id, b"drop", logged)
+        self.sent.drops[log.log_id] = answer
+
+    def known(self) -> dict[str, bytes]:
+        return {"controls": b"\n".join(b for b, a in self.sent.controls if a == [None])}
+
+    def checkpoint(self) -> None:
+        assert self.bench is not None
+        self.bench.run()
+        self.bench.store.checkpoint(self.known())
+        self.turn()
+
+    def age(self) -> None:
+        assert self.bench is not None
+        self.clock.advance(4000)
+        self.bench.store.tick()
+
+    def turn(self) -> None:
+        assert self.bench is not None
+        self.bench.run()
+        self.clock.advance(0.06)
+        self.bench.run()
+        self.bench.store._committer.tick()
+        self.note_synced()
+        if not self.bench.store.health():
+            self.sent.floors.update({g.log_id: (g.first_kept, g.evict_floor) for g in self.logs()})
+
+    def note_synced(self) -> None:
+        self.sent.synced.update({log.log_id: log.synced_seq for log in self.logs()})
+
+    def restart(self) -> None:
+        if self.rng.random() < 0.5:
+            return
+        self.close()
+        self.open()
+
+    def open(self) -> None:
+        """Start the store; a disk that fails now is tried again, as by a supervisor."""
+        for _ in range(3):
+            try:
+                self.bench = Bench(self.disk, self.options, self.clock)
+                return
+            except (MillstreamError, OSError):
+                self.bench = None
+
+    def close(self) -> None:
+        assert self.bench is not None
+        self.bench.run()
+        self.bench.store.close(self.known() if self.rng.random() < 0.5 else None)
+        self.bench.deliver()
+
+
+def run_until_crash(disk: FakeDisk, seed: int, steps: int) -> tuple[Sent, RandomWorkload]:
+    sent = Sent()
+    workload = RandomWorkload(disk, sent, seed)
+    try:
+        workload.run(steps)
+    except Crashed:
+        if workload.bench is not None:
+            workload.bench.deliver()  # what was posted may have reached a client
+    return sent, workload
+
+
+def faults(rng: random.Random, calls: int) -> dict[int, OSError | int]:
+    """Return nothing, or one or two refused, short or failed calls."""
+    kinds = (OSError(errno.EIO, "input/output error"), OSError(errno.ENOSPC, "no space left"), 5, 0)
+    return {rng.randint(1, calls): rng.choice(kinds[:3]) for _ in range(rng.choice((0, 1, 1, 2)))}
+
+
+def test_random_workloads_with_faults_and_crashes_keep_every_promise() -> None:
+    tried = fired = paired = 0
+    for seed in range(count(120, 1300)):
+        rng = random.Random(seed)
+        steps = rng.randint(10, 40)
+        dry = FakeDisk()
+        run_until_crash(dry, seed, steps)
+        for point in range(count(4, 16)):
+            disk = FakeDisk()
+            disk.failures = faults(rng, dry.calls)
+            disk.crash_at = rng.randint(1, dry.calls)
+            sent, workload = run_until_crash(disk, seed, steps)
+            mode = rng.choice(list(Mode))
+            tried += 1
+            fired += disk.crashed
+            paired += disk.crashed and any(call < disk.calls for call in disk.failures)
+            left = disk.after_crash(mode, seed * 100 + point)
+            wrong = check_recovery(left, sent, mode, workload.options)
+            assert not wrong, (seed, point, mode, disk.failures, disk.crash_at, wrong)
+    print(f"random sweep: tried {tried}, fired {fired}, fault and then crash {paired}")
+    assert fired > tried // 2
+    assert paired > tried // 4
