@@ -1471,6 +1471,9 @@ cdef class Hub:
                     self._send(conn)
                 if conn.broken:
                     self._close(conn, CLOSED_ON_WRITE)
+            # Answers count like messages: whoever asks and never reads is closed too.
+            if not conn.closed and pending(&conn.out) > conn.max_pending:
+                self._close(conn, CLOSED_AS_SLOW)
         self.dirty_count -= count
         memmove(self.dirty, self.dirty + count, self.dirty_count * sizeof(Conn *))
 
