@@ -14,6 +14,7 @@ from millstream.queues.registry import Queues
 from millstream.topics.errors import TopicNotFound
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
+from millstream.topics.pulse import Pulses
 from millstream.topics.settled import settled
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Topics:
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
+        self.pulses = Pulses()
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
         )
@@ -82,6 +84,11 @@ class Topics:
         self.queues.wake_all()
         for wake in list(self._waiting):
             wake()
+
+    def on_stop(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` when the server stops; returns the undo."""
+        self._waiting.add(wake)
+        return lambda: self._waiting.discard(wake)
 
     def now_ms(self) -> int:
         """Return the wall clock in milliseconds."""

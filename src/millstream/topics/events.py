@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,11 @@ import msgspec
 from millstream.errors import Throttled
 from millstream.http.request import Caller, Request
 from millstream.http.response import StreamedResponse
+from millstream.topics.alarm import Alarm
 from millstream.topics.context import Topics
 from millstream.topics.errors import NotAcceptable
 from millstream.topics.page import Page, Query, read_page
+from millstream.topics.pulse import Pulse
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -74,8 +76,13 @@ class EventStream(AsyncIterator[bytes]):
     def __init__(self, topics: Topics, session: Session) -> None:
         self._topics = topics
         self._session = session
+        self._alarm = Alarm()
+        self._heard: dict[str, tuple[Stream, Pulse, Callable[[], None]]] = {}
+        self._first_reads = set(session.cursors)
+        self._announced: set[str] = set()
         self._chunks = self._generate()
         self._counted = True
+        self._undo_stop = topics.on_stop(self._alarm.ring)
         topics.sse_connections += 1
         session.open_streams += 1
 
@@ -90,29 +97,36 @@ class EventStream(AsyncIterator[bytes]):
             self._topics.sse_connections -= 1
             self._session.open_streams -= 1
             self._session.idle_since_ms = self._topics.now_ms()
+            self._undo_stop()
+            for name in list(self._heard):
+                self._ignore(name)
         await self._chunks.aclose()
 
     async def _generate(self) -> AsyncGenerator[bytes, None]:
-        topics, session = self._topics, self._session
-        first_reads = set(session.cursors)
-        announced: set[str] = set()
+        topics, session, alarm = self._topics, self._session, self._alarm
+        names = sorted(session.cursors, key=str.encode)
+        heartbeat = session.heartbeat_ms / 1000
         yield RETRY
         while len(session.gone) < len(session.cursors):
-            streams: list[Stream] = []
-            for name in sorted(session.cursors, key=str.encode):
+            alarm.clear()  # whatever changes from here on rings it again
+            for name in names:
                 stream = self._stream(name)
                 if stream is None:
                     if name not in session.gone:
                         session.gone.add(name)
+                        self._ignore(name)
                         yield self._frame(b"topic-deleted", _deleted(name))
                     continue
-                streams.append(stream)
-                async for frame in self._drain(stream, first_reads, announced):
-                    yield frame
+                pulse = self._listen(stream)
+                caught_up = False
+                while not caught_up:
+                    chunk, caught_up = self._look(stream, pulse)
+                    if chunk:
+                        yield chunk  # one send for all that this look has found
             if topics.stopping:
                 yield self._frame(b"error", _SHUTTING_DOWN)
                 return
-            if streams and not await self._park(streams):
+            if self._heard and not await alarm.wait(heartbeat):
                 yield b": hb %d\n\n" % topics.now_ms()
 
     def _stream(self, name: str) -> "Stream | None":
@@ -120,47 +134,69 @@ class EventStream(AsyncIterator[bytes]):
             return None
         return self._topics.find_or_none(name, self._session.caller)
 
-    async def _drain(
-        self, stream: "Stream", first_reads: set[str], announced: set[str]
-    ) -> AsyncIterator[bytes]:
-        """Yield everything up to the head, then once that the watcher has caught up."""
+    def _listen(self, stream: "Stream") -> Pulse:
+        """Return the topic's pulse, listened to; a topic made anew has another one."""
+        heard = self._heard.get(stream.name)
+        if heard is not None and heard[0] is stream:
+            return heard[1]
+        self._ignore(stream.name)
+        pulse = self._topics.pulses.of(stream)
+        self._heard[stream.name] = (stream, pulse, pulse.listen(self._alarm.ring))
+        return pulse
+
+    def _ignore(self, name: str) -> None:
+        heard = self._heard.pop(name, None)
+        if heard is not None:
+            heard[2]()
+
+    def _look(self, stream: "Stream", pulse: Pulse) -> tuple[bytes, bool]:
+        """Return what there is to send of a topic, and whether that is all of it."""
         topics, session, name = self._topics, self._session, stream.name
         topics.touch(stream)
-        while True:
-            before = session.cursors[name]
-            query = replace(session.query, from_seq=before)
-            page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
-            is_first = name in first_reads
-            first_reads.discard(name)
-            frames = []
-            if page.tombstone is not None:
-                announced.discard(name)
-                session.cursors[name] = min(page.tombstone.gap_to, page.next_from_seq)
-                frames.append(self._frame(b"tombstone", _tombstone(name, page, is_first)))
-            if page.count:
-                announced.discard(name)
-                start = before if page.tombstone is None else page.tombstone.gap_to
-                session.cursors[name] = page.next_from_seq
-                frames.append(self._frame(b"record", _records(name, start, page)))
+        before = session.cursors[name]
+        key = (session.query, before)
+        shared = self._may_share(stream)
+        if shared and key in pulse.chunks:
+            chunk, session.cursors[name] = pulse.chunks[key]
+            return chunk, True
+        query = replace(session.query, from_seq=before)
+        page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
+        chunk = self._render(name, before, page)
+        if shared and page.count and page.caught_up and page.tombstone is None:
+            pulse.keep(key, (chunk, page.next_from_seq))
+        return chunk, page.caught_up
+
+    def _may_share(self, stream: "Stream") -> bool:
+        """Say whether others in the same place would send the same bytes until the next change.
+
+        The id of an event names all topics of the session, and records that expire do so without
+        a change.
+        """
+        return (
+            len(self._session.cursors) == 1
+            and stream.name in self._announced
+            and stream.config.max_age <= 0
+        )
+
+    def _render(self, name: str, before: int, page: Page) -> bytes:
+        """Return the events of a page, and move the cursor past them."""
+        session, announced, frames = self._session, self._announced, []
+        is_first = name in self._first_reads
+        self._first_reads.discard(name)
+        if page.tombstone is not None:
+            announced.discard(name)
+            session.cursors[name] = min(page.tombstone.gap_to, page.next_from_seq)
+            frames.append(self._frame(b"tombstone", _tombstone(name, page, is_first)))
+        if page.count:
+            announced.discard(name)
+            start = before if page.tombstone is None else page.tombstone.gap_to
             session.cursors[name] = page.next_from_seq
-            if page.caught_up and name not in announced:
-                announced.add(name)
-                frames.append(self._frame(b"caught-up", _caught_up(name, page)))
-            if frames:
-                yield b"".join(frames)  # one send for all that this look has found
-            if page.caught_up:
-                return
-
-    async def _park(self, streams: "list[Stream]") -> bool:
-        """Wait until something may have changed; False when only the heartbeat is due."""
-        cursors = self._session.cursors
-        for stream in streams:  # while the last event was being sent, more may have come
-            if stream.state().last_seq != cursors[stream.name] or self._replaced(stream):
-                return True
-        return await self._topics.wait_for(streams, self._session.heartbeat_ms / 1000)
-
-    def _replaced(self, stream: "Stream") -> bool:
-        return self._topics.find_or_none(stream.name, self._session.caller) is not stream
+            frames.append(self._frame(b"record", _records(name, start, page)))
+        session.cursors[name] = page.next_from_seq
+        if page.caught_up and name not in announced:
+            announced.add(name)
+            frames.append(self._frame(b"caught-up", _caught_up(name, page)))
+        return b"".join(frames)
 
     def _frame(self, event: bytes, data: bytes) -> bytes:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self._session.event_id(), event, data)

@@ -1,0 +1,71 @@
+"""Pulse: a topic's changes, told to everyone who waits, and what they all send because of one.
+
+Watchers that one commit wakes want the same bytes. The first to look renders them, the others
+send what it made; the next change throws it away, so nothing stale is ever sent.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+    from millstream.topics.page import Query
+
+MOST_CHUNKS = 16
+
+Chunk = tuple[bytes, int]  # what to send, and the position after it
+Key = tuple["Query", int]  # what a watcher wants to see, and where it stands
+
+
+class Pulse:
+    """The changes of one stream while somebody watches it."""
+
+    def __init__(self, stream: "Stream", ended: Callable[[], None]) -> None:
+        self.chunks: dict[Key, Chunk] = {}
+        self._wakes: dict[object, Callable[[], None]] = {}
+        self._ended = ended
+        self._undo = stream.watch(self._beat)
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` after each change; returns the undo, which may be called twice."""
+        key = object()
+        self._wakes[key] = wake
+
+        def forget() -> None:
+            if self._wakes.pop(key, None) is not None and not self._wakes:
+                self._undo()
+                self._ended()
+
+        return forget
+
+    def keep(self, key: Key, chunk: Chunk) -> None:
+        """Remember what a look has rendered, for those who look next."""
+        if len(self.chunks) < MOST_CHUNKS:
+            self.chunks[key] = chunk
+
+    def _beat(self) -> None:
+        self.chunks.clear()
+        for wake in list(self._wakes.values()):
+            wake()
+
+
+class Pulses:
+    """One pulse per watched stream."""
+
+    def __init__(self) -> None:
+        self._pulses: dict[int, Pulse] = {}
+
+    def __len__(self) -> int:
+        return len(self._pulses)
+
+    def of(self, stream: "Stream") -> Pulse:
+        """Return the pulse of a stream; it ends with its last listener."""
+        known = self._pulses.get(stream.incarnation)
+        if known is None:
+            known = Pulse(stream, partial(self._forget, stream.incarnation))
+            self._pulses[stream.incarnation] = known
+        return known
+
+    def _forget(self, incarnation: int) -> None:
+        self._pulses.pop(incarnation, None)
