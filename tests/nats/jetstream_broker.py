@@ -15,7 +15,7 @@ from millstream.wire.info import server_info
 class Broker:
     """Everything that NATS clients of JetStream need, over one directory."""
 
-    def __init__(self, directory: str, clock: Clock | None = None) -> None:
+    def __init__(self, directory: str, clock: Clock | None = None, domain: str = "") -> None:
         loop = asyncio.get_running_loop()
         clock = clock or SystemClock()
         self.interest = Interest()
@@ -24,7 +24,9 @@ class Broker:
         info = server_info(b"\x01" * 32, host="127.0.0.1", port=0, jetstream=True)
         self.door = NatsDoor(loop, SystemClock(), self.interest, info)
         self.store = Store.open(directory, OsFiles(), clock, loop.call_soon_threadsafe)
-        self.js = JetStream(self.door.hub, self.interest, self.store, clock, loop, self.timers)
+        self.js = JetStream(
+            self.door.hub, self.interest, self.store, clock, loop, self.timers, domain=domain
+        )
 
     def start(self) -> str:
         """Serve; returns the address for clients."""

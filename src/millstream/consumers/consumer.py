@@ -90,6 +90,7 @@ class Consumer:
         self._pumping = False
         self._closed = False
         self._unwatch: Callable[[], None] | None = None
+        self._unlisten: Callable[[], None] | None = None
 
     @property
     def _desk(self) -> PullDesk | PushDesk:
@@ -128,9 +129,24 @@ class Consumer:
             sinks.append((f"$JS.FC.{api}.*", _FlowReplies(self)))
         for pattern, sink in sinks:
             self._handles.append(self._interest.add_sink(pattern.encode(), sink))
+        self._listen()
         self._arm(self.ledger.next_deadline())
         self._watch_idleness()
         self.pump()
+
+    def _listen(self) -> None:
+        """Hear of those who subscribe to a push consumer's subject, and of their leaving."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        if self.push is not None and not self._closed:
+            group = self.config.deliver_group.encode()
+            self._unlisten = self._interest.watch(self.push.state.subject, group, self._heard)
+
+    def _heard(self, bound: bool) -> None:
+        # Called in the middle of a subscription: deliveries wait until the loop comes round.
+        self._last_used = now = self._clock.monotonic()
+        self._arm(now)
 
     def close(self, description: str = "Consumer Deleted") -> None:
         """Send everybody away and let go of the stream."""
@@ -139,6 +155,7 @@ class Consumer:
             self._interest.remove_sink(handle)
         self._desk.close(description)
         self._watch()
+        self._listen()
         for timer in (self._timer, self._persist_timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
@@ -148,6 +165,7 @@ class Consumer:
         """Change a serving consumer's configuration."""
         paused = config.pause_until != self.config.pause_until
         self.take_on(config)
+        self._listen()
         if paused:
             self._tell_pause()
         self._watch_idleness()
@@ -249,7 +267,7 @@ class Consumer:
 
     def _watch(self) -> None:
         """Hear of new records only while somebody waits for them: idle consumers cost nothing."""
-        wanted = not self._closed and (self.push is not None or self.waiting > 0)
+        wanted = not self._closed and (self.waiting > 0 or self.is_bound)
         if wanted and self._unwatch is None:
             self._unwatch = self.stream.watch(self.pump)
         elif not wanted and self._unwatch is not None:

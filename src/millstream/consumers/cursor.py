@@ -94,6 +94,11 @@ class Cursor:
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
         removals, changed = self._stream.removals, False
+        state = self._stream.log.state()  # a trim is decided first and done later
+        first = min(state.first_seq, state.last_seq + 1)
+        if first > self.position:
+            changed = True
+            self._skip_to(first, state.evict_floor)
         if self._removals != removals.count:
             changed = True
             reached = removals.reached_since(self._removals)
@@ -101,11 +106,6 @@ class Cursor:
             if reached >= self.position:
                 self._is_counted = False
                 self._drop_removed_first()
-        state = self._stream.log.state()  # a trim is decided first and done later
-        first = min(state.first_seq, state.last_seq + 1)
-        if first > self.position:
-            changed = True
-            self._skip_to(first, state.evict_floor)
         return changed
 
     def _drop_removed_first(self) -> None:
@@ -122,7 +122,7 @@ class Cursor:
             self.position = max(self.position, min(first, self._base))
             return
         lost = evicted >= start
-        if lost and self._is_counted:
+        if lost and self._is_counted and first <= self._counted_to + 1:
             still_there = self._stream.index.count(self._chosen, first, self._counted_to + 1)
             lost = still_there < self._left
         self.position = first

@@ -11,7 +11,6 @@ MAX_WINDOW = 32 * 1024 * 1024
 FIRST_WINDOW = MAX_WINDOW // 16
 FOREVER = float("inf")
 RETRY = 0.01  # until a full outbox is looked at again
-INTEREST_CHECK = 0.1  # until a silent deliver subject is looked at again
 
 
 class PushState:
@@ -92,7 +91,6 @@ class PushDesk:
         """Deliver up to ``budget`` messages; returns how many went."""
         state, sent, self.retry_at = self.state, 0, FOREVER
         if not self.is_bound:
-            self.retry_at = self._clock.monotonic() + INTEREST_CHECK
             return 0
         while sent < budget and state.may_send:
             room = self._outlet.room(state.subject) // 2
