@@ -1,5 +1,6 @@
 """Sessions over real sockets, polled by hand, with a clock that the test moves."""
 
+import contextlib
 import json
 import os
 import socket
@@ -262,6 +263,19 @@ def test_a_publisher_into_a_paused_sink_is_not_read_until_it_is_resumed(serving:
     serving.sessions.hub.poll()
     assert said(client).startswith(b"PONG")
     assert sum(map(len, sink.batches)) == 2
+
+
+@pytest.mark.parametrize("serving", [NatsLimits(max_pending=1 << 20)], indirect=True)
+def test_a_client_that_asks_and_never_reads_its_answers_is_closed(serving: Serving) -> None:
+    client = serving.client()
+    flood = b"PING\r\n" * 20_000
+    for _ in range(1000):
+        if len(serving.sessions) == 0:
+            break
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            client.send(flood)
+        serving.sessions.hub.poll()
+    assert serving.sessions.hub.stats()["slow_consumers"] == 1
 
 
 class Taker:

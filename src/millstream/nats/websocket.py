@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _REQUEST = Limits(head_bytes=8 * 1024, body_bytes=0)
 _CONTROL_LINE = 4096
+_CONTROL_COST = 1024  # what a frame without data counts as
 _TURN = 1 << 20  # what one client may have carried out before the others have their turn
 
 # What a close frame says, by why the connection ends.
@@ -84,7 +85,7 @@ class WebsocketClient:
         self._frames = FrameReader()
         self._compressed = False
         self._pump: Pump | None = None
-        self._pong: bytes | None = None  # only the latest ping that could not be answered yet
+        self._pong: bytes | None = None  # the answer to the latest ping, until it is sent
         self._close_sent = False
         self._held = False  # frames that have come wait to be carried out
         self._turn: asyncio.Handle | None = None
@@ -127,9 +128,7 @@ class WebsocketClient:
     def drained(self) -> None:
         """Send on."""
         if self._stage is Stage.OPEN and self._pump is not None:
-            if self._pong is not None:
-                pong, self._pong = self._pong, None
-                self._link.send(pong)
+            self._answer_ping()
             self._pump.pull()
 
     def output(self, cid: int) -> None:
@@ -213,6 +212,7 @@ class WebsocketClient:
             self._held = not self._read_frames()
         except FrameError as error:
             self._break(error)
+        self._answer_ping()
         self._brake()
 
     def _read_frames(self) -> bool:
@@ -226,15 +226,16 @@ class WebsocketClient:
                 case websocket.Data(payload):
                     self._hub.feed(self._pump.cid, payload)
                     fed += len(payload)
-                    if fed >= _TURN or self._stalled:
-                        return False
                 case websocket.Ping(payload):
-                    self._answer_ping(payload)
+                    self._pong = websocket.pong(payload)
+                    fed += _CONTROL_COST
                 case websocket.Close(status):
                     self._say_close(status, "")
                     self._end(Closed.CLIENT)
                 case websocket.Pong():
-                    pass
+                    fed += _CONTROL_COST
+            if fed >= _TURN or self._stalled:
+                return False
         return True
 
     @property
@@ -257,11 +258,11 @@ class WebsocketClient:
         self._turn = None
         self._go_on()
 
-    def _answer_ping(self, payload: bytes) -> None:
-        if self._link.full:
-            self._pong = websocket.pong(payload)
-        else:
-            self._link.send(websocket.pong(payload))
+    def _answer_ping(self) -> None:
+        """Answer the latest ping, which answers those before it; one is kept, never a queue."""
+        if self._pong is not None and not self._link.full:
+            pong, self._pong = self._pong, None
+            self._link.send(pong)
 
     def _break(self, error: FrameError) -> None:
         """End a client that sends what no client may, and say what that was."""
