@@ -659,6 +659,20 @@ async def test_a_claimer_that_leaves_during_the_window_takes_nothing(api: Api) -
     assert await joiner == [1, 2]
 
 
+async def test_a_claimer_that_leaves_as_the_window_ends_takes_nothing(api: Api) -> None:
+    jobs = Jobs(api)
+    await jobs.make(claim_jitter_ms=50)
+    await jobs.add(1, 2)
+    leader = asyncio.create_task(jobs.claim(2, node="leader"))
+    await settle_tasks()
+    joiner = asyncio.create_task(jobs.seqs(2, node="joiner"))
+    await settle_tasks()
+    leader.cancel()
+    api.pass_time(0.050)
+    assert await joiner == [1, 2]
+    assert await jobs.counters() == (0, 2, 0)
+
+
 async def test_when_the_pass_fails_the_first_hears_it_and_the_others_get_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,7 @@ def copy_of(record: Record, queue: str, max_deliveries: int) -> NewRecord:
 def _object(meta: bytes) -> dict[str, Any]:
     """Return a meta as the object it is; anything else cannot be added to and goes."""
     try:
-        # Raw values keep numbers as they were written.
-        return dict(msgspec.json.decode(meta, type=dict[str, msgspec.Raw]))
+        # Raw values keep numbers as they were written, but do not check their text.
+        return dict(msgspec.json.decode(meta.decode(), type=dict[str, msgspec.Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}

@@ -23,6 +23,7 @@ from millstream.queues.lease_events import (
 
 MOST_BYTES = 8 * 1024 * 1024  # of data that one claim answers, above the first job
 MOST_POISON = 64  # jobs that one pass sets aside as undeliverable
+ENDED = -1  # the connection of leases that were pushed by a process that is no more
 
 
 class Jobs(Protocol):
@@ -216,13 +217,13 @@ class Leases:
         self._set_deadline(seq, deadline_ms)
         return True
 
-    def release(self, connection: int) -> list[tuple[int, int]]:
-        """Give back everything that a connection bounds; returns (seq, lease id) of it."""
-        released = [(s, self.held[s].lease_id) for s in self._connections.get(connection, ())]
-        for seq, _ in released:
+    def release(self, connection: int) -> list[int]:
+        """Give back everything that a connection bounds; returns which jobs these are."""
+        released = sorted(self._connections.get(connection, ()))
+        for seq in released:
             self._drop(seq)
             self._free(seq)
-        return sorted(released)
+        return released
 
     def gone(self, seqs: Iterable[int]) -> None:
         """Note that jobs on their way out are deleted."""
@@ -246,7 +247,7 @@ class Leases:
     # -- persistence -------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Replay an event; jobs of an ended process's connections are claimable again."""
+        """Replay an event; ``end_replay`` then frees what ended connections had."""
         match event:
             case Claimed():
                 for claim in event.jobs:
@@ -270,8 +271,13 @@ class Leases:
         self._next_lease_id = max(self._next_lease_id, claim.lease_id + 1)
         self._delayed.pop(claim.seq, None)
         self._drop(claim.seq)
-        if not event.pushed:
-            self._hold(claim.seq, Lease(event.node, claim.lease_id, claim.deadline_ms))
+        connection = ENDED if event.pushed else 0
+        lease = Lease(event.node, claim.lease_id, claim.deadline_ms, connection)
+        self._hold(claim.seq, lease)
+
+    def end_replay(self) -> None:
+        """Make claimable what was pushed to connections, which do not outlive their process."""
+        self.release(ENDED)
 
     def projection(self) -> Projection:
         """Return everything that a restart should bring back."""

@@ -196,15 +196,16 @@ class Queue:
 
     async def _serve_cohort(self, cohort: _Cohort) -> None:
         """Serve everybody in one pass; when it fails the first one hears why."""
-        claimers = [claimer for claimer, _ in cohort.members]
+        members = [member for member in cohort.members if not member[1].cancelled()]
+        claimers = [claimer for claimer, _ in members]
         try:
             found: list[list[Job]] = await self._serve(claimers, cohort.lease_ms)
         except MillstreamError as error:
             found = [[] for _ in claimers]
-            leader = cohort.members[0][1]
+            leader = members[0][1]
             if not leader.done():
                 leader.set_exception(error)
-        for (claimer, answer), jobs in zip(cohort.members, found, strict=True):
+        for (claimer, answer), jobs in zip(members, found, strict=True):
             if answer.cancelled():
                 self._take_back(claimer)
             elif not answer.done():
@@ -328,9 +329,7 @@ class Queue:
 
     def release(self, connection: int) -> None:
         """Give back at once what a connection had, because it is gone."""
-        released = self.leases.release(connection)
-        if released:
-            self._note(Released(released))
+        if self.leases.release(connection):  # not logged: a restart ends every connection anyway
             self._wake_hungry()
 
     async def changed(self, connection: int, hungry: bool, seconds: float) -> None:

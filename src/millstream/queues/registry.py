@@ -113,6 +113,8 @@ class Queues:
         for control in found.controls:
             if control.kind == LEASE_EVENT and control.log_id in queues:
                 self._replay(self.of(queues[control.log_id]), control.body)
+        for queue in self._queues.values():
+            queue.leases.end_replay()
 
     def _restore(self, queue: Queue, state: Projection) -> None:
         if not queue.keeps_leases:
