@@ -111,6 +111,11 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return bool(self.deliver_subject)
 
     @property
+    def required_level(self) -> int:
+        """Return the API level that this configuration needs."""
+        return 1 if self.pause_until or self.priority_policy else 0
+
+    @property
     def sample_percent(self) -> int:
         """Return how many acks of a hundred are measured."""
         return int(self.sample_freq.removesuffix("%") or 0)

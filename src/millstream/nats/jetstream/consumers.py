@@ -142,6 +142,8 @@ async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
 
 async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Let another client of a priority group be pinned."""
+    if not body.strip():
+        raise InvalidJson("unexpected end of JSON input")
     asked: _Unpin = read_as(body, _Unpin)
     if not asked.group:
         raise InvalidJson("consumer group not specified")

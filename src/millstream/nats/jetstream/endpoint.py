@@ -25,6 +25,7 @@ from millstream.store.store import Store
 from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
 from millstream.streams.stream import Stream
+from millstream.streams.times import ZERO_TIME
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
@@ -48,6 +49,7 @@ class Route(NamedTuple):
 
 
 _PAGE = {"total": 0, "offset": 0, "limit": 0}
+_NOT_PAUSED = {"paused": False, "pause_until": ZERO_TIME}
 _ONE, _TWO = range(1, 2), range(2, 3)
 
 ROUTES: dict[str, Route] = {
@@ -64,7 +66,7 @@ ROUTES: dict[str, Route] = {
     "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
-    "CONSUMER.PAUSE": Route("consumer_pause", consumers.pause, _TWO, {"paused": False}),
+    "CONSUMER.PAUSE": Route("consumer_pause", consumers.pause, _TWO, _NOT_PAUSED),
     "CONSUMER.UNPIN": Route("consumer_unpin", consumers.unpin, _TWO, {}),
     "CONSUMER.RESET": Route("consumer_reset", consumers.reset, _TWO, {"reset_seq": 0}),
     "STREAM.LEADER.STEPDOWN": Route("stream_leader_stepdown", cluster.of_stream, _ONE, {}),

@@ -63,7 +63,7 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
         "created": rfc3339(consumer.created_ns),
         "config": {
             **config.to_request(),
-            "metadata": shown_metadata(config.metadata, 0, full=full),
+            "metadata": shown_metadata(config.metadata, config.required_level, full=full),
         },
         "delivered": _position(ledger.delivered, consumer.feed.last_delivered_ns),
         "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
