@@ -307,6 +307,17 @@ def test_a_reload_drops_users_that_changed_and_keeps_the_others(conf: Path) -> N
         assert any("Reloaded: dropped users=a" in line for line in server.lines)
 
 
+def test_the_system_account_may_order_a_reload(conf: Path) -> None:
+    text = "system_account: S\naccounts { S { users: [{user: s, pass: p}] } }\nping_max: "
+    conf.write_text(text + "2\n")
+    with started("-c", str(conf)) as server, Wire(server.ready()) as admin:
+        admin.say('CONNECT {"verbose":false,"user":"s","pass":"p"}')
+        conf.write_text(text + "3\n")
+        admin.say(f"PUB $SYS.REQ.SERVER.{admin.info['server_id']}.RELOAD 0\r\n")
+        server.until("Reloaded: limits.ping_max")
+        server.until("Reloaded server configuration")
+
+
 def test_credentials_of_the_command_line_are_asked_for() -> None:
     with started("--user", "a", "--pass", "b") as server:
         url = server.ready()

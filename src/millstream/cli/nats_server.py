@@ -89,6 +89,7 @@ def _serve(flags: Flags) -> int:
 def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
     from millstream.server.options_file import digest, load
     from millstream.server.server import run
+    from millstream.server.support import without_effect
 
     options = loaded.options
     log.info("Starting nats-server")
@@ -97,7 +98,7 @@ def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
         log.info(
             "Using configuration file: %s (%s)", options.config_file, digest(options.config_file)
         )
-    for text in (*loaded.warnings, *loaded.notes):
+    for text in (*loaded.warnings, *loaded.notes, *without_effect(options)):
         log.warning("%s", text)
     if not options.credentials and not is_loopback(options.host):
         log.warning("Anyone who can reach %s may read and write: no credentials", options.host)

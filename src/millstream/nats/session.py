@@ -86,6 +86,7 @@ class NatsLimits:
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
+    write_deadline: float = 10.0
     auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
 
 

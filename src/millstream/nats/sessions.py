@@ -51,6 +51,7 @@ class Sessions:
             max_payload=limits.max_payload,
             max_pending=limits.max_pending,
             decorate=with_extras,
+            write_deadline=limits.write_deadline,
         )
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -90,8 +90,16 @@ class Parts:
     system: System
 
 
-def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Parts:
-    """Recover the data directory and connect everything; nothing listens yet."""
+def build(
+    options: Options,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    orders: Mapping[str, Callable[[], None]] | None = None,
+) -> Parts:
+    """Recover the data directory and connect everything; nothing listens yet.
+
+    ``orders`` are what the system account may tell the server: ``RELOAD`` and ``LDM``.
+    """
     refuse_missing(options)
     timers = Timers(clock, loop)
     interest = Interest()
@@ -106,7 +114,7 @@ def build(options: Options, loop: asyncio.AbstractEventLoop, clock: Clock) -> Pa
         kept = keep(options.jetstream, nats.hub, guard.accounts, loop, clock, timers)
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
     facts = monitored(options, info, clock, kept, nats, timers)
-    system = system_of(nats.sessions, clock, facts, options)
+    system = system_of(nats.sessions, clock, facts, options, orders)
     http = None
     if options.monitor.port is not None:
         app = counted(routes(options, facts, kept), facts.statuses)
@@ -182,7 +190,6 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
 def limits_of(options: Options) -> NatsLimits:
     """Return what one client may take."""
     limits = options.limits
-    handshake = options.auth_timeout if options.credentials else NatsLimits().handshake_timeout
     return NatsLimits(
         max_payload=limits.max_payload,
         max_pending=limits.max_pending,
@@ -190,7 +197,8 @@ def limits_of(options: Options) -> NatsLimits:
         max_subscriptions=limits.max_subscriptions,
         ping_interval=limits.ping_interval,
         ping_max=limits.ping_max,
-        handshake_timeout=handshake,
+        auth_timeout=options.auth_timeout,
+        write_deadline=limits.write_deadline,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from enum import Enum
 
 
@@ -29,3 +30,11 @@ def from_signals(loop: asyncio.AbstractEventLoop) -> "asyncio.Queue[Order]":
     for number, order in _SIGNALS.items():
         loop.add_signal_handler(number, orders.put_nowait, order)
     return orders
+
+
+def to_be_told(orders: "asyncio.Queue[Order]") -> dict[str, Callable[[], None]]:
+    """Return the orders that come by message, under the names that requests use."""
+    return {
+        "RELOAD": lambda: orders.put_nowait(Order.RELOAD),
+        "LDM": lambda: orders.put_nowait(Order.LEAVE),
+    }

@@ -16,7 +16,7 @@ from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.log_output import LogOutput
 from millstream.server.options import Options
 from millstream.server.options_file import Load
-from millstream.server.orders import Order, from_signals
+from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
 from millstream.server.running import RunningParts
 
@@ -51,7 +51,7 @@ async def _serve(
     new = options.jetstream is not None and not options.jetstream.directory.exists()
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
-    parts = build(options, loop, clock)
+    parts = build(options, loop, clock, to_be_told(orders))
     server = Server(options, parts)
     running = RunningParts(parts, output, server.write_files)
     try:

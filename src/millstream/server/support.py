@@ -1,13 +1,14 @@
-"""What the options can say and this server cannot do: refused by name before anything starts.
+"""What the options can say and this server cannot do, told before anything starts.
 
-Leaving out in silence what was asked for, a guard above all, would be worse than not starting.
+Guards and promises that cannot be kept are refused: leaving them out in silence would be worse
+than not starting. What only tunes is named and left out.
 """
 
 from collections.abc import Iterator
 
-from millstream.server.auth_options import MemoryResolver
+from millstream.server.auth_options import JetStreamAccountLimits, MemoryResolver
 from millstream.server.config import ConfigError
-from millstream.server.options import Options
+from millstream.server.options import JetStreamOptions, Options
 
 
 def refuse_missing(options: Options) -> None:
@@ -26,3 +27,35 @@ def _missing(options: Options) -> Iterator[str]:
         yield "account resolvers other than MEMORY"
     if options.trust.trusted_keys:
         yield "trusted_keys: give the operator's JWT as operator"
+
+
+def without_effect(options: Options) -> list[str]:
+    """Return the settings that are left out, in words."""
+    default, found = Options(), []
+    for setting, asked, usual in (
+        ("max_control_line", options.limits.max_control_line, default.limits.max_control_line),
+        ("max_sub_tokens", options.limits.max_subject_tokens, default.limits.max_subject_tokens),
+        ("no_fast_producer_stall", options.limits.no_fast_producer_stall, False),
+        ("disable_sublist_cache", options.sublist_cache, True),
+        ("trace", options.log.trace, False),
+    ):
+        if asked != usual:
+            found.append(setting)
+    found += _untuned_streams(options)
+    return [f"'{setting}' has no effect" for setting in found]
+
+
+def _untuned_streams(options: Options) -> Iterator[str]:
+    stream, usual = options.jetstream, JetStreamOptions()
+    if stream is not None:
+        if stream.max_memory != usual.max_memory:
+            yield "jetstream.max_memory_store"
+        if stream.max_store != usual.max_store:
+            yield "jetstream.max_file_store"
+        if stream.limits != usual.limits:
+            yield "jetstream.limits"
+    for account in options.accounts:
+        if account.jetstream not in (None, JetStreamAccountLimits()):
+            yield f"accounts.{account.name}.jetstream limits"
+        if any(export.latency is not None for export in account.exports):
+            yield f"accounts.{account.name}.exports latency"

@@ -1,0 +1,49 @@
+import pytest
+
+from millstream.server.conf_options import from_block
+from millstream.server.conf_syntax import parse
+from millstream.server.config import ConfigError
+from millstream.server.options import Options
+from millstream.server.support import refuse_missing, without_effect
+
+
+def options(text: str) -> Options:
+    return from_block(parse(text)).options
+
+
+def test_what_is_there_is_not_refused() -> None:
+    refuse_missing(Options())
+    refuse_missing(options("authorization { token: t }\njetstream: on\nhttp: 8222"))
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("mappings { a: b }", "subject mappings"),
+        ("accounts { A { mappings { a: b } } }", "subject mappings"),
+        ("https: 8443", "monitoring over HTTPS"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(text: str, missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"not supported: {missing}"):
+        refuse_missing(options(text))
+
+
+def test_plain_options_leave_nothing_out() -> None:
+    assert without_effect(Options()) == []
+    assert without_effect(options("jetstream: on\naccounts { A { jetstream: on } }")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("max_control_line: 512", "max_control_line"),
+        ("no_fast_producer_stall: true", "no_fast_producer_stall"),
+        ("trace: true", "trace"),
+        ("jetstream { max_mem: 1G }", "jetstream.max_memory_store"),
+        ("jetstream { limits { max_ack_pending: 1 } }", "jetstream.limits"),
+        ("accounts { A { jetstream { max_streams: 1 } } }", "accounts.A.jetstream limits"),
+    ],
+)
+def test_what_is_left_out_is_named(text: str, setting: str) -> None:
+    assert without_effect(options(text)) == [f"'{setting}' has no effect"]
