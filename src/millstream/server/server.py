@@ -129,6 +129,8 @@ class Server:
             self.websocket_address = parts.nats.start_websocket(
                 terms.host, terms.port, terms, parts.guards.websocket_tls
             )
+            host, port = self.websocket_address
+            parts.facts.websocket = {"host": host, "port": port, "no_tls": terms.no_tls}
         self.write_files(options)
 
     def write_files(self, options: Options) -> None:
