@@ -1,0 +1,72 @@
+import bcrypt
+import pytest
+
+from millstream.accounts import credentials
+from millstream.accounts.credentials import Credentials, Presented, User
+from millstream.accounts.permissions import Permissions, Responses, Rule
+from millstream.accounts.rights import Rights
+
+
+def test_nothing_is_guarded_where_everything_is_allowed() -> None:
+    rights = Rights(Permissions())
+
+    assert not rights.guards_publishing
+    assert not rights.answers_requests
+    assert rights.hidden(b"") == ()
+
+
+def test_whoever_may_only_answer_publishes_nothing_else() -> None:
+    rights = Rights(Permissions(responses=Responses(max_messages=2, seconds=10)))
+    rights.asked(b"_INBOX.1", now=0)
+
+    assert not rights.may_publish(b"anything")
+    assert rights.may_answer(b"_INBOX.1", now=1)
+    assert rights.may_answer(b"_INBOX.1", now=9)
+    assert not rights.may_answer(b"_INBOX.1", now=9)
+    assert not rights.may_answer(b"_INBOX.2", now=1)
+
+
+def test_other_bytes_are_another_subject() -> None:
+    rights = Rights(Permissions(publish=Rule.of(["\xe9"])))
+
+    assert rights.may_publish("\xe9".encode())
+    assert not rights.may_publish(b"\xe9")
+
+
+def test_a_slow_hash_is_computed_once_for_whoever_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    known = Credentials([User("a", hashed)])
+    computed = []
+    check = bcrypt.checkpw
+
+    def counted(given: bytes, held: bytes) -> bool:
+        computed.append(given)
+        return check(given, held)
+
+    monkeypatch.setattr(credentials.bcrypt, "checkpw", counted)
+    for _ in range(3):
+        assert known.identify(Presented(user="a", password="secret"), now=0) is not None
+    for _ in range(2):
+        assert known.identify(Presented(user="a", password="wrong"), now=0) is None
+
+    assert computed == [b"secret", b"wrong", b"wrong"]
+
+
+def test_nobody_gets_in_where_the_list_of_users_is_empty() -> None:
+    nobody = Credentials([], closed=True)
+
+    assert nobody.required
+    assert nobody.identify(Presented(), now=0) is None
+    assert nobody.identify(Presented(user="a", password=""), now=0) is None
+
+
+def test_a_guest_may_be_known_by_an_nkey() -> None:
+    key = "UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    known = Credentials([User(nkey=key, account="A")], no_auth_user=key)
+
+    guest = known.identify(Presented(), now=0)
+
+    assert guest is not None
+    assert guest.account == "A"
