@@ -6,6 +6,7 @@ listed here with its reason; anything else fails.
 
 import asyncio
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ ASKED = [
     "/jsz?consumers=1&config=1",
     "/healthz",
 ]
+METRICS = "/metrics"
 REFUSED = [
     "/connz?subs=maybe",
     "/connz?limit=x",
@@ -122,7 +124,7 @@ async def used(peer: Peer) -> dict[str, tuple[int, bytes]]:
     await client.flush()
     while b'"two"' not in (await asyncio.to_thread(ask, peer, "/connz?state=closed"))[1]:
         pass  # each look takes a while already
-    said = {path: await asyncio.to_thread(ask, peer, path) for path in ASKED + REFUSED}
+    said = {path: await asyncio.to_thread(ask, peer, path) for path in [*ASKED, *REFUSED, METRICS]}
     await client.close()
     return said
 
@@ -194,3 +196,41 @@ def test_the_ports_shown_are_those_that_are_open(
     with millstream() as peer:
         shown = json.loads(ask(peer, "/varz")[1])
         assert (shown["port"], shown["http_port"]) == (peer.port, peer.http_port)
+
+
+SERVER = {"server_id", "server_name", "cluster", "domain", "meta_leader", "is_meta_leader"}
+STREAM = {
+    *SERVER,
+    *("account", "account_name", "account_id"),
+    *("stream_name", "stream_leader", "is_stream_leader", "stream_raft_group"),
+}
+CONSUMER = {
+    *STREAM,
+    *("consumer_name", "consumer_leader", "is_consumer_leader", "consumer_desc"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("jetstream_server_total_streams", SERVER, "1"),
+        ("jetstream_server_total_consumers", SERVER, "1"),
+        ("jetstream_server_total_messages", SERVER, "1"),
+        ("jetstream_stream_total_messages", STREAM, "1"),
+        ("jetstream_stream_total_bytes", STREAM, "41"),
+        ("jetstream_stream_last_seq", STREAM, "1"),
+        ("jetstream_stream_consumer_count", STREAM, "1"),
+        ("jetstream_consumer_num_pending", CONSUMER, "1"),
+        ("jetstream_consumer_num_ack_pending", CONSUMER, "0"),
+        ("jetstream_consumer_delivered_consumer_seq", CONSUMER, "0"),
+        ("jetstream_consumer_ack_floor_stream_seq", CONSUMER, "0"),
+    ],
+)
+def test_metrics_have_the_names_and_labels_that_boards_expect(
+    name: str, labels: set[str], value: str, answers: list[dict[str, tuple[int, bytes]]]
+) -> None:
+    status, page = answers[1][METRICS]
+    assert status == 200
+    (line,) = [each for each in page.decode().splitlines() if each.startswith(f"{name}{{")]
+    assert set(re.findall(r'(\w+)="', line)) == labels
+    assert line.rsplit(" ", 1)[1] == value
