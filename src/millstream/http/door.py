@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Collection
 from email.utils import formatdate
 
@@ -56,12 +57,21 @@ class HttpDoor:
         """Return how many clients leave their answers unread."""
         return sum(connection.stalled for connection in self._connections)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port: the one asked for, or the one given for port 0."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port: the one asked for, or the one given for port 0.
+
+        With ``tls`` it is HTTPS; a handshake may take as long as a head. Call it once for each
+        address.
+        """
         hosts = self._hosts if is_loopback(host) else None
         guarded = BrowserGuard(self._app, hosts)
         listener = await self._loop.create_server(
-            lambda: HttpConnection(self, guarded), host, port, backlog=1024
+            lambda: HttpConnection(self, guarded),
+            host,
+            port,
+            backlog=1024,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
         )
         self._servers.append(listener)
         if self._timer is None:

@@ -109,8 +109,12 @@ class Tls:
         self.context, self.terms = _context(fresh), fresh
 
     def server_context(self) -> ssl.SSLContext:
-        """Return a context for a listener that keeps it; it follows every ``reload``."""
+        """Return a context for an HTTPS listener that keeps it; it follows every ``reload``.
+
+        What ``reload`` cannot change there is whether clients must show a certificate.
+        """
         context = _context(self.terms)
+        context.set_alpn_protocols(["http/1.1"])
 
         def follow(connection: ssl.SSLObject, name: str | None, was: ssl.SSLContext) -> None:
             connection.context = self.context
