@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import bcrypt
 import pytest
 
@@ -52,6 +54,29 @@ def test_a_slow_hash_is_computed_once_for_whoever_comes_back(
         assert known.identify(Presented(user="a", password="wrong"), now=0) is None
 
     assert computed == [b"secret", b"wrong", b"wrong"]
+
+
+def test_an_address_that_guesses_is_not_listened_to_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = [User(name, bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode()) for name in "ab"]
+    known = Credentials(users)
+    guess = Presented(user="a", password="wrong", address="10.0.0.1")
+    fits = Presented(user="a", password="x", address="10.0.0.1")
+    other = Presented(user="b", password="x", address="10.0.0.1")
+    assert known.identify(fits, now=0) is not None
+    for _ in range(10):
+        assert known.identify(guess, now=1) is None
+    computed: list[bytes] = []
+    monkeypatch.setattr(credentials.bcrypt, "checkpw", lambda given, held: computed.append(given))
+
+    assert known.identify(guess, now=2) is None
+    assert known.identify(other, now=2) is None
+    assert computed == []
+    assert known.identify(fits, now=2) is not None
+    monkeypatch.undo()
+    assert known.identify(other, now=11) is not None
+    assert known.identify(replace(guess, password="x", address="10.0.0.2"), now=2) is not None
 
 
 def test_nobody_gets_in_where_the_list_of_users_is_empty() -> None:

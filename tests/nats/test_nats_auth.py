@@ -299,6 +299,20 @@ def test_a_reload_drops_those_who_changed_and_keeps_the_others(
     assert stranger.connect(user="changes", **{"pass": "other"}) == b""
 
 
+def test_a_reload_that_drops_many_of_one_address_keeps_the_others(
+    serve: Callable[..., GuardedSessions],
+) -> None:
+    changed = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
+    serving = serve(Credentials([User("changes", HASHED), User("stays", HASHED)]))
+    going = [serving.user("changes") for _ in range(15)]
+    stays = serving.user("stays")
+
+    dropped = serving.reload(Credentials([User("changes", changed), User("stays", HASHED)]))
+
+    assert dropped == len(going)
+    assert stays.tell(b"PING\r\n") == b"PONG\r\n"
+
+
 def test_a_reload_drops_whoever_gets_other_permissions_or_loses_its_account(
     serve: Callable[..., GuardedSessions],
 ) -> None:

@@ -21,6 +21,8 @@ from millstream.accounts.permissions import Permissions, Responses, Rule
 
 _HASHED = ("$2a$", "$2b$", "$2x$", "$2y$")
 _MOST_PROVEN = 4096
+_MOST_FAILURES = 10
+_FAILURE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Presented:
     address: str = "127.0.0.1"
     connection_type: str = "STANDARD"
     certificate_names: tuple[str, ...] = ()
+    believed_before: bool = False  # by others than are asked now: a reload, not a guess
 
     @property
     def nothing(self) -> bool:
@@ -91,7 +94,7 @@ class Credentials:
         self._trust = trust
         self._map_certificates = map_certificates
         self._closed = closed
-        self._proven = _Proven()
+        self._hashes = _SlowHashes()
 
     @property
     def trust(self) -> Trust | None:
@@ -128,9 +131,9 @@ class Credentials:
         if self._map_certificates:
             return self._by_certificate(presented)
         if presented.user:
-            return self._by_password(presented)
+            return self._by_password(presented, now)
         if self._token and presented.token:
-            return Identity() if self._proven.same(self._token, presented.token) else None
+            return Identity() if self._same(self._token, presented.token, presented, now) else None
         return None
 
     def _by_jwt(self, trust: Trust, presented: Presented, now: float) -> Identity | None:
@@ -159,11 +162,15 @@ class Credentials:
             return None
         return self._admit(user, presented)
 
-    def _by_password(self, presented: Presented) -> Identity | None:
+    def _same(self, held: str, given: str, presented: Presented, now: float) -> bool:
+        address = "" if presented.believed_before else presented.address
+        return self._hashes.same(held, given, address, now)
+
+    def _by_password(self, presented: Presented, now: float) -> Identity | None:
         user = self._by_name.get(presented.user)
         # An unknown name costs one comparison too, so that time does not tell names apart.
         held = user.password if user is not None else "\0"
-        if not self._proven.same(held, presented.password) or user is None:
+        if not self._same(held, presented.password, presented, now) or user is None:
             return None
         return self._admit(user, presented)
 
@@ -182,31 +189,44 @@ class Credentials:
         return Identity(user.name or user.nkey, user.account, user.permissions)
 
 
-class _Proven:
-    """Secrets that were compared with their slow hashes before and fitted.
+class _SlowHashes:
+    """Compares secrets with their slow hashes, which hold up everybody while they are computed.
 
-    A slow hash holds up everybody while it is computed; a client that comes back pays it once.
-    What was given is kept only as a keyed digest.
+    What fitted before is not computed again: it is remembered as a keyed digest of what was given.
+    An address that failed too often is not listened to for a moment, unless it knows a secret that
+    fitted before.
     """
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._digests: set[bytes] = set()
+        self._proven: set[bytes] = set()
+        self._failures: dict[str, tuple[int, float]] = {}  # address → (failures, since)
 
-    def same(self, held: str, given: str) -> bool:
-        """Compare as ``same_secret`` does."""
+    def same(self, held: str, given: str, address: str, now: float) -> bool:
+        """Compare as ``same_secret`` does; without an address nothing is held against it."""
         if not held.startswith(_HASHED):
             return same_secret(held, given)
-        text = f"{held}\0{given}".encode("utf-8", "surrogatepass")
-        digest = hmac.digest(self._key, text, hashlib.sha256)
-        if digest in self._digests:
+        digest = hmac.digest(self._key, _bytes(f"{held}\0{given}"), hashlib.sha256)
+        if digest in self._proven:
             return True
-        if not same_secret(held, given):
+        failures, since = self._failures.get(address, (0, now)) if address else (0, now)
+        if now - since >= _FAILURE_SECONDS:
+            failures, since = 0, now
+        if failures >= _MOST_FAILURES:
             return False
-        if len(self._digests) >= _MOST_PROVEN:
-            self._digests.clear()
-        self._digests.add(digest)
+        if not same_secret(held, given):
+            if address:
+                self._note_failure(address, failures + 1, since)
+            return False
+        if len(self._proven) >= _MOST_PROVEN:
+            self._proven.clear()
+        self._proven.add(digest)
         return True
+
+    def _note_failure(self, address: str, failures: int, since: float) -> None:
+        if len(self._failures) >= _MOST_PROVEN:
+            del self._failures[next(iter(self._failures))]
+        self._failures[address] = (failures, since)
 
 
 def same_secret(held: str, given: str) -> bool:

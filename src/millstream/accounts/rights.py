@@ -2,6 +2,8 @@
 
 from millstream.accounts.permissions import Answers, Permissions
 
+_MOST_REMEMBERED = 1024
+
 
 def text_of(subject: bytes) -> str:
     """Return a subject from the wire so that other bytes are always another text."""
@@ -13,6 +15,7 @@ class Rights:
 
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
+        self._publishable: dict[bytes, bool] = {}
         self._answers = None
         if permissions.responses is not None:
             self._answers = Answers(permissions.responses)
@@ -41,10 +44,18 @@ class Rights:
 
     def may_publish(self, subject: bytes) -> bool:
         """Say whether messages may go to ``subject``; who only answers needs an allow list."""
+        known = self._publishable.get(subject)
+        if known is None:
+            if len(self._publishable) >= _MOST_REMEMBERED:
+                self._publishable.clear()
+            known = self._publishable[subject] = self._may_publish(text_of(subject))
+        return known
+
+    def _may_publish(self, subject: str) -> bool:
         rule = self.permissions.publish
         if self._answers is not None and rule.allow is None:
             return False
-        return rule.permits(text_of(subject))
+        return rule.permits(subject)
 
     def may_answer(self, subject: bytes, now: float) -> bool:
         """Say whether one message may go to ``subject`` as an answer, and count it."""

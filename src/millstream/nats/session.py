@@ -1,6 +1,6 @@
 """Session: one client's conversation beside its messages. It decides; the hub moves the bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -222,7 +222,7 @@ class Session:
         """Say whether those who are believed now would admit this client just as it is."""
         if self.space is None:
             return True  # it has said nothing yet, and is judged when it does
-        admitted = self._reception.admit(self._presented)
+        admitted = self._reception.admit(replace(self._presented, believed_before=True))
         if admitted is None or admitted.space is not self.space:
             return False
         return admitted.identity == self.identity
