@@ -3,24 +3,29 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.config import ConfigError, Given, ServeConfig, merge
+from millstream.server.config import ConfigError, Given, ServeConfig, given
 from millstream.server.options import JetStreamOptions, MonitorOptions, SegmentOptions
+from millstream.server.serve_options import load_serve
+
+
+def read(flags: dict[str, Given], environ: dict[str, str]) -> ServeConfig:
+    return ServeConfig(**given(flags, environ))
 
 
 def test_without_anything_the_defaults_hold() -> None:
-    assert merge({}, {}) == ServeConfig()
+    assert read({}, {}) == ServeConfig()
     assert (ServeConfig().port, ServeConfig().http_port) == (4222, 8222)
     assert ServeConfig().data_dir == Path("millstream-data")
 
 
 def test_a_flag_beats_the_environment_which_beats_the_default() -> None:
     environ = {"MILLSTREAM_PORT": "5000", "MILLSTREAM_HTTP_PORT": "5001"}
-    config = merge({"port": 6000, "http_port": None}, environ)
+    config = read({"port": 6000, "http_port": None}, environ)
     assert (config.port, config.http_port, config.host) == (6000, 5001, "127.0.0.1")
 
 
 def test_every_option_can_come_from_the_environment() -> None:
-    given = {
+    told = {
         "host": "::1",
         "port": "1",
         "http_host": "localhost",
@@ -35,8 +40,8 @@ def test_every_option_can_come_from_the_environment() -> None:
         "segment_max_age_ms": "13",
         "allow_insecure_no_auth": "true",
     }
-    assert given.keys() == {field.name for field in fields(ServeConfig)}
-    assert merge({}, {f"MILLSTREAM_{k.upper()}": v for k, v in given.items()}) == ServeConfig(
+    assert told.keys() == {field.name for field in fields(ServeConfig)}
+    assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
         "::1",
         1,
         "localhost",
@@ -84,7 +89,7 @@ def test_every_setting_of_serve_reaches_the_options() -> None:
 
 @pytest.mark.parametrize("port", [0, -1])
 def test_zero_and_minus_one_both_mean_a_free_port(port: int) -> None:
-    assert merge({"port": port}, {}).port == 0
+    assert read({"port": port}, {}).port == 0
 
 
 @pytest.mark.parametrize(
@@ -100,17 +105,48 @@ def test_zero_and_minus_one_both_mean_a_free_port(port: int) -> None:
 )
 def test_a_value_that_cannot_work_is_named(flags: dict[str, Given], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        merge(flags, {})
+        read(flags, {})
 
 
 def test_a_mistake_in_the_environment_names_the_variable() -> None:
     with pytest.raises(ConfigError, match="MILLSTREAM_PORT must be a whole number, not 'x'"):
-        merge({}, {"MILLSTREAM_PORT": "x"})
+        read({}, {"MILLSTREAM_PORT": "x"})
 
 
 @pytest.mark.parametrize("field", ["host", "http_host"])
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
 def test_an_open_listener_without_credentials_is_refused(field: str, host: str) -> None:
     with pytest.raises(ConfigError, match=f"refusing to listen on {host} without credentials"):
-        merge({field: host}, {})
-    assert merge({field: host, "allow_insecure_no_auth": True}, {}).loopback_only is False
+        load_serve({field: host})
+    assert load_serve({field: host, "allow_insecure_no_auth": True})
+
+
+def test_credentials_open_the_nats_port_but_not_the_http_one(tmp_path: Path) -> None:
+    file = tmp_path / "m.conf"
+    file.write_text("authorization { token: t }")
+    assert load_serve({"host": "0.0.0.0"}, str(file)).options.credentials
+    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0"):
+        load_serve({"http_host": "0.0.0.0"}, str(file))
+
+
+def test_a_file_stands_between_the_defaults_and_what_is_typed(tmp_path: Path) -> None:
+    file = tmp_path / "m.conf"
+    file.write_text("port: 5000\nserver_name: file\nping_max: 9\njetstream { domain: hub }")
+    options = load_serve({"port": 6000, "max_payload": 10}, str(file)).options
+    assert (options.port, options.server_name, options.host) == (6000, "file", "127.0.0.1")
+    assert (options.limits.ping_max, options.limits.max_payload) == (9, 10)
+    assert options.limits.max_pending == 8 * 1024 * 1024
+    assert options.jetstream == JetStreamOptions(store_dir="millstream-data", domain="hub")
+    assert options.monitor == MonitorOptions("127.0.0.1", 8222, topics=True)
+
+
+def test_large_payloads_get_room_to_be_sent() -> None:
+    limits = load_serve({"max_payload": 32 * 1024 * 1024}).options.limits
+    assert limits.max_pending == limits.max_payload == 32 * 1024 * 1024
+
+
+def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "m.conf"
+    file.write_text("\nprot: 1")
+    with pytest.raises(ConfigError, match=r"m.conf:2: 'prot' is no known setting"):
+        load_serve({}, str(file))

@@ -1,12 +1,13 @@
 """``millstream serve``: run the server."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
 
 from millstream.cli.banner import banner
-from millstream.server.config import ServeConfig, merge
+from millstream.server.config import ServeConfig, given
 from millstream.server.facts import ServerFacts
 
 DEFAULTS = ServeConfig()
@@ -14,6 +15,7 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
+@click.option("-c", "--config", type=FILE, help="A file in nats-server's form; SIGHUP rereads it.")
 @click.option("--host", help=f"Where NATS clients connect.  [default: {DEFAULTS.host}]")
 @click.option("-p", "--port", type=int, help=f"0: a free one.  [default: {DEFAULTS.port}]")
 @click.option("--http-host", help=f"Where HTTP clients connect.  [default: {DEFAULTS.http_host}]")
@@ -32,16 +34,23 @@ FILE = click.Path(path_type=Path)
     default=None,
     help="Listen beyond this machine although nobody is asked for credentials.",
 )
-def serve(**flags: str | int | bool | Path | None) -> int:
+def serve(config: Path | None, **flags: str | int | bool | Path | None) -> int:
     """Run the server until it is interrupted.
 
     Each option can also be set by the environment: --http-port is MILLSTREAM_HTTP_PORT.
+    Flags win over the environment, and both win over the configuration file.
     """
-    config = merge(flags, os.environ)
+    from millstream.server.serve_options import load_serve
+
+    values = given(flags, os.environ)
+    load = partial(load_serve, values, str(config or ""), os.environ)
+    loaded = load()
+    for text in (*loaded.warnings, *loaded.notes):
+        click.echo(f"warning: {text}", err=True)
     # Imported here so that a mistake in the options is answered at once.
     from millstream.server.server import run
 
-    return run(config.options(), _announce)
+    return run(loaded.options, _announce, load if config is not None else None)
 
 
 def _announce(facts: ServerFacts) -> None:

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from millstream.server.options import (
     JetStreamOptions,
@@ -48,11 +48,6 @@ class ServeConfig:
     segment_max_age_ms: int = 3_600_000
     allow_insecure_no_auth: bool = False
 
-    @property
-    def loopback_only(self) -> bool:
-        """Whether only this machine can reach the server."""
-        return is_loopback(self.host) and is_loopback(self.http_host)
-
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
         return Options(
@@ -60,7 +55,9 @@ class ServeConfig:
             port=self.port,
             server_name=self.server_name or "",
             monitor=MonitorOptions(self.http_host, self.http_port, topics=True),
-            limits=LimitOptions(max_payload=self.max_payload, max_pending=MAX_PENDING),
+            limits=LimitOptions(
+                max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
+            ),
             jetstream=JetStreamOptions(
                 store_dir=str(self.data_dir),
                 segments=SegmentOptions(
@@ -73,30 +70,17 @@ class ServeConfig:
         )
 
 
-def merge(flags: Mapping[str, Given], environ: Mapping[str, str]) -> ServeConfig:
-    """Return the configuration; a flag that is None was not given."""
-    values: dict[str, object] = {}
+def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that were given, checked; a flag that is None was not."""
+    values: dict[str, Any] = {}
     for field in fields(ServeConfig):
         variable = ENVIRONMENT_PREFIX + field.name.upper()
-        given, source = flags.get(field.name), "--" + field.name.replace("_", "-")
-        if given is None and variable in environ:
-            given, source = environ[variable], variable
-        if given is not None:
-            values[field.name] = _READERS[field.name](given, source)
-    config = ServeConfig(**values)  # type: ignore[arg-type]
-    refuse_if_open(config)
-    return config
-
-
-def refuse_if_open(config: ServeConfig, *, credentials: bool = False) -> None:
-    """Raise when other machines could reach the server and nobody would be asked who they are."""
-    if config.loopback_only or credentials or config.allow_insecure_no_auth:
-        return
-    host = config.http_host if is_loopback(config.host) else config.host
-    raise ConfigError(
-        f"refusing to listen on {host} without credentials: anyone could read and write. "
-        "Listen on 127.0.0.1, or pass --allow-insecure-no-auth on a network you trust"
-    )
+        value, source = flags.get(field.name), "--" + field.name.replace("_", "-")
+        if value is None and variable in environ:
+            value, source = environ[variable], variable
+        if value is not None:
+            values[field.name] = _READERS[field.name](value, source)
+    return values
 
 
 def is_loopback(host: str) -> bool:

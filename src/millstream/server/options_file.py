@@ -26,7 +26,7 @@ class Loaded:
 def load(flags: Flags, environment: Mapping[str, str], base: Options | None = None) -> Loaded:
     """Return what the command line and its file ask for; raises ``ConfigError``."""
     file = flags.text("config")
-    read = _from_file(file, environment, base) if file else FileOptions(base or Options())
+    read = read_file(file, environment, base)
     options = with_flags(read.options, flags)
     found = contradictions(options)
     if found:
@@ -38,7 +38,10 @@ def load(flags: Flags, environment: Mapping[str, str], base: Options | None = No
     )
 
 
-def _from_file(file: str, environment: Mapping[str, str], base: Options | None) -> FileOptions:
+def read_file(file: str, environment: Mapping[str, str], base: Options | None) -> FileOptions:
+    """Return a file's options over ``base``; without a file, ``base`` as it is."""
+    if not file:
+        return FileOptions(base or Options())
     try:
         block = parse(read_text(file), file, environment=environment, read=_included)
     except ConfError as error:

@@ -1,0 +1,83 @@
+"""What ``millstream serve`` was told: its defaults < a configuration file < environment < flags."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from millstream.server.config import ConfigError, ServeConfig, is_loopback
+from millstream.server.options import Options
+from millstream.server.options_check import contradictions
+from millstream.server.options_file import Loaded, read_file
+
+# Where each setting of ``serve`` stands in the options.
+_PATHS = {
+    "host": "host",
+    "port": "port",
+    "http_host": "monitor.host",
+    "http_port": "monitor.port",
+    "data_dir": "jetstream.store_dir",
+    "server_name": "server_name",
+    "max_payload": "limits.max_payload",
+    "ports_file_dir": "ports_file_dir",
+    "pid_file": "pid_file",
+    "segment_max_events": "jetstream.segments",
+    "segment_max_bytes": "jetstream.segments",
+    "segment_max_age_ms": "jetstream.segments",
+}
+
+
+def load_serve(
+    values: Mapping[str, Any], file: str = "", environment: Mapping[str, str] | None = None
+) -> Loaded:
+    """Return what to serve; ``values`` are those of ``ServeConfig`` that were given."""
+    typed = ServeConfig(**values)
+    base = ServeConfig().options()
+    read = read_file(file, environment or {}, base)
+    options = _overlaid(_with_directory(read.options, base), typed.options(), values)
+    found = contradictions(options)
+    if found:
+        raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
+    refuse_if_open(options, allowed=typed.allow_insecure_no_auth)
+    return Loaded(
+        options, tuple(str(text) for text in read.warnings), tuple(str(text) for text in read.notes)
+    )
+
+
+def _with_directory(options: Options, base: Options) -> Options:
+    """Keep our directory where a file turns JetStream on and names none."""
+    stream, usual = options.jetstream, base.jetstream
+    if stream is None or usual is None or stream.store_dir:
+        return options
+    return replace(options, jetstream=replace(stream, store_dir=usual.store_dir))
+
+
+def _overlaid(options: Options, typed: Options, values: Mapping[str, Any]) -> Options:
+    for name in values:
+        group, _, field = _PATHS.get(name, "").rpartition(".")
+        holder = getattr(options, group) if group else options
+        if not field or holder is None:
+            continue
+        source = getattr(typed, group) if group else typed
+        changed: dict[str, Any] = {field: getattr(source, field)}
+        made = replace(holder, **changed)
+        top: dict[str, Any] = {group: made}
+        options = replace(options, **top) if group else made
+    limits = options.limits
+    if "max_payload" in values and limits.max_payload > limits.max_pending:
+        options = replace(options, limits=replace(limits, max_pending=limits.max_payload))
+    return options
+
+
+def refuse_if_open(options: Options, *, allowed: bool) -> None:
+    """Raise when other machines could reach a door where nobody is asked who they are."""
+    if allowed:
+        return
+    doors = [] if options.credentials else [options.host]
+    if options.monitor.port is not None:
+        doors.append(options.monitor_host)  # credentials guard the NATS ports alone
+    for host in doors:
+        if not is_loopback(host):
+            raise ConfigError(
+                f"refusing to listen on {host} without credentials: anyone could read and write. "
+                "Listen on 127.0.0.1, or pass --allow-insecure-no-auth on a network you trust"
+            )
