@@ -80,10 +80,22 @@ def busy_server() -> Facts:
         connection(9, now, stop_ns=now - SECOND, reason="Client Closed", account="A"),
     ]
     made.closed_by_reason = lambda: {"Stale Connection": 1, "Client Closed": 1}
-    interest = {"num_subscriptions": 3, "num_matches": 4, "cache_hits": 1, "num_inserts": 5}
+    interest = {
+        "num_subscriptions": 3,
+        "num_matches": 4,
+        "cache_hits": 1,
+        "num_inserts": 5,
+        "num_cache": 3,
+        "max_fanout": 2,
+        "avg_fanout": 1.0,
+    }
     made.accounts = lambda: [
         Account("$G", interest),
-        Account("A", {"num_subscriptions": 1}, Traffic(in_msgs=100, slow_consumers=2)),
+        Account(
+            "A",
+            {"num_subscriptions": 1, "num_cache": 1, "avg_fanout": 5.0},
+            Traffic(in_msgs=100, slow_consumers=2),
+        ),
         Account("$SYS", is_system=True, has_jetstream=False),
     ]
     made.system_account = "$SYS"

@@ -102,6 +102,7 @@ async def test_subsz_sums_the_subject_spaces() -> None:
     _, body = await get(busy_server(), "/subsz")
     assert (body["num_subscriptions"], body["num_inserts"]) == (4, 5)
     assert body["cache_hit_rate"] == 0.25
+    assert (body["max_fanout"], body["avg_fanout"]) == (2, 2.0)
     assert "subscriptions_list" not in body
     _, body = await get(busy_server(), "/subsz", "acc=A")
     assert (body["num_subscriptions"], body["cache_hit_rate"]) == (1, 0.0)

@@ -36,11 +36,7 @@ NOT_OURS = {
     "connz.connections.name_tag": "accounts have no tags",
     "connz.connections.subscriptions_list_detail.account_tag": "accounts have no tags",
     "subsz.subscriptions_list.account_tag": "accounts have no tags",
-    "subsz.max_fanout": "not kept by the interest",
-    "subsz.avg_fanout": "not kept by the interest",
     "accountz.account_detail.imports": "the system's imports are built in here",
-    "accountz.account_detail.sublist_stats.max_fanout": "not kept by the interest",
-    "accountz.account_detail.sublist_stats.avg_fanout": "not kept by the interest",
     "jsz.limits.default_max_consumers": "no such default",
 }
 # What we tell beyond it.

@@ -72,7 +72,7 @@ class Account:
     """One account: its subject space in figures, what its closed connections moved."""
 
     name: str
-    interest: Mapping[str, int] = field(default_factory=dict)
+    interest: Mapping[str, float] = field(default_factory=dict)
     past: Traffic = Traffic()
     is_system: bool = False
     has_jetstream: bool = True

@@ -69,10 +69,16 @@ def _subscriptions(facts: Facts, options: Options) -> list[dict[str, Any]]:
     ]
 
 
-def interest_stats(spaces: Iterable[Mapping[str, int]]) -> dict[str, Any]:
+def interest_stats(spaces: Iterable[Mapping[str, float]]) -> dict[str, Any]:
     """Return the figures of one or more subject spaces together."""
     spaces = list(spaces)
     sums: dict[str, Any] = {name: sum(s.get(name, 0) for s in spaces) for name in _SUMS}
     hits = sum(space.get("cache_hits", 0) for space in spaces)
-    sums["cache_hit_rate"] = hits / sums["num_matches"] if sums["num_matches"] else 0.0
-    return sums
+    cached = [(space.get("num_cache", 0), space.get("avg_fanout", 0.0)) for space in spaces]
+    fan_outs = sum(count * average for count, average in cached)
+    return {
+        **sums,
+        "cache_hit_rate": hits / sums["num_matches"] if sums["num_matches"] else 0.0,
+        "max_fanout": max((space.get("max_fanout", 0) for space in spaces), default=0),
+        "avg_fanout": fan_outs / sums["num_cache"] if sums["num_cache"] else 0.0,
+    }
