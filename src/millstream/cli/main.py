@@ -19,6 +19,7 @@ cli = LazyGroup(
         "sub": ("millstream.cli.sub:sub", "Print messages as they arrive."),
         "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
         "reply": ("millstream.cli.reply:reply", "Answer requests."),
+        "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
             "Stand in for the nats-server command.",

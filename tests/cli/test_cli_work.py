@@ -1,0 +1,98 @@
+"""``millstream work`` against a real server: jobs in, exit codes out."""
+
+import http.client
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from millstream.cli import main
+from support.broker import millstream
+from support.peers import Peer
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with millstream() as running:
+        yield running
+
+
+def call(peer: Peer, method: str, path: str, body: object) -> Any:
+    client = http.client.HTTPConnection(peer.host, peer.http_port, timeout=10)
+    try:
+        json = {"Content-Type": "application/json"}
+        client.request(method, path, msgspec.json.encode(body), json)
+        return msgspec.json.decode(client.getresponse().read())
+    finally:
+        client.close()
+
+
+def make(peer: Peer, name: str, *data: object, **config: Any) -> None:
+    call(peer, "PUT", f"/v0/topics/{name}", {"type": "queue", **config})
+    call(peer, "POST", f"/v0/topics/{name}", {"records": [{"data": each} for each in data]})
+
+
+def work(peer: Peer, queue: str, *command: str, options: tuple[str, ...] = ()) -> Any:
+    url = f"http://{peer.host}:{peer.http_port}"
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "millstream", "work", queue, "--http-url", url, *options),
+            *("--", *command),
+        ],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_each_job_reaches_the_command_and_is_finished(peer: Peer) -> None:
+    make(peer, "jobs", {"id": 1}, {"$base64": "/w=="}, "text")
+    done = work(peer, "jobs", "sh", "-c", 'echo "$MILLSTREAM_SEQ $(od -An -c | tr -d " ")"')
+    assert done.stdout == b'1 {"id":1}\n2 377\n3 "text"\n3 leased   3 acked\n'.replace(
+        b"\\n", b"\n"
+    )
+    assert done.returncode == 0
+    assert call(peer, "GET", "/v0/topics/jobs", {})["count"] == 0
+
+
+def test_a_job_that_keeps_failing_ends_among_the_dead_letters(peer: Peer) -> None:
+    make(peer, "bills", 1, 2, 3, max_deliveries=3, dead_letter="bills.dead")
+    done = work(peer, "bills", "sh", "-c", '[ "$(cat)" != 2 ]')
+    assert done.stdout.decode() == (
+        "3 leased   2 acked   1 dead-lettered (seq 2: exit 1, 3 tries)   → bills.dead\n"
+    )
+    assert done.returncode == 1
+    assert call(peer, "GET", "/v0/topics/bills.dead", {})["count"] == 1
+    assert call(peer, "GET", "/v0/topics/bills", {})["queue"]["dead_lettered"] == 1
+
+
+def test_a_failed_job_without_a_limit_waits_for_its_next_try(peer: Peer) -> None:
+    make(peer, "tries", 1)
+    done = work(peer, "tries", "sh", "-c", "exit 7")
+    assert done.stdout == b"1 leased   0 acked   1 failed (seq 1: exit 7, 1 try)\n"
+    state = call(peer, "GET", "/v0/topics/tries", {})
+    assert state["queue"] == {"ready": 0, "in_flight": 0, "dead_lettered": 0}
+
+
+def test_a_job_may_take_longer_than_its_lease(peer: Peer) -> None:
+    make(peer, "slow", 1, lease_ms=2000)
+    done = work(peer, "slow", "sleep", "3")
+    assert done.stdout == b"1 leased   1 acked\n"
+
+
+def test_mistakes_are_told_in_one_line(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://{peer.host}:{peer.http_port}"
+    call(peer, "PUT", "/v0/topics/plain", {})
+    for queue, address, told in (
+        ("plain", url, "plain is a log; a queue is created with type queue"),
+        ("none", url, "no topic named none (topic_not_found)"),
+        ("jobs", "http://127.0.0.1:1", "is `millstream serve` running there?"),
+        ("jobs", "nats://x", "write http://host:port"),
+    ):
+        assert main.run(["work", queue, "--http-url", address, "--", "true"]) == 1
+        error = capsys.readouterr().err
+        assert told in error
+        assert error.count("\n") == 1
