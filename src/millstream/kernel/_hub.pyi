@@ -1,9 +1,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from millstream.kernel._batch import Batch
-from millstream.kernel._frames import Frames
-from millstream.kernel._interest import Interest
+from millstream.kernel._publishing import Publishing
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION: int
@@ -51,7 +49,7 @@ class Handler(Protocol):
         After DENIED and ALLOWED_ONCE each message is asked for. The handler says -ERR itself.
         """
 
-class Hub:
+class Hub(Publishing):
     """Every NATS connection's bytes: parse, match, copy, flush."""
 
     def __init__(
@@ -63,76 +61,8 @@ class Hub:
         decorate: Callable[[bytes, bytes, bytes, bytes], bytes] | None = None,
         write_deadline: float = 10.0,
     ) -> None: ...
-    on_closing: Callable[[int, int], None] | None
-    """Called with cid and reason before a connection loses its subscriptions and counters."""
-    now_ns: int
-    """What activity is stamped with; whoever wants to know keeps it current."""
-    @property
-    def fd(self) -> int: ...
-    @property
-    def write_deadline(self) -> float: ...
-    def attach(self, fd: int, interest: Interest) -> int: ...
-    def attach_fed(self, interest: Interest) -> int: ...
-    def configure(
-        self,
-        cid: int,
-        *,
-        verbose: bool,
-        pedantic: bool,
-        echo: bool,
-        headers: bool,
-        no_responders: bool,
-        guarded: bool = False,
-        track_replies: bool = False,
-        max_payload: int | None = None,
-    ) -> None: ...
-    def move(self, cid: int, interest: Interest) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
     def take(self, cid: int, most: int = 0) -> bytes: ...
     def poll(self) -> None: ...
-    def tick(self, now: float = -1.0) -> None: ...
-    def write(self, cid: int, data: bytes) -> None: ...
-    def close_connection(self, cid: int, reason: int) -> None: ...
-    def connections(self) -> list[int]: ...
-    def take_activity(self, cid: int) -> bool: ...
-    def is_stalled(self, cid: int) -> bool: ...
-    def connection_stats(self, cid: int) -> dict[str, int]: ...
-    def subscriptions(self, cid: int) -> list[tuple[bytes, bytes, bytes, int, int]]: ...
-    def stats(self) -> dict[str, int]: ...
-    def subscribe(
-        self, cid: int, subject: bytes, queue: bytes, sid: bytes, deny: tuple[bytes, ...] = ()
-    ) -> bool: ...
-    def unsubscribe(self, cid: int, sid: bytes, max_msgs: int) -> bool: ...
-    def unsubscribe_all(self, cid: int) -> None: ...
-    def publish(
-        self,
-        interest: Interest,
-        subject: bytes,
-        reply: bytes,
-        headers: bytes,
-        payload: bytes,
-        shown: bytes = b"",
-        origin: int = 0,
-    ) -> int: ...
-    def publish_acks(
-        self,
-        interest: Interest,
-        batch: Batch,
-        start: int,
-        count: int,
-        first_seq: int,
-        prefix: bytes,
-        suffix: bytes,
-    ) -> int: ...
-    def publish_frames(
-        self,
-        interest: Interest,
-        route: bytes,
-        frames: Frames,
-        start: int,
-        count: int,
-        replies: list[bytes],
-    ) -> int: ...
-    def room(self, interest: Interest, subject: bytes) -> int: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...

@@ -1,0 +1,94 @@
+"""Conn: one connection as the compiled loops see it; Pub: one message on its way."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from millstream.kernel._buffer cimport Buffer
+from millstream.kernel._interest cimport Match
+
+cdef enum:
+    # why a connection ended: _hub.CLIENT_CLOSED and so on
+    CLOSED_BY_CLIENT = 1
+    CLOSED_ON_WRITE = 2
+    CLOSED_AS_SLOW = 3
+    CLOSED_ON_ERROR = 4
+    CLOSED_BY_SHUTDOWN = 5
+    CLOSED_ON_BUG = 6
+    CLOSED_AT_DEADLINE = 7
+    LOANS = 64
+
+
+# A payload that is not copied: it follows ``after`` bytes of the outbox, and lies in the read
+# buffer, where it stays only until the parser returns.
+cdef struct Loan:
+    Py_ssize_t after
+    const char *at
+    Py_ssize_t size
+
+
+cdef struct Conn:
+    uint32_t cid
+    int fd                    # -1: somebody else moves the bytes (feed, take)
+    void *peer                # borrowed Peer
+    void *interest            # borrowed Interest, alive as long as the peer
+    Buffer inbox              # the beginning of an operation whose end has not come
+    Py_ssize_t needs          # bytes of inbox before parsing again makes sense
+    Buffer out
+    Loan *loans
+    int loan_count
+    Py_ssize_t lent           # bytes of all loans
+    double stuck_since        # when output was first seen waiting; 0 = some was taken since
+    Py_ssize_t max_payload
+    Py_ssize_t max_pending
+    Py_ssize_t nearly_full    # three quarters of it
+    bint verbose
+    bint pedantic
+    bint echo
+    bint headers
+    bint no_responders
+    bint guarded              # ask the handler before a publish (once per change of subject)
+    bint tracked              # tell the handler the reply subjects of what is delivered
+    bint parsing
+    bint closed
+    bint slow
+    bint broken
+    bint dirty
+    bint blocked              # the socket is full, epoll tells when it is not
+    bint pinged
+    bint active
+    bint leaving              # on_closing was told
+    int port                  # the client's, 0 = unknown
+    uint64_t start_ns         # the hub's time when it came
+    uint64_t last_ns          # the hub's time when it last completed an operation
+    void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
+    bint stalled_by_client
+    Buffer memo               # the last subject published to
+    Match *memo_match
+    uint64_t memo_sweeps
+    int memo_allowed
+    bint memo_legal
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+
+
+# One message on its way. ``tail`` is its wire text from the size to the last CRLF, where the
+# publisher sent it in the form that a delivery needs; else NULL.
+cdef struct Pub:
+    const char *subject
+    const char *reply
+    const char *body          # headers, then payload
+    const char *tail
+    Py_ssize_t subject_len
+    Py_ssize_t reply_len
+    Py_ssize_t headers_len
+    Py_ssize_t payload_len
+    Py_ssize_t tail_len
+    Conn *origin
+    uint32_t origin_cid
+    bint lasting              # the tail stays where it is until the parser returns
+    bint disguised            # receivers see another subject than the one that was matched
+
+
+cdef inline Py_ssize_t queued(const Conn *conn) noexcept nogil:
+    return conn.out.tail - conn.out.head + conn.lent

@@ -1,0 +1,361 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Operations: what clients say. Messages are delivered here, all else goes to the handler."""
+
+import logging
+
+from libc.stdint cimport uint32_t
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from millstream.kernel._buffer cimport append
+from millstream.kernel._conn cimport CLOSED_ON_ERROR, Conn, Pub
+from millstream.kernel._delivery cimport Delivery
+from millstream.kernel._interest cimport Interest, Match
+from millstream.kernel._scan cimport (
+    CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
+    read_verb, split_words, verb_may_come,
+)
+from millstream.kernel._subject cimport subject_is_legal
+
+log = logging.getLogger(__name__)
+
+cdef enum:
+    # why input is refused: _hub.UNKNOWN_OPERATION and so on
+    BAD_OPERATION = 1
+    BAD_ARGUMENTS = 2
+    TOO_LARGE = 3
+    TOO_LONG = 4
+    NO_HEADERS = 5
+    CONTROL_LINE = 4096
+    LONGEST_PING = 64 * 1024
+    ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
+    YES = 1
+
+
+cdef class Operations(Delivery):
+    """The client protocol, one read buffer at a time."""
+
+    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
+        """Carry out every complete operation and return how many bytes they were."""
+        cdef const char *at = data
+        cdef const char *end = data + size
+        cdef Py_ssize_t used
+        conn.needs = 0
+        conn.parsing = True
+        while at < end and not conn.closed:
+            used = self._operation(conn, at, end - at)
+            if used <= 0:
+                break
+            at += used
+            conn.active = True
+            conn.last_ns = self.now_ns
+        conn.parsing = False
+        if self.lender_count:
+            self._settle()
+        return at - data
+
+    cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+        """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
+        cdef Py_ssize_t reach = size if size < CONTROL_LINE + 2 else CONTROL_LINE + 2
+        cdef const char *lf = <const char *>memchr(at, b"\n", reach)
+        cdef const char *args
+        cdef const char *line_end
+        cdef int verb
+        if lf == NULL:
+            return self._incomplete(conn, at, size)
+        verb = read_verb(at, lf - at, &args)
+        if args == lf and verb > LONE_VERBS:
+            # nats-server takes the first byte of an argument whatever it is, a line feed too
+            lf = <const char *>memchr(args + 1, b"\n", at + reach - args - 1)
+            if lf == NULL:
+                return self._incomplete(conn, at, size)
+            args += 1
+        line_end = lf - 1 if lf > at and (lf - 1)[0] == b"\r" else lf
+        if line_end - at > CONTROL_LINE:
+            return self._refuse(conn, TOO_LONG)
+        if verb == PUB:
+            return self._message(conn, at, args, line_end, lf + 1, at + size, False)
+        if verb == HPUB:
+            return self._message(conn, at, args, line_end, lf + 1, at + size, True)
+        if verb == NO_VERB:
+            return self._refuse(conn, BAD_OPERATION)
+        if args < lf and memchr(args + 1, b"\r", lf - args - 1) != NULL:
+            line_end = lf - 1  # a CR anywhere costs the last byte of the line, as in nats-server
+        self._control(conn, verb, args, line_end)
+        return lf + 1 - at
+
+    cdef Py_ssize_t _incomplete(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+        """Wait for the end of a line as long as it may still become one."""
+        cdef const char *lf
+        cdef const char *ignored
+        cdef int verb = read_verb(at, size, &ignored)
+        if verb == NO_VERB and not verb_may_come(at, size):
+            return self._refuse(conn, BAD_OPERATION)
+        if size < CONTROL_LINE + 2:
+            return 0
+        if size > LONGEST_PING or (verb != PING and verb != PONG):
+            return self._refuse(conn, TOO_LONG)
+        lf = <const char *>memchr(at, b"\n", size)  # whatever follows PING or PONG is ignored
+        if lf == NULL:
+            return 0
+        self._control(conn, verb, at, at)
+        return lf + 1 - at
+
+    cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept:
+        try:
+            self.handler.on_error(conn.cid, code)
+        except Exception:
+            log.exception("refusing input failed cid=%d", conn.cid)
+        self._close(conn, CLOSED_ON_ERROR)
+        return -1
+
+    cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept:
+        """The payload does not end where it should; complaints of its subject still come first."""
+        if conn.pedantic and not subject_is_legal(subject.at, subject.size):
+            self._complain(conn)
+        return self._refuse(conn, BAD_OPERATION)
+
+    cdef void _complain(self, Conn *conn) noexcept:
+        append(&conn.out, b"-ERR 'Invalid Publish Subject'\r\n", 32)
+        self._mark(conn)
+
+    cdef Py_ssize_t _message(
+        self, Conn *conn, const char *op, const char *args, const char *line_end,
+        const char *body, const char *end, bint headed,
+    ) noexcept:
+        """PUB or, ``headed``, HPUB."""
+        cdef Word words[4]
+        cdef Pub pub
+        cdef int fewest = 3 if headed else 2
+        cdef int count = split_words(args, line_end, words, fewest + 1, False)
+        cdef Py_ssize_t size
+        cdef Py_ssize_t headers = 0
+        if headed and not conn.headers:
+            return self._refuse(conn, NO_HEADERS)
+        if count != fewest and count != fewest + 1:
+            return self._refuse(conn, BAD_ARGUMENTS)
+        size = read_size(words[count - 1].at, words[count - 1].size)
+        if headed:
+            headers = read_size(words[count - 2].at, words[count - 2].size)
+        if headers < 0 or size < headers:
+            return self._refuse(conn, BAD_ARGUMENTS)
+        if size > conn.max_payload:
+            return self._refuse(conn, TOO_LARGE)
+        if not body_is_sound(body, end, size):
+            return self._refuse_body(conn, &words[0])
+        if end - body < size + 2:
+            conn.needs = (body - op) + size + 1  # that byte may already be wrong
+            return 0
+        pub.subject = words[0].at
+        pub.subject_len = words[0].size
+        pub.reply = words[1].at
+        pub.reply_len = words[1].size if count > fewest else 0
+        pub.body = body
+        pub.headers_len = headers
+        pub.payload_len = size - headers
+        pub.tail = plain_tail(&words[count - (2 if headed else 1)], headed, line_end, body)
+        pub.tail_len = body + size + 2 - pub.tail
+        pub.lasting = True
+        self._publish_from(conn, &pub)
+        return body + size + 2 - op
+
+    cdef void _publish_from(self, Conn *conn, Pub *pub) noexcept:
+        cdef Interest interest = <Interest>conn.interest
+        cdef Py_ssize_t size = pub.headers_len + pub.payload_len
+        conn.in_msgs += 1
+        conn.in_bytes += size
+        self.in_msgs += 1
+        self.in_bytes += size
+        pub.origin = conn
+        pub.origin_cid = conn.cid
+        pub.disguised = False
+        if conn.memo_match == NULL or conn.memo_match.stale \
+                or conn.memo_sweeps != interest.sweeps \
+                or conn.memo.tail != pub.subject_len \
+                or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
+            self._memoize(conn, interest, pub)
+        if conn.pedantic and not conn.memo_legal:
+            self._complain(conn)
+        if (conn.guarded and not self._is_allowed(conn, interest, pub)) \
+                or (pub.reply_len and self._reply_is_reserved(conn, pub)):
+            return
+        if conn.verbose:
+            append(&conn.out, b"+OK\r\n", 5)
+            self._mark(conn)
+        if self._deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
+            self._no_responders(conn, interest, pub)
+
+    cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+        """Remember what this subject matches; what was allowed stays so while it is the same."""
+        if conn.memo_match == NULL or conn.memo.tail != pub.subject_len \
+                or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
+            conn.memo.head = conn.memo.tail = 0
+            append(&conn.memo, pub.subject, pub.subject_len)
+            conn.memo_legal = subject_is_legal(pub.subject, pub.subject_len)
+            conn.memo_allowed = ASK
+        conn.memo_match = interest.lookup(pub.subject, pub.subject_len)
+        conn.memo_sweeps = interest.sweeps
+
+    cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+        """Ask the handler, unless it said yes to this subject for good."""
+        if conn.memo_allowed == YES:
+            return True
+        if self.replies:
+            self._tell_replies()  # a reply may be what makes this publish legal
+        try:
+            conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
+        except Exception:
+            self._failed(conn, "checking a permission failed cid=%d")
+        if conn.closed or not conn.memo_allowed:
+            return False
+        # The handler may have subscribed, configured or moved: look again.
+        conn.memo_match = (<Interest>conn.interest).lookup(pub.subject, pub.subject_len)
+        conn.memo_sweeps = (<Interest>conn.interest).sweeps
+        return True
+
+    cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept:
+        """Refuse a client's message whose reply subject is one that only servers make up."""
+        if not starts_reserved(pub.reply, pub.reply_len):
+            return False
+        append(&conn.out, b"-ERR 'Permissions Violation for Publish with Reply of \"", 55)
+        append(&conn.out, pub.reply, pub.reply_len)
+        append(&conn.out, b"\"'\r\n", 4)
+        self._mark(conn)
+        return True
+
+    cdef void _tell_replies(self) noexcept:
+        """Tell the handler which reply subjects reached tracked connections, in their order."""
+        cdef list told = self.replies
+        cdef Py_ssize_t i
+        self.replies = []
+        for i in range(0, len(told), 2):
+            try:
+                self.handler.on_delivered_reply(told[i], told[i + 1])
+            except Exception:
+                log.exception("noting a reply subject failed cid=%d", told[i])
+
+    cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+        """Tell a requester that nobody listens, on the inbox that it waits at."""
+        cdef Match *match = interest.match_once(pub.reply, pub.reply_len)
+        cdef char block[CONTROL_LINE + 64]
+        cdef Py_ssize_t size = 0
+        cdef Pub answer
+        cdef uint32_t i
+        memcpy(block, b"NATS/1.0 503\r\nNats-Subject: ", 28)
+        memcpy(block + 28, pub.subject, pub.subject_len)
+        memcpy(block + 28 + pub.subject_len, b"\r\n\r\n", 4)
+        size = 32 + pub.subject_len
+        memset(&answer, 0, sizeof(Pub))
+        answer.subject = pub.reply
+        answer.subject_len = pub.reply_len
+        answer.body = block
+        answer.headers_len = size
+        for i in range(match.plain_count):
+            if match.plain[i].client == <void *>conn:
+                # not a message of the subscription: its maximum does not count this
+                self._write_message(conn, match.plain[i], &answer)
+                return
+
+    cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
+        """Everything that is not a message; what needs judgement goes to the handler."""
+        if verb == PING:
+            self._ping(conn)
+        elif verb == PONG:
+            self._call_pong(conn)
+        elif verb == SUB:
+            self._sub(conn, args, end)
+        elif verb == UNSUB:
+            self._unsub(conn, args, end)
+        elif verb == CONNECT:
+            self._call_connect(conn, args, end)
+        elif verb == INFO:
+            self._call_info(conn, args, end)
+        elif verb == ERR:
+            self._refuse(conn, BAD_ARGUMENTS)
+
+    cdef void _ping(self, Conn *conn) noexcept:
+        append(&conn.out, b"PONG\r\n", 6)
+        self._mark(conn)
+        if conn.pinged:
+            return
+        conn.pinged = True
+        try:
+            self.handler.on_ping(conn.cid)
+        except Exception:
+            self._failed(conn, "answering the first ping failed cid=%d")
+
+    cdef void _call_pong(self, Conn *conn) noexcept:
+        try:
+            self.handler.on_pong(conn.cid)
+        except Exception:
+            self._failed(conn, "taking a pong failed cid=%d")
+
+    cdef void _call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
+        try:
+            self.handler.on_connect(conn.cid, at[:end - at])
+        except Exception:
+            self._failed(conn, "taking CONNECT failed cid=%d")
+
+    cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept:
+        try:
+            self.handler.on_info(conn.cid, at[:end - at])
+        except Exception:
+            self._failed(conn, "taking INFO failed cid=%d")
+
+    cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept:
+        cdef Word words[3]
+        cdef int count = split_words(at, end, words, 3, True)
+        cdef bytes queue = b""
+        if count != 2 and count != 3:
+            self._refuse(conn, BAD_ARGUMENTS)
+            return
+        if count == 3:
+            queue = words[1].at[:words[1].size]
+        try:
+            self.handler.on_sub(
+                conn.cid, words[0].at[:words[0].size], queue,
+                words[count - 1].at[:words[count - 1].size])
+        except Exception:
+            self._failed(conn, "taking SUB failed cid=%d")
+
+    cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept:
+        cdef Word words[2]
+        cdef int count = split_words(at, end, words, 2, True)
+        cdef Py_ssize_t most = 0
+        if count != 1 and count != 2:
+            self._refuse(conn, BAD_ARGUMENTS)
+            return
+        if count == 2:
+            most = read_size(words[1].at, words[1].size)
+        try:
+            self.handler.on_unsub(conn.cid, words[0].at[:words[0].size], most if most > 0 else 0)
+        except Exception:
+            self._failed(conn, "taking UNSUB failed cid=%d")
+
+
+cdef inline const char *plain_tail(
+    const Word *sizes, bint headed, const char *line_end, const char *body
+) noexcept nogil:
+    """Return where the sizes begin if all from there on can follow a MSG as it is, else NULL."""
+    cdef const char *end = sizes[0].at + sizes[0].size
+    if headed:
+        if sizes[1].at != end + 1 or end[0] != b" " \
+                or (sizes[0].size == 1 and sizes[0].at[0] == b"0"):
+            return NULL
+        end = sizes[1].at + sizes[1].size
+    return sizes[0].at if end == line_end and line_end[0] == b"\r" and body == end + 2 else NULL
+
+
+cdef inline bint body_is_sound(
+    const char *body, const char *end, Py_ssize_t size
+) noexcept nogil:
+    """False once what is there cannot be ``size`` bytes and CRLF any more."""
+    return (end - body <= size or body[size] == b"\r") \
+        and (end - body <= size + 1 or body[size + 1] == b"\n")
+
+
+cdef bint starts_reserved(const char *reply, Py_ssize_t size) noexcept nogil:
+    """Names that servers make up for service imports, acks and gateways."""
+    if reply[0] == b"_":
+        return size > 3 and (memcmp(reply, b"_R_.", 4) == 0 or (
+            size > 5 and memcmp(reply, b"_GR_.", 5) == 0))
+    return reply[0] == b"$" and size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0

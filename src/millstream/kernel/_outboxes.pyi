@@ -1,0 +1,5 @@
+class Outboxes:
+    """What waits to be sent, and the epoll descriptor that says when it can be."""
+
+    @property
+    def fd(self) -> int: ...

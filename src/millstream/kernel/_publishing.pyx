@@ -1,0 +1,169 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Publishing: messages that the server itself sends, single, as acks, or straight from records."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from millstream.kernel._batch cimport Batch, Entry
+from millstream.kernel._conn cimport Conn, Pub, queued
+from millstream.kernel._interest cimport Interest, Match, Sub
+from millstream.kernel._memory cimport must_alloc
+from millstream.kernel._operations cimport Operations
+from millstream.kernel._scan cimport write_decimal
+
+cdef enum:
+    FRAME_BODY = 52
+
+
+cdef class Publishing(Operations):
+    """Routes by interest like any publish; nothing is sent before the next flush."""
+
+    def __cinit__(self, object handler, *, object decorate=None, **others):
+        self.decorate = decorate
+
+    def publish(
+        self, Interest interest not None, bytes subject not None, bytes reply not None,
+        bytes headers not None, bytes payload not None, bytes shown not None=b"",
+        uint32_t origin=0,
+    ):
+        """Route a message by ``subject`` and return how many received it; flush sends it.
+
+        Receivers see ``shown`` as its subject when given.
+        """
+        cdef bytes body = headers + payload if headers else payload
+        cdef Match *match = interest.match_once(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef Pub pub
+        memset(&pub, 0, sizeof(Pub))
+        if shown:
+            subject = shown
+            pub.disguised = True
+        pub.subject = PyBytes_AS_STRING(subject)
+        pub.subject_len = PyBytes_GET_SIZE(subject)
+        pub.reply = PyBytes_AS_STRING(reply)
+        pub.reply_len = PyBytes_GET_SIZE(reply)
+        pub.body = PyBytes_AS_STRING(body)
+        pub.headers_len = PyBytes_GET_SIZE(headers)
+        pub.payload_len = PyBytes_GET_SIZE(payload)
+        pub.origin_cid = origin
+        return self._deliver(match, &pub)
+
+    def publish_acks(
+        self, Interest interest not None, Batch batch not None, Py_ssize_t start,
+        Py_ssize_t count, uint64_t first_seq, bytes prefix not None, bytes suffix not None,
+    ):
+        """Answer entries ``start`` to ``start + count`` that have a reply subject.
+
+        The payload is ``prefix``, the decimal of ``first_seq`` plus the entry's place, ``suffix``.
+        """
+        cdef Py_ssize_t room = PyBytes_GET_SIZE(prefix) + 20 + PyBytes_GET_SIZE(suffix)
+        cdef char *payload
+        cdef const Entry *entry
+        cdef Py_ssize_t i, delivered = 0
+        cdef char *to
+        cdef Pub pub
+        if start < 0 or count < 0 or start + count > batch.length:
+            raise IndexError("no such entries in the batch")
+        memset(&pub, 0, sizeof(Pub))
+        payload = <char *>must_alloc(room)
+        memcpy(payload, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
+        pub.body = payload
+        for i in range(count):
+            entry = batch.entry(start + i)
+            if entry.reply_len == 0:
+                continue
+            to = payload + PyBytes_GET_SIZE(prefix)
+            to += write_decimal(to, first_seq + <uint64_t>i)
+            memcpy(to, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+            pub.payload_len = to + PyBytes_GET_SIZE(suffix) - payload
+            pub.subject = <const char *>entry + sizeof(Entry) + entry.subject_len
+            pub.subject_len = entry.reply_len
+            delivered += self._deliver(
+                interest.match_once(pub.subject, pub.subject_len), &pub)
+        free(payload)
+        return delivered
+
+    def publish_frames(
+        self, Interest interest not None, bytes route not None, object frames not None,
+        Py_ssize_t start, Py_ssize_t count, list replies not None,
+    ):
+        """Send records to ``route``, each under its own subject and ``replies[i]``."""
+        cdef Py_buffer view
+        cdef list offsets = frames.offsets
+        cdef Py_ssize_t i, delivered = 0
+        if start < 0 or count < 0 or start + count > len(offsets) or len(replies) < count:
+            raise IndexError("no such frames, or fewer replies than frames")
+        PyObject_GetBuffer(frames.buffer, &view, PyBUF_SIMPLE)
+        try:
+            for i in range(count):
+                delivered += self._publish_frame(
+                    interest, route, <const char *>view.buf, view.len, offsets[start + i],
+                    replies[i])
+        finally:
+            PyBuffer_Release(&view)
+        return delivered
+
+    cdef Py_ssize_t _publish_frame(
+        self, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
+        Py_ssize_t offset, bytes reply,
+    ) except -1:
+        cdef FrameHead head
+        cdef const char *at
+        cdef Pub pub
+        cdef bytes body
+        cdef Py_ssize_t extras
+        if offset < 0 or offset + <Py_ssize_t>sizeof(FrameHead) > size:
+            raise IndexError("a frame outside the buffer")
+        memcpy(&head, buffer + offset, sizeof(FrameHead))
+        extras = head.tag_len + head.node_len + head.meta_len
+        if offset + FRAME_BODY + head.subject_len + extras + head.headers_len \
+                + <Py_ssize_t>head.payload_len > size:
+            raise IndexError("a frame outside the buffer")
+        at = buffer + offset + FRAME_BODY
+        memset(&pub, 0, sizeof(Pub))
+        pub.disguised = True
+        pub.subject = at
+        pub.subject_len = head.subject_len
+        pub.reply = PyBytes_AS_STRING(reply)
+        pub.reply_len = PyBytes_GET_SIZE(reply)
+        pub.body = at + head.subject_len + extras
+        pub.headers_len = head.headers_len
+        pub.payload_len = head.payload_len
+        if extras and self.decorate is not None:
+            body = self._decorated(&head, at + head.subject_len)
+            pub.headers_len = len(body)
+            body += pub.body[head.headers_len:head.headers_len + <Py_ssize_t>head.payload_len]
+            pub.body = PyBytes_AS_STRING(body)
+        return self._deliver(
+            interest.match_once(PyBytes_AS_STRING(route), PyBytes_GET_SIZE(route)), &pub)
+
+    cdef bytes _decorated(self, FrameHead *head, const char *at):
+        """Return the header block with the record's tag, node and meta in it."""
+        cdef bytes tag = at[:head.tag_len]
+        at += head.tag_len
+        cdef bytes node = at[:head.node_len]
+        at += head.node_len
+        cdef bytes meta = at[:head.meta_len]
+        at += head.meta_len
+        return self.decorate(at[:head.headers_len], tag, node, meta)
+
+    def room(self, Interest interest not None, bytes subject not None):
+        """Return how many bytes the fullest outbox that ``subject`` leads to still takes."""
+        cdef Match *match = interest.match_once(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef Py_ssize_t least = self.max_pending
+        cdef uint32_t i, k
+        for i in range(match.plain_count):
+            least = min(least, room_of(match.plain[i]))
+        for i in range(match.group_count):
+            for k in range(match.groups[i].count):
+                least = min(least, room_of(match.groups[i].subs[k]))
+        return max(least, 0)
+
+
+cdef Py_ssize_t room_of(Sub *sub) noexcept:
+    cdef Conn *conn = <Conn *>sub.client
+    return conn.max_pending - queued(conn) if conn != NULL else 1 << 40
