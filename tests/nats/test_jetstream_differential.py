@@ -143,7 +143,7 @@ PULLS: list[bytes] = [
     b"",
     b"2",
     b'{"batch":2,"no_wait":true}',
-    b'{"batch":2,"no_wait":true}',
+    b'{"batch":2,"no_wait":true,"expires":300000000}',
     b'{"batch":5,"expires":200000000}',
     b'{"batch":5,"expires":300000000,"idle_heartbeat":100000000}',
     b'{"batch":5,"expires":300000000,"idle_heartbeat":200000000}',
@@ -175,7 +175,7 @@ async def api_answers(client: Client) -> list[tuple[str, Any, Any]]:
 async def pull_answers(client: Client) -> list[Any]:
     js = client.jetstream()
     await js.add_stream(name="P", subjects=["p"])
-    for i in range(4):
+    for i in range(5):
         await js.publish("p", b"%d" % i)
     # Only now: the reference counts what arrives later a moment after it has arrived.
     await js.add_consumer("P", durable_name="c", ack_policy="explicit", max_waiting=3)

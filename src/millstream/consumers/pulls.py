@@ -162,14 +162,13 @@ class PullDesk:
         if self._feed.is_blocked:
             return
         for request in self.line:
-            if not request.no_wait:
-                continue
-            if not request.expires_at:
-                self.line.remove(request)
-                self._outlet.status(request.reply, "404 No Messages")
-            elif request.served:
-                self._end(request, "408 Request Timeout")
+            if request.has_enough:
+                self._end_empty(request)
         self._outlet.flush()
+
+    def _end_empty(self, request: PullRequest) -> None:
+        self.line.remove(request)
+        self._outlet.status(request.reply, "404 No Messages")
 
     def _end(self, request: PullRequest, status: str) -> None:
         self.line.remove(request)
@@ -188,9 +187,13 @@ class PullDesk:
         """Send the heartbeats that are due, and end the requests that are over."""
         if self.pin.has_ended(now):
             self.unpin("timeout")
+        if self.line.next_deadline() > now:
+            return
         for request in self.line:
             if request.expires_at and request.expires_at <= now:
                 self._end(request, "408 Request Timeout")
+            elif request.has_enough:  # the reference looks no earlier, where acks are missing
+                self._end_empty(request)
             elif request.heartbeat_at and request.heartbeat_at <= now:
                 self._outlet.status(request.reply, "100 Idle Heartbeat", positions)
                 request.note_activity(now)

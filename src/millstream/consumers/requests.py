@@ -69,6 +69,11 @@ class PullRequest:
             self.heartbeat_at or float("inf"),
         )
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether it does not want to wait for more than it got."""
+        return self.no_wait and (not self.expires_at or self.served > 0)
+
     def note_activity(self, now: float) -> None:
         """A delivery is as good as a heartbeat."""
         if self.heartbeat:
