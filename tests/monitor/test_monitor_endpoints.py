@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from monitor_facts import busy_server, facts, get, text
 
+from millstream.accounts.account import Export, Import
+from millstream.monitor.facts import Account
 from millstream.monitor.machine import CpuMeter
 from millstream.monitor.times import rfc3339, uptime
 
@@ -162,3 +164,35 @@ async def test_accstatz_adds_what_past_connections_moved() -> None:
     assert found["A"]["slow_consumers"] == 2
     _, body = await get(busy_server(), "/accstatz", "unused=1")
     assert len(body["account_statz"]) == 3
+
+
+async def test_accountz_shows_what_accounts_share() -> None:
+    shop = Account(
+        "shop",
+        label="The Shop",
+        exports=(Export("prices.>"), Export("buy", service=True, accounts=("A",))),
+        imports=(Import("A", "pay", service=True, to="shop.pay"),),
+    )
+    _, body = await get(facts(accounts=lambda: [shop]), "/accountz", "acc=shop")
+    detail = body["account_detail"]
+    assert detail["name_tag"] == "The Shop"
+    assert detail["exports"] == [
+        {"subject": "prices.>", "type": "stream"},
+        {
+            "subject": "buy",
+            "type": "service",
+            "response_type": "Singleton",
+            "approved_accounts": ["A"],
+        },
+    ]
+    assert detail["imports"] == [
+        {
+            "subject": "pay",
+            "account": "A",
+            "local_subject": "shop.pay",
+            "type": "service",
+            "invalid": False,
+            "share": False,
+            "tracking": False,
+        }
+    ]

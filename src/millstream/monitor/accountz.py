@@ -2,12 +2,18 @@
 
 from typing import Any
 
+from millstream.accounts.account import Export, Import, ResponseType
 from millstream.errors import BadRequest
 from millstream.monitor.facts import Account, Facts
 from millstream.monitor.subsz import interest_stats
 from millstream.monitor.times import rfc3339
 
 _NONE = {"msgs": 0, "bytes": 0}
+_RESPONSES = {
+    ResponseType.SINGLETON: "Singleton",
+    ResponseType.STREAM: "Streamed",
+    ResponseType.CHUNKED: "Chunked",
+}
 
 
 def describe(facts: Facts, account: str = "") -> dict[str, Any]:
@@ -42,8 +48,43 @@ def _detail(facts: Facts, account: Account) -> dict[str, Any]:
         "leafnode_connections": 0,
         "client_connections": clients,
         "subscriptions": account.interest.get("num_subscriptions", 0),
-        "name_tag": account.name,
+        **_shared(account),
+        "name_tag": account.label or account.name,
         "sublist_stats": interest_stats([account.interest]),
+    }
+
+
+def _shared(account: Account) -> dict[str, Any]:
+    """Return what the account offers to others and takes from them, where it does."""
+    shown: dict[str, Any] = {}
+    if account.exports:
+        shown["exports"] = [_export(each) for each in account.exports]
+    if account.imports:
+        shown["imports"] = [_import(each) for each in account.imports]
+    return shown
+
+
+def _export(export: Export) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "subject": export.subject,
+        "type": "service" if export.service else "stream",
+    }
+    if export.service:
+        shown["response_type"] = _RESPONSES[export.response_type]
+    if export.accounts is not None:
+        shown["approved_accounts"] = list(export.accounts)
+    return shown
+
+
+def _import(wanted: Import) -> dict[str, Any]:
+    return {
+        "subject": wanted.subject,
+        "account": wanted.account,
+        "local_subject": wanted.local,
+        "type": "service" if wanted.service else "stream",
+        "invalid": False,
+        "share": wanted.share,
+        "tracking": False,
     }
 
 
@@ -62,7 +103,7 @@ def _figures(facts: Facts, account: Account) -> dict[str, Any]:
     past = account.past
     return {
         "acc": account.name,
-        "name": account.name,
+        "name": account.label or account.name,
         "conns": len(clients),
         "leafnodes": 0,
         "total_conns": len(clients),

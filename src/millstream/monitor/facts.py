@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from millstream.accounts.account import Export, Import
 from millstream.clock import Clock
 from millstream.monitor.machine import CpuMeter
 from millstream.store.wal_meter import WalMeter
@@ -76,6 +77,9 @@ class Account:
     past: Traffic = Traffic()
     is_system: bool = False
     has_jetstream: bool = True
+    label: str = ""  # what people call it, where the name is a key
+    exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
 
 
 class Consumers(Protocol):

@@ -57,7 +57,10 @@ class Observer:
                 interest=space.interest.stats(),
                 past=self._past.get(space.name, Traffic()),
                 is_system=space is accounts.system,
-                has_jetstream=space is not accounts.system,
+                has_jetstream=space.account.jetstream,
+                label=space.account.label,
+                exports=space.account.exports,
+                imports=space.account.imports,
             )
             for space in accounts
         ]
