@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from millstream.cli import main
+from millstream.client.queues import Job
 from support.broker import millstream
 from support.peers import Peer
 
@@ -51,9 +52,7 @@ def work(peer: Peer, queue: str, *command: str, options: tuple[str, ...] = ()) -
 def test_each_job_reaches_the_command_and_is_finished(peer: Peer) -> None:
     make(peer, "jobs", {"id": 1}, {"$base64": "/w=="}, "text")
     done = work(peer, "jobs", "sh", "-c", 'echo "$MILLSTREAM_SEQ $(od -An -c | tr -d " ")"')
-    assert done.stdout == b'1 {"id":1}\n2 377\n3 "text"\n3 leased   3 acked\n'.replace(
-        b"\\n", b"\n"
-    )
+    assert done.stdout == b'1 {"id":1}\n2 377\n3 "text"\n3 leased   3 acked\n'
     assert done.returncode == 0
     assert call(peer, "GET", "/v0/topics/jobs", {})["count"] == 0
 
@@ -96,3 +95,12 @@ def test_mistakes_are_told_in_one_line(peer: Peer, capsys: pytest.CaptureFixture
         error = capsys.readouterr().err
         assert told in error
         assert error.count("\n") == 1
+
+
+def test_an_object_that_only_looks_like_wrapped_bytes_stays_what_it_is() -> None:
+    def payload(data: bytes) -> bytes:
+        return Job(1, "lease_1", 0, 1, msgspec.Raw(data)).payload()
+
+    assert payload(b'{"$base64":"/w=="}') == b"\xff"
+    assert payload(b'{"$$base64":"/w=="}') == b'{"$base64":"/w=="}'
+    assert payload(b'{"$$other":1}') == b'{"$$other":1}'

@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import re
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -11,6 +12,7 @@ from millstream.client.errors import ClientError, InvalidUrl
 
 DEFAULT_URL = "http://127.0.0.1:8222"
 _WAIT_SECONDS = 30.0
+_DOUBLED = re.compile(rb'\{"\$\$+base64[^"]*":')  # an object that would look like wrapped bytes
 
 
 class Job(msgspec.Struct, rename={"seq": "$seq", "tag": "$tag", "subject": "$subject"}):
@@ -29,6 +31,8 @@ class Job(msgspec.Struct, rename={"seq": "$seq", "tag": "$tag", "subject": "$sub
         text = bytes(self.data)
         if text.startswith(b'{"$base64":'):
             return base64.b64decode(msgspec.json.decode(text)["$base64"])
+        if _DOUBLED.match(text):
+            return b'{"' + text[3:]
         return text
 
 
