@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from millstream.nats import certificate
-
 _CURVES = {
     "CurveP256": "prime256v1",
     "CurveP384": "secp384r1",
@@ -133,13 +131,19 @@ class Tls:
     def accepts(self, shown: bytes | None) -> bool:
         """Whether a client that showed this certificate (DER), or none, may go on."""
         pinned = self.terms.pinned_certs
-        return not pinned or (shown is not None and certificate.fingerprint(shown) in pinned)
+        if not pinned:
+            return True
+        from millstream.nats.certificate import fingerprint  # slow to load, and rarely needed
+
+        return shown is not None and fingerprint(shown) in pinned
 
     def names(self, shown: bytes | None) -> tuple[str, ...]:
         """Return the names in a certificate; only a verified one names anybody."""
         if shown is None or not self.terms.verify:
             return ()
-        return certificate.names(shown)
+        from millstream.nats.certificate import names
+
+        return names(shown)
 
 
 def _context(terms: TlsTerms) -> ssl.SSLContext:
