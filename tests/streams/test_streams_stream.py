@@ -196,8 +196,10 @@ async def test_a_rollup_replaces_the_history_of_its_subject():
         publish(stream, subject)
     publish(stream, b"s.a", headers=headers_of(Nats_Rollup="sub"))
     assert list(stream.index.seqs(stream.index.select(()))) == [2, 4]
-    publish(stream, b"s.a", headers=headers_of(Nats_Rollup="all"))
+    publish(stream, b"s.*", headers=headers_of(Nats_Rollup="sub"))
     assert list(stream.index.seqs(stream.index.select(()))) == [5]
+    publish(stream, b"s.a", headers=headers_of(Nats_Rollup="all"))
+    assert list(stream.index.seqs(stream.index.select(()))) == [6]
 
 
 async def test_appended_records_are_whole_or_absent_and_return_their_sequences():

@@ -649,7 +649,11 @@ class Stream:
             self._trim_to(run.first_seq, "delete")
             return
         subject = run.batch.message(run.start)[0]
-        older = [seq for seq in self.index.seqs_of(subject) if seq < run.first_seq]
+        text = subject.decode("utf-8", "surrogateescape")
+        found = self.index.seqs_of(subject)
+        if not patterns.is_literal(text):  # published to a pattern: replaces all that matches it
+            found = self.index.seqs(self.index.select([text]))
+        older = [seq for seq in found if seq < run.first_seq]
         if older:
             self._forget(older, _log_failure)
 
