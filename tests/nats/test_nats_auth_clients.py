@@ -28,12 +28,13 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @contextlib.contextmanager
-def serving(config: str) -> Iterator[Peer]:
+def serving(config: str, domain: str = "") -> Iterator[Peer]:
     """Run ``millstream nats-server`` with this configuration on a free port."""
     with scratch_directory("millstream") as directory:
         port = free_port()
         path = directory / "server.conf"
-        store = f'jetstream {{ store_dir: "{directory / "data"}" }}'
+        named = f"domain: {domain}" if domain else ""
+        store = f'jetstream {{ store_dir: "{directory / "data"}"\n{named} }}'
         path.write_text(f"listen: 127.0.0.1:{port}\n{store}\n{config}\n")
         command = [sys.executable, "-m", "millstream", "nats-server", "-c", str(path)]
         with running("millstream", command, port, directory) as peer:
@@ -210,6 +211,54 @@ async def test_a_denied_subject_is_not_read_by_consumer_nor_by_asking() -> None:
             ):
                 with pytest.raises(nats.errors.TimeoutError):
                     await deaf.request(subject, json.dumps(body).encode(), timeout=0.3)
+
+
+async def test_a_consumer_delivers_only_where_its_maker_could_be() -> None:
+    limited = ACCOUNTS.replace(
+        "users = [\n",
+        """users = [
+      {user: maker, password: secret, permissions: {
+        publish: ["$JS.API.>", "mine.>"], subscribe: ["_INBOX.>", "jobs workers"]}}
+      """,
+        1,
+    )
+    with serving(limited) as peer:
+        async with (
+            client(peer, user="a", password="secret") as a,
+            client(peer, user="maker", password="secret") as maker,
+        ):
+            await a.jetstream().add_stream(name="LOG", subjects=["log.>"])
+
+            async def deliver(subject: str, group: str = "") -> Any:
+                config = {"deliver_subject": subject, "deliver_group": group}
+                body = json.dumps({"stream_name": "LOG", "config": config}).encode()
+                answer = await maker.request("$JS.API.CONSUMER.CREATE.LOG", body, timeout=2)
+                return json.loads(answer.data).get("error", {}).get("code")
+
+            assert await deliver("orders.new") == 403
+            assert await deliver("jobs") == 403
+            assert await deliver("jobs", "workers") is None
+            assert await deliver("_INBOX.x") is None
+            assert await deliver("mine.x") is None
+
+
+async def test_the_name_with_a_domain_opens_nothing_more() -> None:
+    config = """
+    authorization { users = [
+      {user: x, password: secret, permissions: {publish: {deny: ["$JS.API.INFO"]}}}
+      {user: y, password: secret, permissions: {publish: {allow: ["$JS.hub.API.>"]}}}
+      {user: z, password: secret, permissions: {publish: {allow: ["$JS.API.>"]}}}
+    ] }
+    """
+    with serving(config, domain="hub") as peer:
+        for user, names in (("x", []), ("y", []), ("z", ["$JS.hub.API.INFO", "$JS.API.INFO"])):
+            async with client(peer, user=user, password="secret") as connected:
+                answered = []
+                for name in ("$JS.hub.API.INFO", "$JS.API.INFO"):
+                    with contextlib.suppress(nats.errors.TimeoutError):
+                        await connected.request(name, b"", timeout=0.3)
+                        answered.append(name)
+                assert answered == names
 
 
 async def test_a_writer_may_write_and_nothing_else() -> None:

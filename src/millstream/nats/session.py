@@ -124,6 +124,7 @@ class Session:
         self.limits = limits
         self._pings_out = 0
         self._interest = interest
+        self._domain = f"$JS.{info.domain}.API.".encode() if info.domain else b""
         waits = limits.handshake_timeout
         if admitted is None and limits.auth_timeout:
             waits = limits.auth_timeout
@@ -262,6 +263,8 @@ class Session:
         if self.identity is None:
             self._violation()
             return _hub.DENIED
+        if self._domain and subject.startswith(self._domain):
+            subject = b"$JS.API." + subject[len(self._domain) :]  # what it is another name of
         request = self._read_request(subject)
         if request is not None and not self._may_read(request):
             self._say(errors.publish_violation(subject))
@@ -273,6 +276,10 @@ class Session:
             return _hub.ALLOWED_ONCE
         self._say(errors.publish_violation(subject))
         return _hub.DENIED
+
+    def may_be_sent_to(self, subject: bytes, queue: bytes) -> bool:
+        """Say whether the server may be told to send there: a place of the client's own."""
+        return self.rights.may_publish(subject) or self.rights.may_subscribe(subject, queue)
 
     def _read_request(self, subject: bytes) -> ReadRequest | None:
         """Return the request for records that this is, if there are records to hide."""

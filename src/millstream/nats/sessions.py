@@ -143,6 +143,19 @@ class Sessions:
         for closing in self._closing:
             closing(cid, reason)
 
+    def may_deliver(self, cid: int, account: str, subject: str, group: str) -> bool:
+        """Say whether a client may have the server deliver to ``subject`` of its account.
+
+        Whoever asks through an import is judged by what the import lets it ask.
+        """
+        session = self._sessions.get(cid)
+        if session is None:
+            return cid == 0
+        if session.space is None or session.space.name != account:
+            return True
+        place = (text.encode("utf-8", "surrogateescape") for text in (subject, group))
+        return session.may_be_sent_to(*place)
+
     def session(self, cid: int) -> Session | None:
         """Return an open session."""
         return self._sessions.get(cid)

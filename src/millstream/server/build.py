@@ -113,6 +113,7 @@ def build(
     if options.jetstream is not None:
         kept = keep(options.jetstream, nats.hub, guard.accounts, loop, clock, timers)
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
+        kept.jetstream.may_deliver = nats.sessions.may_deliver
     facts = monitored(options, info, clock, kept, nats, timers)
     system = system_of(nats.sessions, clock, facts, options, orders)
     http = None
@@ -164,6 +165,7 @@ def keep(
         timers,
         catalog=catalog,
         interests=spaces,
+        domain=options.domain,
     )
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)

@@ -108,6 +108,7 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
 async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
     stream = js.catalog.get(stream_name, js.account)
     config = ConsumerConfig.from_request(request.config, stream.config)
+    js.check_deliver(config.deliver_subject, config.deliver_group)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.tell_consumer("CREATED", "create", stream.name, consumer.name)

@@ -15,9 +15,10 @@ from millstream.consumers import registry
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
-from millstream.errors import MillstreamError
+from millstream.errors import Forbidden, MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.nats.jetstream import cluster, consumers, messages, streams
+from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere, asked_by
 from millstream.nats.jetstream.direct_get import DirectGet
 from millstream.nats.jetstream.domain import DomainGate
 from millstream.nats.jetstream.errors import as_error, check_level
@@ -124,6 +125,7 @@ class JetStream:
         self._timers = timers
         self.domain = domain
         self.outlet = Outlet(hub, interest, clock)
+        self.may_deliver: MayDeliver = anywhere
         self.requests = 0
         self.errors = 0
         self._hub = hub
@@ -141,9 +143,14 @@ class JetStream:
 
     # -- life --------------------------------------------------------------------------------
 
+    def check_deliver(self, subject: str, group: str) -> None:
+        """Refuse to deliver where whoever asks may neither publish nor subscribe."""
+        if subject and not self.may_deliver(ASKER.get(), self.account, subject, group):
+            raise Forbidden(f"deliveries to {subject!r} are not permitted")
+
     def beside(self, account: str, interest: "Interest") -> "JetStream":
         """Return the API of another account over the same catalog, consumers and store."""
-        return JetStream(
+        other = JetStream(
             self._hub,
             interest,
             self._store,
@@ -156,6 +163,8 @@ class JetStream:
             server_name=self._server_name,
             domain=self.domain,
         )
+        other.may_deliver = self.may_deliver
+        return other
 
     def start(self) -> None:
         """Replay what the store recovered, then capture, serve consumers and take requests."""
@@ -230,7 +239,7 @@ class JetStream:
     def deliver(self, batch: Batch) -> None:
         """Answer every request of the batch, each by a task of its own."""
         for at in range(len(batch)):
-            subject, reply, headers, payload, _ = batch.message(at)
+            subject, reply, headers, payload, origin = batch.message(at)
             found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
             if found is None or not reply:
                 continue  # the reference leaves unknown requests unanswered
@@ -238,7 +247,8 @@ class JetStream:
                 log.warning("request dropped, too many are under way subject=%r", subject)
                 continue
             self._in_flight += 1
-            self._group.create_task(self._serve(subject, reply, headers, payload, *found))
+            asked = self._serve(subject, reply, headers, payload, *found)
+            self._group.create_task(asked, context=asked_by(origin))
 
     async def _serve(
         self,
