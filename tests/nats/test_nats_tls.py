@@ -392,6 +392,33 @@ async def test_a_reload_shows_the_new_certificate_and_leaves_clients_alone(
         await greeted(first)
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [("a.example", 0), ("b.example", 1), ("x.c.example", 2), ("c.example", 0), ("z.example", 0)],
+)
+async def test_the_certificate_that_carries_the_name_asked_for_is_shown(
+    authority: Authority, asked: str, shown: int
+) -> None:
+    issued = [
+        authority.issue(f"sni{n}", [("CN", name)], [x509.DNSName(name)])
+        for n, name in enumerate(("a.example", "b.example", "*.c.example"))
+    ]
+    pairs = tuple(CertificatePair(each.cert_file, each.key_file) for each in issued)
+    terms = replace(tls_options(issued[0]), certificates=pairs)
+    context = authority.trusting()
+    context.check_hostname = False
+    async with serving(TlsPort(Tls(terms))) as running, raw(running.port) as client:
+        await told(client)
+        await client.writer.start_tls(context, server_hostname=asked)
+        found = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        assert found == issued[shown].der
+
+
+def test_tls_without_a_certificate_is_refused_with_the_remedy(server: Issued) -> None:
+    with pytest.raises(ValueError, match="name cert_file and key_file"):
+        Tls(replace(tls_options(server), certificates=()))
+
+
 def test_a_reload_of_bad_files_changes_nothing(server: Issued, tmp_path: Path) -> None:
     tls = Tls(tls_options(server))
     before = tls.context, tls.terms

@@ -35,6 +35,18 @@ def fingerprint(der: bytes) -> str:
     ).hexdigest()
 
 
+def host_names(cert_file: str) -> list[str]:
+    """Return the host names of a server's certificate, in lower case; a name may be a wildcard."""
+    with open(cert_file, "rb") as file:
+        shown = x509.load_pem_x509_certificates(file.read())[0]
+    common = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        found = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return [str(part.value).lower() for part in common]
+    return [name.lower() for name in found.get_values_for_type(x509.DNSName)]
+
+
 def _alternatives(certificate: x509.Certificate) -> list[str]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

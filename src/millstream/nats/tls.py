@@ -97,28 +97,38 @@ class Tls:
 
     def __init__(self, terms: TlsTerms) -> None:
         self.terms = terms
-        self.context = _context(terms)
         self._second = 0
         self._begun = 0
+        self.reload()
 
     def reload(self, terms: TlsTerms | None = None) -> None:
         """Read the files again, for handshakes from now on; raises and changes nothing if bad."""
         fresh = terms or self.terms
-        self.context, self.terms = _context(fresh), fresh
+        if not fresh.certificates:
+            raise ValueError("TLS needs a certificate: name cert_file and key_file")
+        contexts = [_context(fresh, pair) for pair in fresh.certificates]
+        named = _by_name(fresh.certificates, contexts) if len(contexts) > 1 else {}
+        self.terms, self.context, self._named = fresh, contexts[0], named
+        if named:
+            self.context.sni_callback = self._choose
 
     def server_context(self) -> ssl.SSLContext:
         """Return a context for an HTTPS listener that keeps it; it follows every ``reload``.
 
         What ``reload`` cannot change there is whether clients must show a certificate.
         """
-        context = _context(self.terms)
+        context = _context(self.terms, self.terms.certificates[0])
         context.set_alpn_protocols(["http/1.1"])
-
-        def follow(connection: ssl.SSLObject, name: str | None, was: ssl.SSLContext) -> None:
-            connection.context = self.context
-
-        context.sni_callback = follow
+        context.sni_callback = self._choose
         return context
+
+    def _choose(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, was: ssl.SSLContext
+    ) -> None:
+        """Show the certificate that carries the name asked for, else the first."""
+        asked = (name or "").lower()
+        wild = "*." + asked.partition(".")[2]
+        connection.context = self._named.get(asked) or self._named.get(wild) or self.context
 
     def allows(self, now: float) -> bool:
         """Whether one more handshake may begin at ``now`` under the rate limit."""
@@ -146,12 +156,24 @@ class Tls:
         return names(shown)
 
 
-def _context(terms: TlsTerms) -> ssl.SSLContext:
+def _by_name(
+    pairs: Sequence[Pair], contexts: Sequence[ssl.SSLContext]
+) -> dict[str, ssl.SSLContext]:
+    """Return which context answers to which host name; the first to carry a name keeps it."""
+    from millstream.nats.certificate import host_names
+
+    named: dict[str, ssl.SSLContext] = {}
+    for pair, context in zip(pairs, contexts, strict=True):
+        for name in host_names(pair.cert_file):
+            named.setdefault(name, context)
+    return named
+
+
+def _context(terms: TlsTerms, pair: Pair) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[terms.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    for pair in terms.certificates:
-        context.load_cert_chain(pair.cert_file, pair.key_file)
+    context.load_cert_chain(pair.cert_file, pair.key_file)
     if terms.cipher_suites:
         _choose_ciphers(context, terms.cipher_suites)
     _choose_curve(context, terms.curve_preferences)
