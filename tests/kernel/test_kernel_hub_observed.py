@@ -63,6 +63,8 @@ def test_a_connections_subscriptions_are_listed_as_they_were_asked_for() -> None
         (b"b.>", b"workers", b"2", 0, 0),
         (b"plain", b"", b"3", 1, 5),
     ]
+    assert len(recorder.hub.subscriptions(cid, 2)) == 2
+    assert recorder.hub.subscriptions(cid, 0) == []
 
 
 def test_an_observer_sees_a_closing_connection_whole_and_once() -> None:

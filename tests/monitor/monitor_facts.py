@@ -60,10 +60,6 @@ def busy_server() -> Facts:
             in_msgs=5,
             out_msgs=1,
             num_subscriptions=2,
-            subscriptions=(
-                subscription(3, "orders.*"),
-                subscription(3, "jobs.>", "2", queue="workers", msgs=4, max=9),
-            ),
         ),
         connection(1, now, user="ann", account="A", in_msgs=7, out_bytes=100),
         connection(
@@ -72,9 +68,16 @@ def busy_server() -> Facts:
             last_activity_ns=now,
             pending_bytes=12,
             num_subscriptions=1,
-            subscriptions=(subscription(2, "orders.new"),),
         ),
     ]
+    listening = {
+        2: (subscription(2, "orders.new"),),
+        3: (
+            subscription(3, "orders.*"),
+            subscription(3, "jobs.>", "2", queue="workers", msgs=4, max=9),
+        ),
+    }
+    made.subscriptions = lambda cid: listening.get(cid, ())
     made.closed = lambda: [
         connection(8, now, stop_ns=now - 2 * SECOND, reason="Stale Connection"),
         connection(9, now, stop_ns=now - SECOND, reason="Client Closed", account="A"),

@@ -41,6 +41,7 @@ def test_names_are_made_legal() -> None:
 async def test_the_servers_figures_have_the_usual_names() -> None:
     server = busy_server()
     server.traffic = lambda: {"connections": 3, "in_msgs": 7}
+    server.open_totals = lambda: {"num_connections": 3, "in_msgs": 12}
     page = await text(server, "/metrics")
     for line in page.splitlines():
         assert line.startswith("# ") or LINE.match(line), line

@@ -63,7 +63,15 @@ def test_an_open_connection_shows_who_it_is_and_what_it_moved(server: Server) ->
     assert (first.in_msgs, first.in_bytes, first.out_msgs) == (1, 2, 1)
     assert (first.type, second.type) == ("nats", "websocket")
     assert (first.account, first.start_ns, first.stop_ns) == ("$G", started, 0)
-    assert [(s.subject, s.sid, s.msgs) for s in first.subscriptions] == [("a", "1", 1)]
+    listened = server.observer.subscriptions(first.cid)
+    assert [(s.subject, s.sid, s.msgs) for s in listened] == [("a", "1", 1)]
+
+
+def test_open_connections_are_added_up(server: Server) -> None:
+    server.client(b"SUB a 1\r\n", b"PUB a 2\r\nhi\r\n")
+    server.client(b"SUB b 1\r\n", b"SUB c 2\r\n")
+    totals = server.observer.open_totals()
+    assert (totals["num_connections"], totals["subscriptions"], totals["in_msgs"]) == (2, 3, 1)
 
 
 def test_activity_moves_with_time_and_silence_does_not(server: Server) -> None:

@@ -176,11 +176,16 @@ cdef class Connections(Outboxes):
             "port": peer.conn.port,
         }
 
-    def subscriptions(self, uint32_t cid):
-        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each."""
+    def subscriptions(self, uint32_t cid, Py_ssize_t most=-1):
+        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each.
+
+        Only the first ``most`` of them unless that is negative.
+        """
         cdef Sub *sub
         found = []
         for sid, address in self._peer(cid).subs.items():
+            if len(found) == most:
+                break
             sub = <Sub *><size_t>address
             found.append(
                 (sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len], sid, sub.delivered, sub.limit))

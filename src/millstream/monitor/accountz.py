@@ -4,7 +4,7 @@ from typing import Any
 
 from millstream.accounts.account import Export, Import, ResponseType
 from millstream.errors import BadRequest
-from millstream.monitor.facts import Account, Facts
+from millstream.monitor.facts import Account, Connection, Facts
 from millstream.monitor.subsz import interest_stats
 from millstream.monitor.times import rfc3339
 
@@ -90,7 +90,10 @@ def _import(wanted: Import) -> dict[str, Any]:
 
 def describe_statistics(facts: Facts, unused: bool = False) -> dict[str, Any]:
     """Return the object that /accstatz answers; accounts without clients only if asked."""
-    figures = [_figures(facts, account) for account in facts.accounts()]
+    clients: dict[str, list[Connection]] = {}
+    for connection in facts.connections():
+        clients.setdefault(connection.account, []).append(connection)
+    figures = [_figures(each, clients.get(each.name, [])) for each in facts.accounts()]
     return {
         "server_id": facts.server_id,
         "now": rfc3339(facts.clock.time_ns()),
@@ -98,8 +101,7 @@ def describe_statistics(facts: Facts, unused: bool = False) -> dict[str, Any]:
     }
 
 
-def _figures(facts: Facts, account: Account) -> dict[str, Any]:
-    clients = [c for c in facts.connections() if c.account == account.name]
+def _figures(account: Account, clients: list[Connection]) -> dict[str, Any]:
     past = account.past
     return {
         "acc": account.name,

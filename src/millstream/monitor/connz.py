@@ -77,12 +77,13 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
     _check(options)
     now_ns = facts.clock.time_ns()
     candidates = [c for c in _candidates(facts, options) if options.acc in ("", c.account)]
-    found = [c for c in candidates if _is_wanted(c, options)]
+    found = [c for c in candidates if _is_wanted(facts, c, options)]
     key, largest_first = _SORTS[options.sort or "cid"]
     found.sort(key=lambda c: key(c, now_ns), reverse=largest_first)
     limit = 1 if options.cid > 0 else options.limit if options.limit > 0 else DEFAULT_LIMIT
     offset = max(options.offset, 0)
-    shown = [_shown(c, now_ns, options) for c in parameters.page(found, offset, limit)]
+    page = parameters.page(found, offset, limit)
+    shown = [{**_shown(c, now_ns), **_asked_for(facts, c, options)} for c in page]
     return {
         "server_id": facts.server_id,
         "now": rfc3339(now_ns),
@@ -110,16 +111,18 @@ def _candidates(facts: Facts, options: Options) -> Iterable[Connection]:
         yield from facts.closed()
 
 
-def _is_wanted(connection: Connection, options: Options) -> bool:
+def _is_wanted(facts: Facts, connection: Connection, options: Options) -> bool:
     if options.cid > 0 and connection.cid != options.cid:
         return False
     if options.user and connection.user != options.user:
         return False
     wish = options.filter_subject
-    return wish in ("", ">") or any(overlap(wish, s.subject) for s in connection.subscriptions)
+    if wish in ("", ">"):
+        return True
+    return any(overlap(wish, s.subject) for s in facts.subscriptions_of(connection))
 
 
-def _shown(connection: Connection, now_ns: int, options: Options) -> dict[str, Any]:
+def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
     until = connection.stop_ns or now_ns
     shown: dict[str, Any] = {
         "cid": connection.cid,
@@ -143,21 +146,23 @@ def _shown(connection: Connection, now_ns: int, options: Options) -> dict[str, A
         "subscriptions": connection.num_subscriptions,
     }
     about = {"name": connection.name, "lang": connection.lang, "version": connection.version}
-    shown |= {name: value for name, value in about.items() if value}
-    return shown | _asked_for(connection, options)
+    return shown | {name: value for name, value in about.items() if value}
 
 
-def _asked_for(connection: Connection, options: Options) -> dict[str, Any]:
+def _asked_for(facts: Facts, connection: Connection, options: Options) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if options.auth:
         if connection.user:
             shown["authorized_user"] = connection.user
         if connection.account != "$G":
             shown["account"] = connection.account
-    if options.subs_detail and connection.subscriptions:
-        shown["subscriptions_list_detail"] = [shown_sub(s) for s in connection.subscriptions]
-    elif options.subs and connection.subscriptions:
-        shown["subscriptions_list"] = [s.subject for s in connection.subscriptions]
+    if not (options.subs or options.subs_detail):
+        return shown
+    found = facts.subscriptions_of(connection)
+    if found and options.subs_detail:
+        shown["subscriptions_list_detail"] = [shown_sub(s) for s in found]
+    elif found:
+        shown["subscriptions_list"] = [s.subject for s in found]
     return shown
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from millstream.accounts.account import Export, Import
 from millstream.clock import Clock
@@ -27,11 +27,11 @@ class Subscription:
     cid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(NamedTuple):
     """One look at a client's connection; ``stop_ns`` is 0 while it is open.
 
-    ``num_subscriptions`` counts all of them; a closed connection keeps only the first few.
+    ``num_subscriptions`` counts all of them. Those of an open connection are asked for apart, as
+    there may be very many; a closed one keeps the first few.
     """
 
     cid: int
@@ -166,6 +166,10 @@ def _nobody() -> list[Connection]:
     return []
 
 
+def _no_subscriptions(cid: int) -> tuple[Subscription, ...]:
+    return ()
+
+
 def _one_account() -> list[Account]:
     return [Account("$G")]
 
@@ -175,7 +179,8 @@ class Facts:
     """Fixed facts as values, changing ones as calls; ``health`` is empty when all is well.
 
     ``port`` and ``http_port`` are set to the real ones once the doors are open. Durations are in
-    seconds. ``traffic`` returns the hub's totals, ``storage`` the write-ahead log's figures.
+    seconds. ``traffic`` returns the hub's totals since the start, ``open_totals`` what the open
+    connections add up to, ``storage`` the write-ahead log's figures.
     """
 
     clock: Clock
@@ -212,10 +217,18 @@ class Facts:
     traffic: Callable[[], dict[str, int]] = field(default=_no_figures)
     storage: Callable[[], dict[str, int]] = field(default=_no_figures)
     connections: Callable[[], list[Connection]] = field(default=_nobody)
+    open_totals: Callable[[], dict[str, int]] = field(default=_no_figures)
     closed: Callable[[], list[Connection]] = field(default=_nobody)
+    subscriptions: Callable[[int], tuple[Subscription, ...]] = field(default=_no_subscriptions)
     closed_by_reason: Callable[[], Mapping[str, int]] = field(default=_no_figures)
     accounts: Callable[[], list[Account]] = field(default=_one_account)
     jetstream: JetStreamFacts | None = None
     wal: WalMeter | None = None
     requests: dict[str, int] = field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = field(default_factory=dict)  # HTTP status → answers
+
+    def subscriptions_of(self, connection: Connection) -> tuple[Subscription, ...]:
+        """Return a connection's subscriptions: all while it is open, a few once it is closed."""
+        if connection.stop_ns:
+            return connection.subscriptions
+        return self.subscriptions(connection.cid)

@@ -81,18 +81,8 @@ def _milliseconds(time: str) -> float:
 
 
 def _connz(facts: Facts, prefix: str) -> Iterator[Family]:
-    who, connections = {"server_id": facts.server_id}, facts.connections()
-    sums: dict[str, int] = {
-        "num_connections": len(connections),
-        "total": len(connections),
-        "pending_bytes": sum(c.pending_bytes for c in connections),
-        "subscriptions": sum(c.num_subscriptions for c in connections),
-        "in_msgs": sum(c.in_msgs for c in connections),
-        "out_msgs": sum(c.out_msgs for c in connections),
-        "in_bytes": sum(c.in_bytes for c in connections),
-        "out_bytes": sum(c.out_bytes for c in connections),
-    }
-    for name, value in sums.items():
+    who = {"server_id": facts.server_id}
+    for name, value in facts.open_totals().items():
         yield gauge(f"{prefix}_connz_{name}", f"{name} of the open connections", value, who)
 
 

@@ -64,7 +64,7 @@ def _subscriptions(facts: Facts, options: Options) -> list[dict[str, Any]]:
         shown_sub(subscription)
         for connection in facts.connections()
         if options.acc in ("", connection.account)
-        for subscription in connection.subscriptions
+        for subscription in facts.subscriptions_of(connection)
         if not options.test or matches(subscription.subject, options.test)
     ]
 

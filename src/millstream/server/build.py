@@ -273,7 +273,9 @@ def monitored(
         write_deadline=limits.write_deadline,
         traffic=nats.hub.stats,
         connections=observer.connections,
+        open_totals=observer.open_totals,
         closed=observer.closed,
+        subscriptions=observer.subscriptions,
         closed_by_reason=observer.closed_by_reason,
         accounts=observer.accounts,
     )

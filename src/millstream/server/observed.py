@@ -2,7 +2,6 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import replace
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
@@ -15,6 +14,7 @@ CLOSED_KEPT = 10_000
 CLOSED_SUBSCRIPTIONS = 32  # a closed connection keeps this many; the count stays exact
 _TICK = 0.1
 
+_SUMMED = ("pending_bytes", "subscriptions", "in_msgs", "out_msgs", "in_bytes", "out_bytes")
 _NAMES = {reason.value: reason.text for reason in Closed}
 
 
@@ -39,6 +39,28 @@ class Observer:
     def connections(self) -> list[Connection]:
         """Return every open connection."""
         return [self._look(session) for session in self._sessions.all()]
+
+    def open_totals(self) -> dict[str, int]:
+        """Return what all open connections add up to; cheaper than to look at each."""
+        hub = self._sessions.hub
+        cids = hub.connections()
+        totals = {"num_connections": len(cids), "total": len(cids), **dict.fromkeys(_SUMMED, 0)}
+        for cid in cids:
+            stats = hub.connection_stats(cid)
+            for name in _SUMMED:
+                totals[name] += stats[name]
+        return totals
+
+    def subscriptions(self, cid: int, most: int = -1) -> tuple[Subscription, ...]:
+        """Return the subscriptions of an open connection, the first ``most`` or all of them."""
+        session = self._sessions.session(cid)
+        if session is None:
+            return ()
+        account = session.space.name if session.space is not None else ""
+        return tuple(
+            Subscription(account, _text(subject), _text(queue), _text(sid), msgs, limit, cid)
+            for subject, queue, sid, msgs, limit in self._sessions.hub.subscriptions(cid, most)
+        )
 
     def closed(self) -> list[Connection]:
         """Return the connections that ended last, oldest first."""
@@ -93,13 +115,6 @@ class Observer:
             tls=transport.tls,
             user=identity.name if identity is not None else options.user,
             account=account,
-            subscriptions=self._subscriptions(cid, account),
-        )
-
-    def _subscriptions(self, cid: int, account: str) -> tuple[Subscription, ...]:
-        return tuple(
-            Subscription(account, _text(subject), _text(queue), _text(sid), msgs, most, cid)
-            for subject, queue, sid, msgs, most in self._sessions.hub.subscriptions(cid)
         )
 
     def _closing(self, cid: int, reason: int) -> None:
@@ -108,13 +123,11 @@ class Observer:
         self._reasons[text] += 1
         if session is None:  # turned away before it had one
             return
-        seen = self._look(session)
-        last = replace(
-            seen,
+        last = self._look(session)._replace(
             stop_ns=self._clock.time_ns(),
             reason=text,
             pending_bytes=0,
-            subscriptions=seen.subscriptions[:CLOSED_SUBSCRIPTIONS],
+            subscriptions=self.subscriptions(cid, CLOSED_SUBSCRIPTIONS),
         )
         self._closed.append(last)
         self._past[last.account] = _added(self._past.get(last.account, Traffic()), last, reason)
