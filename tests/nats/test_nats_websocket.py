@@ -366,6 +366,20 @@ async def test_a_client_that_asks_and_then_says_nothing_is_cut() -> None:
         assert b"-ERR 'Authentication Timeout'" in client.stream
 
 
+async def test_silent_clients_of_this_port_are_pinged_as_it_says() -> None:
+    clock = ManualClock()
+    options = WebsocketOptions(port=0, no_tls=True, ping_interval=10.0)
+    async with (
+        serving(websocket=options, clock=clock) as running,
+        connected(running.websocket_port) as client,
+    ):
+        await client.until(b"\r\n")
+        await client.greeted()
+        running.pass_time(10)  # what it said just now counts as a sign of life
+        running.pass_time(10)
+        assert await client.until(b"\r\n") == b"PING\r\n"
+
+
 @pytest.mark.parametrize("step", [1, 7])
 async def test_frames_may_be_cut_anywhere_and_messages_too(plain: Serving, step: int) -> None:
     sent = (

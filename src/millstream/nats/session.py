@@ -130,12 +130,16 @@ class Session:
             waits = limits.auth_timeout
         self._handshake_until: float | None = now + waits
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
-        self._ping_at = now + limits.ping_interval
+        self._ping_at = now + self._ping_interval
         hub.write(cid, info.line())
         if admitted is None:
             self._configure()
         else:
             self._enter(admitted)
+
+    @property
+    def _ping_interval(self) -> float:
+        return self.transport.ping_interval or self.limits.ping_interval
 
     @property
     def peer(self) -> str:
@@ -371,7 +375,7 @@ class Session:
         elif self._handshake_until is not None and now >= self._handshake_until:
             self._check_handshake(now)
         elif now >= self._ping_at:
-            self._ping_at = now + self.limits.ping_interval
+            self._ping_at = now + self._ping_interval
             self._check_alive()
 
     def _check_handshake(self, now: float) -> None:

@@ -36,6 +36,7 @@ class Transport:
     tls: bool = False
     certificate_names: tuple[str, ...] = ()
     cookies: Cookies = Cookies()
+    ping_interval: float | None = None  # None = as for everybody
 
 
 class Carrier(Protocol):

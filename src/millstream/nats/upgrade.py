@@ -74,6 +74,11 @@ class WebsocketTerms(Protocol):
         """What to add to the answer."""
         ...
 
+    @property
+    def ping_interval(self) -> float | None:
+        """How often silent clients are asked whether they live; None = as everywhere."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:

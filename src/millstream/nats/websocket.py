@@ -200,8 +200,8 @@ class WebsocketClient:
         )
 
     def _transport(self, cookies: Cookies) -> Transport:
-        secure = self._port.tls is not None
-        return Transport(Kind.WEBSOCKET, self._peer, secure, self._names, cookies)
+        secure, every = self._port.tls is not None, self._port.terms.ping_interval
+        return Transport(Kind.WEBSOCKET, self._peer, secure, self._names, cookies, every)
 
     def _go_on(self) -> None:
         """Carry out what has come, a turn's worth of it, while the hub takes it."""
