@@ -395,6 +395,17 @@ async def test_a_lame_duck_sends_its_clients_away_and_ends() -> None:
         assert server.exit_code() == 0
 
 
+def test_a_lame_duck_closes_its_clients_after_the_grace_period(conf: Path) -> None:
+    conf.write_text("lame_duck_grace_period: '1ms'\nlame_duck_duration: '30s'\n")
+    with started("-c", str(conf)) as server, Wire(server.ready()) as client:
+        client.say('CONNECT {"verbose":false,"protocol":1}')
+        assert len(client.answers()) <= 1
+        server.tell(signal.SIGUSR2)
+        assert any('"ldm":true' in line for line in client.rest())
+        server.until("Closing existing clients: 1")
+        assert server.exit_code() == 0
+
+
 def test_a_lame_duck_without_clients_ends_at_once() -> None:
     with started() as server:
         server.ready()
