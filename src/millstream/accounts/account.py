@@ -34,6 +34,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """What an account may use of JetStream; below 0: no limit."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """Subjects that others may import; ``accounts`` of None means everybody."""
 
@@ -134,6 +148,7 @@ class Account:
     mappings: tuple[Mapping, ...] = ()
     limits: Limits = Limits()
     jetstream: bool = False
+    stream_limits: StreamLimits = StreamLimits()
 
     def offer(self, wanted: Import, importer: str) -> Export | None:
         """Return the export that lets ``importer`` take this, None when there is none."""

@@ -38,6 +38,7 @@ class AccountStreams:
 
     def _serve(self, space: Space) -> None:
         served = self._first.beside(space.name, space.interest)
+        served.limits = lambda: space.account.stream_limits
         served.start()
         self._served[space.name] = served
         self._handles[space.name] = self._endpoints(space.name, space.interest)

@@ -3,7 +3,14 @@
 from dataclasses import dataclass, field, replace
 
 from millstream.accounts import account, jwt, permissions
-from millstream.accounts.account import Account, Destination, Limits, Mapping, ResponseType
+from millstream.accounts.account import (
+    Account,
+    Destination,
+    Limits,
+    Mapping,
+    ResponseType,
+    StreamLimits,
+)
 from millstream.accounts.claims import account_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Responses, Rule
@@ -137,6 +144,22 @@ def _account(listed: AccountOptions, cluster: str) -> Account:
         mappings=_mappings(listed.mappings, cluster),
         limits=Limits(limits.max_connections, limits.max_subscriptions, limits.max_payload),
         jetstream=listed.jetstream is not None,
+        stream_limits=_stream_limits(listed.jetstream),
+    )
+
+
+def _stream_limits(given: auth_options.JetStreamAccountLimits | None) -> StreamLimits:
+    if given is None:
+        return StreamLimits()
+    return StreamLimits(
+        given.max_memory,
+        given.max_store,
+        given.max_streams,
+        given.max_consumers,
+        given.max_ack_pending,
+        given.memory_max_stream_bytes,
+        given.store_max_stream_bytes,
+        given.max_bytes_required,
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
-from millstream.nats.jetstream import shapes
+from millstream.nats.jetstream import account_limits, shapes
 from millstream.nats.jetstream.errors import bad_request, expect_empty, name_mismatch, read_as
 from millstream.streams.config import InvalidJson
 from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
@@ -107,7 +107,9 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
 
 async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
     stream = js.catalog.get(stream_name, js.account)
-    config = ConsumerConfig.from_request(request.config, stream.config)
+    asked = account_limits.with_ack_pending(js, request.config)
+    config = ConsumerConfig.from_request(asked, stream.config)
+    account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:

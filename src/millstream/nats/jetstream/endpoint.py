@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from millstream.accounts.account import StreamLimits
 from millstream.clock import Clock
 from millstream.consumers import registry
 from millstream.consumers.outlet import Outlet
@@ -126,6 +127,7 @@ class JetStream:
         self.domain = domain
         self.outlet = Outlet(hub, interest, clock)
         self.may_deliver: MayDeliver = anywhere
+        self.limits: Callable[[], StreamLimits] = StreamLimits
         self.requests = 0
         self.errors = 0
         self._hub = hub

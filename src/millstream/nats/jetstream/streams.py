@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.nats.jetstream import shapes
+from millstream.nats.jetstream import account_limits, shapes
 from millstream.nats.jetstream.errors import (
     ApiError,
     bad_request,
@@ -57,16 +57,7 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
         "reserved_storage": 0,
         "streams": len(streams),
         "consumers": sum(js.consumers.count(stream) for stream in streams),
-        "limits": {
-            "max_memory": -1,
-            "max_storage": -1,
-            "max_streams": -1,
-            "max_consumers": -1,
-            "max_ack_pending": -1,
-            "memory_max_stream_bytes": -1,
-            "storage_max_stream_bytes": -1,
-            "max_bytes_required": False,
-        },
+        "limits": account_limits.shown(js.limits()),
         **({"domain": js.domain} if js.domain else {}),
         "api": {"level": 5, "total": js.requests, "errors": js.errors},
     }
@@ -77,7 +68,9 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     wire = read_object(body)
     if wire.get("name", "") != name:
         raise name_mismatch()
-    stream, is_new = await js.catalog.create(StreamConfig.from_request(wire), js.account)
+    config = StreamConfig.from_request(wire)
+    account_limits.check_stream(js, config)
+    stream, is_new = await js.catalog.create(config, js.account)
     if is_new:
         js.tell_stream("CREATED", "create", name)
     return {**_info(js, stream), "did_create": True}
@@ -90,6 +83,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
         raise name_mismatch()
     existing = js.catalog.get(name, js.account).config
     config = StreamConfig.from_request(wire, existing)
+    account_limits.check_stream(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)
     return _info(js, stream)
