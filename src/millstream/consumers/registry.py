@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -70,7 +72,8 @@ class Registry:
         self._hub = hub
         self._interests = interests
         self._consumers: dict[int, dict[str, Consumer]] = {}
-        self._changing = asyncio.Lock()
+        self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+        self._arriving: Counter[int] = Counter()  # by stream, being written down
         catalog.listen(self._stream_changed)
 
     # -- names -------------------------------------------------------------------------------
@@ -100,7 +103,7 @@ class Registry:
 
         Returns the consumer and whether it is new.
         """
-        async with self._changing:
+        async with self._alone(stream, config.name):
             known = self._consumers.get(stream.incarnation, {}).get(config.name)
             if known is None:
                 return await self._create(stream, config, action), True
@@ -109,9 +112,13 @@ class Registry:
             kept = msgspec.structs.replace(config, pause_until=known.config.pause_until)
             return await self._update(known, kept), False
 
+    def _alone(self, stream: Stream, name: str) -> asyncio.Lock:
+        """Return what keeps changes of one consumer apart; those of others share a commit."""
+        return self._changing.setdefault((stream.incarnation, name), asyncio.Lock())
+
     async def pause(self, consumer: Consumer, until: str) -> None:
         """Stop deliveries until a time, or let them go on when it is empty."""
-        async with self._changing:
+        async with self._alone(consumer.stream, consumer.name):
             config = msgspec.structs.replace(consumer.config, pause_until=until)
             await self._change(consumer, config)
 
@@ -119,13 +126,17 @@ class Registry:
         if action == "update":
             raise ConsumerRefused(10149, "consumer does not exist")
         limit = stream.config.max_consumers
-        if 0 < limit <= self.count(stream):
+        if 0 < limit <= self.count(stream) + self._arriving[stream.incarnation]:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
         name = config.name or _fresh_name()
         consumer = self._build(stream, name, config, self._clock.time_ns())
         consumer.place()
         if consumer.is_persisted:
-            await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+            self._arriving[stream.incarnation] += 1
+            try:
+                await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+            finally:
+                self._arriving[stream.incarnation] -= 1
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
         consumer.open()
         return consumer
@@ -147,7 +158,7 @@ class Registry:
 
     async def delete(self, stream: Stream, name: str) -> None:
         """Delete a consumer; whoever waits for it is told."""
-        async with self._changing:
+        async with self._alone(stream, name):
             consumer = self.get(stream, name)
             if consumer.is_persisted:
                 entry = _Entry(consumer.name, consumer.created_ns)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 NEWEST = 2**63
+_FUTURE = 2**63  # nothing was born since
 
 
 class Selection:
@@ -22,7 +23,7 @@ class Selection:
         self._table = table
         self._match = patterns.matcher(filters)
         self._literals = [one.encode() for one in filters if patterns.is_literal(one)]
-        self._only_literals = len(self._literals) == len(filters)
+        self.is_literal = bool(filters) and len(self._literals) == len(filters)  # no wildcards
         self._bits = bytearray()
         self._ids: bytes | None = None if self._match is None else b""
         self._mark = 0
@@ -36,7 +37,7 @@ class Selection:
         """Return the bit set of all subjects there are by now, None when everything passes."""
         if self._match is None:
             return None
-        mark, born = self._table.born_since(self._mark)
+        mark, born = self._table.born_since(_FUTURE if self.is_literal else self._mark)
         if mark != self._mark:
             self._mark = mark
             self._take_in(born)
@@ -58,7 +59,7 @@ class Selection:
 
     def _take_in(self, born: list[int]) -> None:
         """Mark new subjects; ids are used again, so what was marked may have to go."""
-        if self._only_literals:
+        if self.is_literal:
             self._bits = bytearray()
             for known in (self._table.find(subject) for subject in self._literals):
                 if known >= 0:
@@ -133,6 +134,8 @@ class SubjectIndex:
         stop = min(stop, self._last() + 1)
         if start >= stop:
             return 0
+        if chosen.is_literal and stop > self._last() and start <= self._log.state().first_seq:
+            return sum(self._count_of(known) for known in chosen.each())  # all of a few subjects
         for segment in self._segments_from(start):
             if segment.base_seq >= stop:
                 break
