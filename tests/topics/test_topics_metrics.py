@@ -1,15 +1,23 @@
 """/v0/metrics: the contract's names, as text and as JSON, for what a caller may see."""
 
+import asyncio
 import re
 from pathlib import Path
 
+import msgspec
 from topics_api import Api
 
 from millstream.clock import SystemClock
-from millstream.http.request import Caller
+from millstream.delivery.timers import Timers
+from millstream.http.request import Caller, Request
 from millstream.http.response import Response
+from millstream.http.routes import Routes
+from millstream.store.store import Store
 from millstream.store.wal_meter import SYNC_BOUNDS_US, MeteredFiles, WalMeter, meter_of
+from millstream.streams.catalog import Catalog
 from millstream.topics import metrics
+from millstream.topics.context import Topics
+from millstream.topics.routes import topics_routes
 
 ALWAYS = (
     "topics_topics",
@@ -25,6 +33,7 @@ ALWAYS = (
     "topics_topics_by_class",
     "topics_topic_metrics_truncated",
     "topics_uptime_ms",
+    "topics_wal_read_only",
 )
 
 
@@ -119,6 +128,27 @@ def test_a_sync_is_in_the_bucket_of_the_first_bound_that_is_not_below_it() -> No
     assert meter.sync_counts[:2] == [1, 1]
     assert meter.sync_counts[len(SYNC_BOUNDS_US)] == 1
     assert meter.syncs == 3
+
+
+async def test_what_a_topic_writes_is_counted_and_syncs_agree(tmp_path: Path) -> None:
+    clock, loop = SystemClock(), asyncio.get_running_loop()
+    files = MeteredFiles(clock)
+    store = Store.open(str(tmp_path / "data"), files, clock, loop.call_soon_threadsafe)
+    catalog = Catalog(store, clock, Timers(clock))
+    topics = Topics(catalog, clock, store)
+    routes = Routes(topics_routes(topics))
+    body = msgspec.json.encode({"records": [{"data": n} for n in range(3)]})
+    headers = [(b"content-type", b"application/json")]
+    written = await routes(Request("POST", "/v0/topics/t", "", headers, body))
+    assert written.status == 201
+    answer = await routes(Request("GET", "/v0/metrics"))
+    catalog.close()
+    store.close()
+    assert isinstance(answer, Response)
+    found = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines())
+    assert int(found["topics_wal_frames_total"]) >= 3
+    assert int(found["topics_wal_batches_total"]) >= 1
+    assert found["topics_wal_fsyncs_total"] == found["topics_wal_fsync_latency_us_count"] != "0"
 
 
 def test_a_store_without_a_meter_has_none() -> None:

@@ -33,6 +33,10 @@ class Store(queue_registry.Store, Protocol):
         """Return the sealed segments of a log, in order."""
         ...
 
+    def health(self) -> list[str]:
+        """Return what is wrong, in words; empty means healthy."""
+        ...
+
 
 class Topics:
     """The state behind the routes; one per server."""

@@ -74,6 +74,7 @@ class Metrics:
                 "batches": meter.batches,
                 "bytes_written": meter.bytes_written,
                 "rotations": meter.rotations,
+                "read_only": bool(_read_only(topics)),
                 "fsync_count": meter.syncs,
                 "fsync_micros_total": meter.sync_us,
             }
@@ -92,6 +93,7 @@ class Metrics:
         yield from _each(figures[:MOST_TOPICS])
         cut = len(figures) > MOST_TOPICS
         yield gauge("topics_topic_metrics_truncated", "1 when topics are left out above", int(cut))
+        yield gauge("topics_wal_read_only", "1 once writes are refused", _read_only(topics))
         meter = meter_of(topics.store)
         if meter is not None:
             yield from _wal(meter)
@@ -166,6 +168,10 @@ def _wal(meter: WalMeter) -> Iterator[Family]:
         meter.sync_counts,
         meter.sync_us,
     )
+
+
+def _read_only(topics: Topics) -> int:
+    return int(topics.store is not None and bool(topics.store.health()))
 
 
 def _progress(topics: Topics) -> float:
