@@ -9,6 +9,7 @@ from two_servers import Step, conversation, ours, reference
 
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Permissions, Responses, Rule
+from millstream.nats.session import NatsLimits
 
 CONFIG = """
 authorization {
@@ -142,6 +143,16 @@ def test_every_case_ends_as_with_nats_server(real: int) -> None:
 
     assert different == {}
     assert len(CASES) > 400
+
+
+def test_a_subscription_of_too_many_tokens_is_refused_as_by_nats_server() -> None:
+    steps: list[Step] = [("all", sub("a.b.c") + sub("a.b.c.d", 2) + sub("a.b.>", 3))]
+    limit = "max_sub_tokens: 3"
+    with reference(f"{limit}\n{CONFIG}") as port, contextlib.ExitStack() as stack:
+        theirs = conversation(port, steps, stack)
+
+    assert ours(CONFIG, steps, NatsLimits(max_subject_tokens=3)) == theirs
+    assert b"too many tokens" in theirs["all"]
 
 
 def test_leave_to_answer_does_not_lift_a_denial() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from guarded_sessions import GuardedSessions
 
+from millstream.nats.session import NatsLimits
 from millstream.server.conf_options import from_block
 from millstream.server.conf_syntax import parse
 from millstream.server.identity import identities_of
@@ -33,10 +34,10 @@ def connect_line(name: str) -> bytes:
     return b"CONNECT " + json.dumps({**QUIET, "user": user, "pass": "secret"}).encode() + b"\r\n"
 
 
-def ours(config: str, steps: Sequence[Step]) -> dict[str, bytes]:
+def ours(config: str, steps: Sequence[Step], limits: NatsLimits | None = None) -> dict[str, bytes]:
     """Return what our clients hear."""
     known = identities_of(from_block(parse(config)).options)
-    serving = GuardedSessions(known.credentials, known.accounts)
+    serving = GuardedSessions(known.credentials, known.accounts, limits)
     said = Conversation()
     clients = {}
     try:

@@ -21,7 +21,6 @@ def test_what_is_there_is_not_refused() -> None:
     [
         ("mappings { a: b }", "subject mappings"),
         ("accounts { A { mappings { a: b } } }", "subject mappings"),
-        ("https: 8443", "monitoring over HTTPS"),
     ],
 )
 def test_what_is_not_there_is_refused_by_name(text: str, missing: str) -> None:
@@ -42,7 +41,6 @@ def test_plain_options_leave_nothing_out() -> None:
         ("trace: true", "trace"),
         ("jetstream { max_mem: 1G }", "jetstream.max_memory_store"),
         ("jetstream { limits { max_ack_pending: 1 } }", "jetstream.limits"),
-        ("accounts { A { jetstream { max_streams: 1 } } }", "accounts.A.jetstream limits"),
     ],
 )
 def test_what_is_left_out_is_named(text: str, setting: str) -> None:

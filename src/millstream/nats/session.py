@@ -83,6 +83,7 @@ class NatsLimits:
     max_pending: int = 8 << 20
     max_connections: int = 65536
     max_subscriptions: int = 0  # per connection; 0 = no limit
+    max_subject_tokens: int = 0  # of a subscription; 0 = no limit
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
@@ -302,6 +303,8 @@ class Session:
             self._violation()
         elif not self.rights.may_subscribe(subject, queue):
             self._say(errors.subscription_violation(subject, queue))
+        elif 0 < self.limits.max_subject_tokens <= subject.count(b"."):
+            self._say(errors.too_many_tokens(subject))
         elif self._has_all_subscriptions(self.space):
             self._say(errors.MAXIMUM_SUBSCRIPTIONS)
         elif not self._hub.subscribe(self.cid, subject, queue, sid, self.rights.hidden(queue)):

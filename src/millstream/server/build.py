@@ -117,7 +117,7 @@ def build(
     facts = monitored(options, info, clock, kept, nats, timers)
     system = system_of(nats.sessions, clock, facts, options, orders)
     http = None
-    if options.monitor.port is not None:
+    if options.monitor.listens:
         app = counted(routes(options, facts, kept), facts.statuses)
         http = HttpDoor(loop, app, clock)
     return Parts(info, timers, guard, nats, sharing, kept, http, facts, system)
@@ -197,6 +197,7 @@ def limits_of(options: Options) -> NatsLimits:
         max_pending=limits.max_pending,
         max_connections=limits.max_connections or sys.maxsize,
         max_subscriptions=limits.max_subscriptions,
+        max_subject_tokens=limits.max_subject_tokens,
         ping_interval=limits.ping_interval,
         ping_max=limits.ping_max,
         auth_timeout=options.auth_timeout,

@@ -6,7 +6,7 @@ than not starting. What only tunes is named and left out.
 
 from collections.abc import Iterator
 
-from millstream.server.auth_options import JetStreamAccountLimits, MemoryResolver
+from millstream.server.auth_options import MemoryResolver
 from millstream.server.config import ConfigError
 from millstream.server.options import JetStreamOptions, Options
 
@@ -19,8 +19,6 @@ def refuse_missing(options: Options) -> None:
 
 
 def _missing(options: Options) -> Iterator[str]:
-    if options.monitor.tls_port is not None:
-        yield "monitoring over HTTPS: use http"
     if options.mappings or any(account.mappings for account in options.accounts):
         yield "subject mappings"
     if options.trust.operators and not isinstance(options.trust.resolver, MemoryResolver):
@@ -34,7 +32,6 @@ def without_effect(options: Options) -> list[str]:
     default, found = Options(), []
     for setting, asked, usual in (
         ("max_control_line", options.limits.max_control_line, default.limits.max_control_line),
-        ("max_sub_tokens", options.limits.max_subject_tokens, default.limits.max_subject_tokens),
         ("no_fast_producer_stall", options.limits.no_fast_producer_stall, False),
         ("disable_sublist_cache", options.sublist_cache, True),
         ("trace", options.log.trace, False),
@@ -55,7 +52,5 @@ def _untuned_streams(options: Options) -> Iterator[str]:
         if stream.limits != usual.limits:
             yield "jetstream.limits"
     for account in options.accounts:
-        if account.jetstream not in (None, JetStreamAccountLimits()):
-            yield f"accounts.{account.name}.jetstream limits"
         if any(export.latency is not None for export in account.exports):
             yield f"accounts.{account.name}.exports latency"

@@ -38,6 +38,11 @@ def subscription_violation(subject: bytes, queue: bytes) -> str:
     return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
 
 
+def too_many_tokens(subject: bytes) -> str:
+    """Return what a client reads whose subscription has more tokens than allowed."""
+    return f"{subscription_violation(subject, b'')}, too many tokens"
+
+
 def quoted(text: bytes) -> str:
     """Quote bytes from the wire as clients expect: printable text as it is, the rest escaped."""
     shown = "".join(map(_shown, text.decode("utf-8", "surrogateescape")))
