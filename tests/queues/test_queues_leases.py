@@ -416,6 +416,9 @@ class LeasesAgainstModel(RuleBasedStateMachine):
         assert self.leases.in_flight == sum(1 for job in jobs if job.node)
         assert self.leases.delayed == sum(1 for job in jobs if job.ready_at)
         assert self.leases.leaving == {s for s, job in self.model.jobs.items() if job.leaving}
+        times = [job.deadline + 1 for job in jobs if job.node]
+        times += [job.ready_at for job in jobs if job.ready_at]
+        assert self.leases.next_change_ms() == min(times, default=None)
         for connection in (1, 2):
             held = sum(1 for job in jobs if job.node and job.connection == connection)
             assert self.leases.held_by(connection) == held

@@ -111,6 +111,20 @@ async def test_acks_cost_the_same_however_many_jobs_are_out(
     bench.close()
 
 
+async def test_a_look_during_a_removal_by_others_does_not_hide_it_for_good() -> None:
+    bench = QueueBench(FakeDisk())
+    await filled(bench)
+    queue = bench.queue()
+    await bench.drive(queue.claim("a", 2))
+    removal = asyncio.ensure_future(queue.stream.delete([1]))
+    await turn()
+    queue.counters()
+    await bench.drive(_result(removal))
+    counters = queue.counters()
+    assert (counters.ready, counters.in_flight) == (1, 1)
+    bench.close()
+
+
 async def test_a_failed_disk_refuses_claims_and_gives_their_jobs_back() -> None:
     disk = FakeDisk()
     bench = QueueBench(disk)

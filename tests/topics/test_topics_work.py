@@ -12,15 +12,8 @@ from topics_api import Api, Events
 from millstream.errors import StorageFull
 from millstream.http.door import HttpDoor
 from millstream.http.response import StreamedResponse
-from millstream.topics import queues
 
 START_MS = 1_700_000_000_000
-
-
-@pytest.fixture
-def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave only what wakes a worker at once."""
-    monkeypatch.setattr(queues, "LOOK_SECONDS", 3600.0)
 
 
 async def make(api: Api, *data: object, **config: Any) -> None:
@@ -115,7 +108,7 @@ async def test_no_more_than_max_jobs_are_out_at_a_time(api: Api) -> None:
     assert [await job(events), await job(events)] == [1, 2]
     assert await counters(api) == (3, 2, 0)
     waiting = asyncio.create_task(job(events))
-    await asyncio.sleep(0.6)  # longer than two looks
+    await turn()
     assert not waiting.done()
     await post(api, "ack", 1)
     assert await waiting == 3
@@ -123,7 +116,6 @@ async def test_no_more_than_max_jobs_are_out_at_a_time(api: Api) -> None:
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_an_ack_makes_room_at_once(api: Api) -> None:
     await make(api, 1, 2)
     events = await open_work(api, "node=w&max=1")
@@ -135,7 +127,6 @@ async def test_an_ack_makes_room_at_once(api: Api) -> None:
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_what_one_worker_gives_back_reaches_the_next_at_once(api: Api) -> None:
     await make(api, 1)
     first, second = await open_work(api, "node=w"), await open_work(api, "node=v")
@@ -166,19 +157,17 @@ async def test_the_lease_of_the_worker_counts(api: Api) -> None:
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_a_job_that_is_given_back_is_pushed_again(api: Api) -> None:
     await make(api, 1)
     events = await open_work(api)
     assert await job(events) == 1
     waiting = asyncio.create_task(events.named())
-    await asyncio.sleep(0)
+    await turn()
     await post(api, "nack", 1)
     assert (await waiting)[1]["deliveries"] == 2
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_a_new_job_reaches_a_waiting_worker_at_once(api: Api) -> None:
     await make(api)
     events = await open_work(api)
@@ -196,21 +185,62 @@ async def test_leases_and_delays_that_run_out_are_noticed(api: Api) -> None:
     await api.call("POST", "/v0/topics/q/nack", body)
     events = await open_work(api)
     waiting = asyncio.create_task(job(events))
-    await asyncio.sleep(0)
+    await turn()
     api.pass_time(1.001)
     assert await waiting == 1
+    waiting = asyncio.create_task(job(events))
+    await turn()
     api.pass_time(1)
-    assert await job(events) == 2
+    assert await waiting == 2
     await events.close()
 
 
-async def test_a_worker_whose_leases_ran_out_gets_the_jobs_again(api: Api) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_worker_whose_leases_ran_out_gets_the_jobs_again(api: Api, waits: bool) -> None:
     await make(api, 1)
     events = await open_work(api, "node=w&lease_ms=100")
     assert await job(events) == 1
-    api.pass_time(1)
-    assert await job(events) == 1
+    waiting = asyncio.create_task(job(events))
+    if waits:
+        await turn()
+    api.pass_time(0.101)
+    assert await waiting == 1
     await events.close()
+
+
+async def test_a_lease_cut_short_is_noticed_in_time(api: Api) -> None:
+    await make(api, 1)
+    await api.call("POST", "/v0/topics/q/claim", {"node": "w"})
+    events = await open_work(api, "node=v")
+    waiting = asyncio.create_task(job(events))
+    await turn()
+    await post(api, "extend", 1, lease_ms=100)
+    api.pass_time(0.101)
+    assert await waiting == 1
+    await events.close()
+
+
+async def test_a_job_removed_by_another_door_makes_room(api: Api) -> None:
+    await make(api, 1, 2)
+    events = await open_work(api, "node=w&max=1")
+    assert await job(events) == 1
+    waiting = asyncio.create_task(job(events))
+    await turn()
+    await api.stream("q").delete([1])
+    assert await waiting == 2
+    await events.close()
+
+
+async def test_a_call_that_reaches_a_leaving_worker_is_passed_on(api: Api) -> None:
+    await make(api)
+    first, second = await open_work(api, "node=w"), await open_work(api, "node=v")
+    leaving, staying = asyncio.create_task(job(first)), asyncio.create_task(job(second))
+    await turn()
+    await api.write("q", 1)  # wakes the first, which has no turn any more
+    leaving.cancel()
+    assert await staying == 1
+    await first.close()
+    await second.close()
 
 
 async def test_an_idle_stream_carries_a_heartbeat_every_fifteen_seconds(api: Api) -> None:
@@ -218,16 +248,15 @@ async def test_an_idle_stream_carries_a_heartbeat_every_fifteen_seconds(api: Api
     events = await open_work(api)
     assert await events.next() == {"retry": "2000"}
     waiting = asyncio.create_task(events.next())
-    await asyncio.sleep(0)
+    await turn()
     api.pass_time(14)
-    await asyncio.sleep(0.3)
+    await turn()
     assert not waiting.done()
     api.pass_time(1)
     assert await waiting == {"comment": f": hb {START_MS + 15_000}"}
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_one_new_job_wakes_one_worker(api: Api) -> None:
     await make(api)
     workers = [await open_work(api, f"node=w{n}&max=1") for n in range(3)]
@@ -280,7 +309,6 @@ async def test_closing_gives_back_what_was_pushed_and_only_that(api: Api) -> Non
     assert (await post(api, "ack", 1))["acked"] == 1
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_deleting_the_queue_ends_the_stream_with_an_error(api: Api) -> None:
     await make(api)
     events = await open_work(api)
@@ -295,7 +323,6 @@ async def test_deleting_the_queue_ends_the_stream_with_an_error(api: Api) -> Non
     await events.close()
 
 
-@pytest.mark.usefixtures("no_looks")
 async def test_stopping_ends_the_stream_with_a_word(api: Api) -> None:
     await make(api, 1)
     events = await open_work(api)

@@ -118,8 +118,7 @@ class Leases:
         """End leases whose deadline is past and delays that are over."""
         while self._deadlines and self._deadlines[0][0] < now_ms:
             deadline, seq = heapq.heappop(self._deadlines)
-            lease = self.held.get(seq)
-            if lease is not None and lease.deadline_ms == deadline:
+            if self._is_current(deadline, seq):
                 self._drop(seq)
                 self._free(seq)
         while self._ready_times and self._ready_times[0][0] <= now_ms:
@@ -127,6 +126,20 @@ class Leases:
             if self._delayed.get(seq) == ready_at:
                 del self._delayed[seq]
                 self._free(seq)
+
+    def next_change_ms(self) -> int | None:
+        """Return the first moment at which ``sweep`` has something to do, None for never."""
+        while self._deadlines and not self._is_current(*self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        while self._ready_times and self._delayed.get(self._ready_times[0][1]) is None:
+            heapq.heappop(self._ready_times)
+        times = [deadline + 1 for deadline, _ in self._deadlines[:1]]
+        times += [ready_at for ready_at, _ in self._ready_times[:1]]
+        return min(times, default=None)
+
+    def _is_current(self, deadline_ms: int, seq: int) -> bool:
+        lease = self.held.get(seq)
+        return lease is not None and lease.deadline_ms == deadline_ms
 
     # -- claims ------------------------------------------------------------------------------
 

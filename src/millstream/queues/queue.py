@@ -7,7 +7,7 @@ queue's own, so that a client who leaves cannot tear it.
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -118,6 +118,8 @@ class Queue:
         self._deleted = 0  # by us, so that removals by others can be told apart
         self._lost = -1
         self._waiting: dict[int, _Waiting] = {}  # by connection, the longest first
+        self._alarm: Timer | None = None  # for the next lease or delay that runs out
+        self._alarm_ms = 0
         self._work: set[asyncio.Task[Any]] = set()
         self._unwatch = stream.watch(self._wake_hungry)
 
@@ -144,16 +146,20 @@ class Queue:
         state = self._settled(self.stream, self._clock.time_ns())
         lost = state.last_seq - state.messages - self._deleted
         if lost != self._lost:
-            self._lost = lost
             self._forget_dead(state.first_seq)
+            # What others are still removing can be read until that is logged: look again then.
+            leaving = self.stream.log.state().count - state.messages - self._deleting
+            self._lost = lost if leaving <= 0 else -1
         self.leases.sweep(self._now_ms())
         return state
 
     def _forget_dead(self, first_seq: int) -> None:
         jobs = _Records(self.stream, first_seq, 1)
-        for seq in self.leases.known():
-            if jobs.next_live(seq) != seq:
-                self.leases.forget(seq)
+        dead = [seq for seq in self.leases.known() if jobs.next_live(seq) != seq]
+        owners = self._connections_of(dead)
+        for seq in dead:
+            self.leases.forget(seq)
+        self._wake(owners)
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
@@ -226,6 +232,7 @@ class Queue:
             self.leases.undo(claimers)
             self._wake_hungry()
             raise
+        self._set_alarm()
         return [[Job(g, jobs.record(g.seq)) for g in claimer.granted] for claimer in claimers]
 
     async def _hand_out(self, claimers: list[Claimer], jobs: "_Records", lease_ms: int) -> None:
@@ -289,6 +296,7 @@ class Queue:
         if given:
             self._wake(owners)
             self._wake_hungry()
+            self._set_alarm()
             await self._log_leases(Released(given, ready_at))
         return Answered(len(given), skipped)
 
@@ -302,6 +310,7 @@ class Queue:
             seqs, tokens, lambda seq, token: self.leases.extend(seq, node, token, deadline)
         )
         if extended:
+            self._set_alarm()
             await self._log_leases(Extended(extended, deadline))
         return Answered(len(extended), skipped), deadline
 
@@ -336,19 +345,24 @@ class Queue:
         """Return when there may be something to do for a connection, at the latest in time."""
         waiting = _Waiting(asyncio.get_running_loop().create_future(), hungry)
         self._waiting[connection] = waiting
+        timer = self._timers.after(seconds, partial(self._wake, (connection,)))
+        self._set_alarm()
         try:
-            async with asyncio.timeout(seconds):
-                await waiting.arrived
-        except TimeoutError:
-            pass
+            await waiting.arrived
+        except asyncio.CancelledError:
+            if waiting.arrived.done() and hungry:  # the call was meant for whoever is left
+                self._waiting.pop(connection, None)
+                self._wake_hungry()
+            raise
         finally:
+            timer.cancel()
             self._waiting.pop(connection, None)
 
     def wake_all(self) -> None:
         """Let every connection look again."""
         self._wake(list(self._waiting))
 
-    def _wake(self, connections: "Sequence[int] | set[int]") -> None:
+    def _wake(self, connections: "Iterable[int]") -> None:
         for connection in connections:
             waiting = self._waiting.pop(connection, None)
             if waiting is not None and not waiting.arrived.done():
@@ -358,9 +372,25 @@ class Queue:
         """Wake as many connections as there are jobs for, those first that waited longest."""
         if not self._waiting:
             return
+        ready = self.counters().ready
         hungry = [connection for connection, each in self._waiting.items() if each.hungry]
-        if hungry:
-            self._wake(hungry[: self.counters().ready])
+        self._wake(hungry[:ready])
+
+    def _set_alarm(self) -> None:
+        """Come back when a lease or delay runs out: nothing else would tell those who wait."""
+        due = self.leases.next_change_ms() if self._waiting else None
+        if due is None or (self._alarm is not None and self._alarm_ms <= due):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = due
+        self._alarm = self._timers.after(max(0, due - self._now_ms()) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if not self.closed:
+            self._look()
+            self.wake_all()
 
     # -- effects -----------------------------------------------------------------------------
 
@@ -469,6 +499,8 @@ class Queue:
         """Send everybody away: the topic is gone."""
         self.closed = True
         self._unwatch()
+        if self._alarm is not None:
+            self._alarm.cancel()
         cohort, self._cohort = self._cohort, None
         if cohort is not None:
             if cohort.timer is not None:

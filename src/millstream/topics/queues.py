@@ -24,7 +24,6 @@ from millstream.topics.rendering import headers_object, text
 MOST_JOBS = 1000
 LONGEST_NODE = 128
 HEARTBEAT_SECONDS = 15.0
-LOOK_SECONDS = 0.25  # leases and delays run out without anybody being told
 
 _TOKEN = re.compile(r"lease_([0-9a-fA-F]{1,16})")
 _connections = itertools.count(1)
@@ -186,10 +185,12 @@ class WorkStream(AsyncIterator[bytes]):
                 yield b"".join([_job_event(job, queue) for job in jobs])
                 sent_at = clock.monotonic()
                 continue
-            if clock.monotonic() - sent_at >= HEARTBEAT_SECONDS:
+            left = sent_at + HEARTBEAT_SECONDS - clock.monotonic()
+            if left <= 0:
                 yield b": hb %d\n\n" % self._topics.now_ms()
                 sent_at = clock.monotonic()
-            await queue.changed(self._connection, self._room() > 0, LOOK_SECONDS)
+            else:
+                await queue.changed(self._connection, self._room() > 0, left)
         yield ended
 
     def _why_ended(self) -> bytes:
