@@ -327,3 +327,42 @@ async def test_a_reload_closes_whom_the_file_no_longer_names() -> None:
             assert not b.is_connected
         assert await is_let_in(peer, user="b", password="other")
         assert not await is_let_in(peer, user="b", password="secret")
+
+
+async def test_an_account_uses_no_more_of_jetstream_than_it_may() -> None:
+    config = """
+    accounts { A {
+      users = [{user: a, password: secret}]
+      jetstream {
+        max_mem: 1MB, max_file: 10KB, max_streams: 2, max_consumers: 1, max_ack_pending: 50
+        store_max_stream_bytes: 8KB, max_stream_bytes: true
+      }
+    } }
+    """
+    with serving(config) as peer:
+        async with client(peer, user="a", password="secret") as a:
+            js = a.jetstream()
+
+            async def refusal(name: str, **more: Any) -> int | None:
+                try:
+                    await js.add_stream(name=name, subjects=[name], **more)
+                except nats.js.errors.APIError as error:
+                    return error.err_code
+                return None
+
+            assert await refusal("one") == 10113
+            assert await refusal("one", max_bytes=9000) == 10122
+            assert await refusal("one", max_bytes=8000) is None
+            assert await refusal("two", max_bytes=8000) == 10047
+            assert await refusal("two", max_bytes=1000) is None
+            assert await refusal("three", max_bytes=1) == 10027
+            assert (await js.account_info()).limits.max_streams == 2
+
+            first = await js.add_consumer("one", durable_name="d", ack_policy="explicit")
+            assert first.config.max_ack_pending == 50
+            with pytest.raises(nats.js.errors.BadRequestError) as too_many:
+                await js.add_consumer("two", durable_name="e", ack_policy="explicit")
+            assert too_many.value.err_code == 10026
+            with pytest.raises(nats.js.errors.BadRequestError) as too_much:
+                await js.add_consumer("one", durable_name="d", max_ack_pending=51)
+            assert too_much.value.err_code == 10121
