@@ -170,6 +170,7 @@ def document(table: Iterable[Route]) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": components(),
+            "responses": {f"Refused{code}": _refusal(text) for code, text in _REFUSALS.items()},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -210,9 +211,11 @@ def _responses(route: Route, details: Details) -> dict[str, Any]:
     found: dict[str, Any] = {"200": {"description": "Done", **content}}
     if details.creates:
         found["201"] = {"description": "Done, and created", **content}
-    for code, description in _REFUSALS.items():
-        if code in ("401", "403") and not route.scope:
-            continue
-        error = {"content": {JSON: {"schema": ref("Error")}}}
-        found[code] = {"description": description, **error}
+    for code in _REFUSALS:
+        if route.scope or code not in ("401", "403"):
+            found[code] = {"$ref": f"#/components/responses/Refused{code}"}
     return found
+
+
+def _refusal(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {JSON: {"schema": ref("Error")}}}
