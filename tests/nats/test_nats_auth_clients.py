@@ -178,8 +178,9 @@ async def test_every_account_has_streams_of_its_own() -> None:
             assert (await b.jetstream().stream_info("LOG")).state.messages == 0
             mine = await (await a.jetstream().pull_subscribe("log.>", "d")).fetch(1)
             assert [m.data for m in mine] == [b"of a"]
-            with pytest.raises(nats.js.errors.APIError):
+            with pytest.raises(nats.js.errors.ServiceUnavailableError) as refused:
                 await c.jetstream().add_stream(name="LOG", subjects=["log.>"])
+            assert refused.value.err_code == 10039
 
 
 async def test_a_denied_subject_is_not_read_by_consumer_nor_by_asking() -> None:

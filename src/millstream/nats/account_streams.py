@@ -5,6 +5,7 @@ from collections.abc import Callable
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts, Space
 from millstream.nats.jetstream.endpoint import JetStream
+from millstream.nats.jetstream.not_enabled import NotEnabled
 
 Endpoints = Callable[[str, Interest], list[int]]
 
@@ -22,6 +23,7 @@ class AccountStreams:
         self._endpoints = endpoints
         self._served: dict[str, JetStream] = {}
         self._handles: dict[str, list[int]] = {}
+        self._refused: dict[str, NotEnabled] = {}
 
     def all(self) -> list[JetStream]:
         """Return the API of every account that has one."""
@@ -30,13 +32,20 @@ class AccountStreams:
     def start(self) -> None:
         """Serve every account that shall have JetStream and has not; again after a reload."""
         for space in self._accounts:
-            if space.account.jetstream and not self._is_served(space.name):
+            if self._is_served(space.name) or space is self._accounts.system:
+                continue
+            if space.account.jetstream:
                 self._serve(space)
+            elif space.name not in self._refused:
+                self._refused[space.name] = NotEnabled(self._first.hub, space.interest)
 
     def _is_served(self, name: str) -> bool:
         return name == self._first.account or name in self._served
 
     def _serve(self, space: Space) -> None:
+        refused = self._refused.pop(space.name, None)
+        if refused is not None:
+            refused.close()
         served = self._first.beside(space.name, space.interest)
         served.limits = lambda: space.account.stream_limits
         served.start()
@@ -50,3 +59,6 @@ class AccountStreams:
                 self._accounts.interests[name].remove_sink(handle)
             await served.close()
         self._served.clear()
+        for refused in self._refused.values():
+            refused.close()
+        self._refused.clear()

@@ -180,7 +180,7 @@ class JetStream:
         if self._owns:
             self.consumers.open()
         self._runner = self._loop.create_task(self._run())
-        for pattern in _PATTERNS:
+        for pattern in PATTERNS:
             self._handles.append(self._interest.add_sink(PREFIX + pattern, self))
         if self.domain:
             gate = DomainGate(self.domain, self._hub, self._interest)
@@ -216,6 +216,11 @@ class JetStream:
             await self._ended.wait()
 
     # -- what handlers ask -------------------------------------------------------------------
+
+    @property
+    def hub(self) -> "Hub":
+        """The hub that carries requests and answers."""
+        return self._hub
 
     def streams(self) -> list[Stream]:
         """Return the streams that JetStream can name."""
@@ -310,7 +315,7 @@ class JetStream:
 
 
 # Not one pattern for all: a pull or direct get that nobody serves must be a 503 at once.
-_PATTERNS = (
+PATTERNS = (
     b"*",
     b"STREAM.>",
     b"CONSUMER.CREATE.>",
