@@ -345,6 +345,21 @@ async def test_tls_of_the_command_line_is_spoken(tmp_path: Path) -> None:
         await client.close()
 
 
+def test_monitoring_can_be_https(conf: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    shown = authority.server()
+    conf.write_text(f"tls {{ cert_file: '{shown.cert_file}', key_file: '{shown.key_file}' }}\n")
+    with started("-c", str(conf), "-ms", "-1", "--ports_file_dir", str(tmp_path)) as server:
+        address = server.until(r"Starting https monitor on (\S+)")[1]
+        server.ready()
+        ports = json.loads(next(tmp_path.glob("*.ports")).read_text())
+        assert ports["monitoring"] == [f"https://{address}"]
+        context = ssl.create_default_context(cafile=authority.ca_file)
+        url = ports["monitoring"][0] + "/varz"
+        with urllib.request.urlopen(url, timeout=LIMIT, context=context) as answer:
+            assert json.load(answer)["tls_required"] is True
+
+
 def test_a_websocket_is_named_in_the_log_and_in_the_ports_file(conf: Path, tmp_path: Path) -> None:
     conf.write_text("websocket { port: -1, host: 127.0.0.1, no_tls: true }\n")
     with started("-c", str(conf), "--ports_file_dir", str(tmp_path)) as server:

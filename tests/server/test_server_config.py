@@ -6,6 +6,7 @@ import pytest
 from millstream.server.config import ConfigError, Given, ServeConfig, given
 from millstream.server.options import JetStreamOptions, MonitorOptions, SegmentOptions
 from millstream.server.serve_options import load_serve
+from support.certificates import Authority
 
 
 def read(flags: dict[str, Given], environ: dict[str, str]) -> ServeConfig:
@@ -150,3 +151,12 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path) -> None:
     file.write_text("\nprot: 1")
     with pytest.raises(ConfigError, match=r"m.conf:2: 'prot' is no known setting"):
         load_serve({}, str(file))
+
+
+def test_https_takes_the_place_of_http(tmp_path: Path) -> None:
+    authority = Authority(tmp_path).server()
+    file = tmp_path / "m.conf"
+    tls = f"tls {{ cert_file: '{authority.cert_file}', key_file: '{authority.key_file}' }}"
+    file.write_text(f"https: '127.0.0.1:8443'\n{tls}\n")
+    monitor = load_serve({}, str(file)).options.monitor
+    assert (monitor.port, monitor.tls_port) == (None, 8443)

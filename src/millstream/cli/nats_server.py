@@ -113,7 +113,8 @@ def _announce(facts: ServerFacts) -> None:
     log.info("  Name:     %s", facts.server_name)
     log.info("  ID:       %s", facts.server_id)
     if facts.http_url is not None:
-        log.info("Starting http monitor on %s", _address(facts.http_url))
+        scheme, _, address = facts.http_url.partition("://")
+        log.info("Starting %s monitor on %s", scheme, address)
     if facts.durability is not None:
         log.info('  Store Directory: "%s"', facts.data_dir)
     if facts.websocket_url is not None:

@@ -131,6 +131,11 @@ class MonitorOptions:
     base_path: str = "/"
     topics: bool = False
 
+    @property
+    def listens(self) -> bool:
+        """Whether there is a port at all."""
+        return self.port is not None or self.tls_port is not None
+
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:

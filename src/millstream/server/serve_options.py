@@ -33,7 +33,7 @@ def load_serve(
     typed = ServeConfig(**values)
     base = ServeConfig().options()
     read = read_file(file, environment or {}, base)
-    options = _overlaid(_with_directory(read.options, base), typed.options(), values)
+    options = _overlaid(_with_our_own(read.options, base), typed.options(), values)
     found = contradictions(options)
     if found:
         raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
@@ -43,12 +43,14 @@ def load_serve(
     )
 
 
-def _with_directory(options: Options, base: Options) -> Options:
-    """Keep our directory where a file turns JetStream on and names none."""
-    stream, usual = options.jetstream, base.jetstream
-    if stream is None or usual is None or stream.store_dir:
-        return options
-    return replace(options, jetstream=replace(stream, store_dir=usual.store_dir))
+def _with_our_own(options: Options, base: Options) -> Options:
+    """Keep our directory where a file names none, and one HTTP port where it wants HTTPS."""
+    stream, usual, monitor = options.jetstream, base.jetstream, options.monitor
+    if stream is not None and usual is not None and not stream.store_dir:
+        options = replace(options, jetstream=replace(stream, store_dir=usual.store_dir))
+    if monitor.tls_port is not None and monitor.port == base.monitor.port:
+        options = replace(options, monitor=replace(monitor, port=None))
+    return options
 
 
 def _overlaid(options: Options, typed: Options, values: Mapping[str, Any]) -> Options:
@@ -73,7 +75,7 @@ def refuse_if_open(options: Options, *, allowed: bool) -> None:
     if allowed:
         return
     doors = [] if options.credentials else [options.host]
-    if options.monitor.port is not None:
+    if options.monitor.listens:
         doors.append(options.monitor_host)  # credentials guard the NATS ports alone
     for host in doors:
         if not is_loopback(host):

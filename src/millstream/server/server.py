@@ -8,6 +8,7 @@ from pathlib import Path
 import uvloop
 
 from millstream.clock import Clock, SystemClock
+from millstream.http.door import HttpDoor
 from millstream.server.build import Parts, build
 from millstream.server.config import is_loopback
 from millstream.server.facts import RecoveredStream, ServerFacts
@@ -118,9 +119,8 @@ class Server:
             parts.kept.topics.recover(parts.kept.store.recovery)
         self._tick()
         if parts.http is not None:
-            port = await parts.http.start(options.monitor_host, options.monitor.port or 0)
-            self.http_address = (options.monitor_host, port)
-            parts.facts.http_port = port
+            self.http_address = await self._start_http(parts.http)
+            parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
         self.nats_address = parts.nats.start(options.host, options.port)
         parts.facts.port = self.nats_address[1]
@@ -132,6 +132,23 @@ class Server:
             host, port = self.websocket_address
             parts.facts.websocket = {"host": host, "port": port, "no_tls": terms.no_tls}
         self.write_files(options)
+
+    async def _start_http(self, http: HttpDoor) -> tuple[str, int]:
+        """Listen for HTTP, or for HTTPS with the clients' certificates."""
+        monitor, tls = self._options.monitor, self._parts.guards.tls
+        context, port = None, monitor.port
+        if monitor.tls_port is not None and tls is not None:
+            context, port = tls.server_context(), monitor.tls_port
+        host = self._options.monitor_host
+        return host, await http.start(host, port or 0, context)
+
+    @property
+    def http_url(self) -> str | None:
+        """Where monitoring and the HTTP API are, if anywhere."""
+        if self.http_address is None:
+            return None
+        secure = self._options.monitor.tls_port is not None
+        return _url("https" if secure else "http", self.http_address)
 
     def write_files(self, options: Options) -> None:
         """Write what launchers wait for: the process id, and the ports that were taken."""
@@ -175,8 +192,8 @@ class Server:
             files[Path(options.pid_file)] = pid_text()
         if options.ports_file_dir:
             urls = {"nats": [_url("nats", self.nats_address)]}
-            if self.http_address is not None:
-                urls["monitoring"] = [_url("http", self.http_address)]
+            if self.http_url is not None:
+                urls["monitoring"] = [self.http_url]
             if self.websocket_url is not None:
                 urls["websocket"] = [self.websocket_url]
             path, text = ports_file(options.ports_file_dir, options.program, urls)
@@ -185,13 +202,13 @@ class Server:
 
     def facts(self, ready_seconds: float, data_is_new: bool) -> ServerFacts:
         """Return what the banner says."""
-        options, http = self._options, self.http_address
+        options = self._options
         kept = self._parts.kept
         return ServerFacts(
             data_dir=str(options.jetstream.directory) if options.jetstream is not None else "",
             data_is_new=data_is_new,
             nats_url=_url("nats", self.nats_address),
-            http_url=_url("http", http) if http is not None else None,
+            http_url=self.http_url,
             http_offers=("API", "/healthz") if options.monitor.topics else ("/healthz",),
             durability="fsync before ack" if kept is not None else None,
             credentials=options.credentials,
