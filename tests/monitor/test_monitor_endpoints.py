@@ -196,3 +196,10 @@ async def test_accountz_shows_what_accounts_share() -> None:
             "tracking": False,
         }
     ]
+
+
+async def test_varz_tells_http_from_https() -> None:
+    _, plain = await get(facts(http_port=8222), "/varz")
+    _, secure = await get(facts(http_port=8443, is_https=True), "/varz")
+    assert (plain["http_port"], plain["https_port"]) == (8222, 0)
+    assert (secure["http_port"], secure["https_port"]) == (0, 8443)

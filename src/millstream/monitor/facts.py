@@ -193,6 +193,7 @@ class Facts:
     port: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 0
+    is_https: bool = False
     http_base_path: str = ""
     auth_required: bool = False
     tls_required: bool = False

@@ -255,6 +255,7 @@ def monitored(
         port=options.port,
         http_host=options.monitor_host,
         http_port=options.monitor.port or 0,
+        is_https=options.monitor.tls_port is not None,
         http_base_path=options.monitor.base_path.rstrip("/"),
         auth_required=options.credentials,
         tls_required=options.tls is not None and not options.allow_non_tls,
