@@ -44,14 +44,21 @@ class Selection:
         return self._ids
 
     def each(self) -> Iterator[int]:
-        """Return the ids that pass."""
+        """Return the ids that pass; those whose subject is gone stay marked until used again."""
         bits = self.ids()
         if bits is None:
             yield from self._table.ids()
             return
         for at, byte in enumerate(bits):
-            if byte:
-                yield from (8 * at + bit for bit in range(8) if byte >> bit & 1)
+            for known in (8 * at + bit for bit in range(8) if byte >> bit & 1):
+                if self._is_used(known):
+                    yield known
+
+    def _is_used(self, known: int) -> bool:
+        try:
+            return self._table.count(known) > 0
+        except IndexError:
+            return False
 
     def passes(self, subject: bytes) -> bool:
         """Whether one subject passes."""
