@@ -24,6 +24,7 @@ class RandomWorkload:
     def __init__(self, disk: FakeDisk, sent: Sent, seed: int) -> None:
         self.disk = disk
         self.sent = sent
+        self.seed = seed
         self.rng = random.Random(seed)
         self.options = PIECES if seed % 3 == 0 else SMALL
         self.clock = ManualClock()
@@ -146,6 +147,7 @@ class RandomWorkload:
         for _ in range(3):
             try:
                 self.bench = Bench(self.disk, self.options, self.clock)
+                self.bench.loop_first = self.seed % 2 == 0
                 return
             except (MillstreamError, OSError):
                 self.bench = None

@@ -15,7 +15,7 @@ from millstream.clock import SystemClock
 from millstream.errors import StorageUnusable
 from millstream.store.files import OsFiles
 from millstream.store.log import Durability
-from millstream.store.store import Store
+from millstream.store.store import Store, StoreOptions
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import Bench, image, records
 
@@ -30,7 +30,8 @@ def open_real(directory: Path) -> tuple[Store, "queue.SimpleQueue[Callable[[], N
 
 
 def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    store, _ = open_real(tmp_path / "data")
+    still = StoreOptions(threads=False)  # no file is made ahead meanwhile
+    store = Store.open(str(tmp_path / "data"), OsFiles(), SystemClock(), print, still)
     try:
         before = content(tmp_path)
         with pytest.raises(StorageUnusable, match="in use by another millstream process"):

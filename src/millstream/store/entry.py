@@ -84,31 +84,30 @@ def encode_entry(
 ) -> bytes:
     """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
     table = b"".join([RUN.pack(*run) for run in runs])
-    body = xxh3_64()
-    size = 0
+    size = sum(map(len, parts))
+    head = HEAD.pack(
+        MAGIC,
+        HEAD.size + len(table) + size,
+        position,
+        epoch,
+        nonce,
+        sum([run.frames for run in runs]),
+        COMMITS * commits | CONTINUES * continues,
+        len(runs),
+        durable,
+        xxh3_64_intdigest(parts[0]) if len(parts) == 1 else _check(parts),
+        0,
+    )[:HEAD_CHECKED]
+    check = xxh3_64_intdigest(head + table)
+    return b"".join((head, check.to_bytes(8, "little"), table, *parts))
+
+
+def _check(parts: Sequence[bytes]) -> int:
+    """Return the checksum of the parts one after another, without joining them."""
+    check = xxh3_64()
     for part in parts:
-        body.update(part)
-        size += len(part)
-    length = HEAD.size + len(table) + size
-    count = sum(run.frames for run in runs)
-    head = bytearray(
-        HEAD.pack(
-            MAGIC,
-            length,
-            position,
-            epoch,
-            nonce,
-            count,
-            COMMITS * commits | CONTINUES * continues,
-            len(runs),
-            durable,
-            body.intdigest(),
-            0,
-        )
-    )
-    check = xxh3_64_intdigest(bytes(head[:HEAD_CHECKED]) + table)
-    head[HEAD_CHECKED:] = check.to_bytes(8, "little")
-    return b"".join((head, table, *parts))
+        check.update(part)
+    return check.intdigest()
 
 
 def decode_entry(buffer: memoryview, at: int) -> Entry | None:

@@ -2,6 +2,7 @@
 
 import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -86,6 +87,10 @@ class Host(Protocol):
         """Note that the log has records that wait for the next timer sync."""
         ...
 
+    def written_position(self) -> int:
+        """Return the newest WAL position that is written."""
+        ...
+
     def remove(self, segment: Segment) -> None:
         """Remove a dead segment's files once the frames that killed it are stable."""
         ...
@@ -105,6 +110,7 @@ class FileLog:
         self._dropped = False
         self._closed = False
         self._deleting: set[int] = set()
+        self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reserve_step = 128
         self.subjects = SubjectTable()
         self.segments: list[Segment] = []
@@ -179,9 +185,20 @@ class FileLog:
         done: Committed,
         error: MillstreamError | None,
     ) -> None:
-        if error is None and last > self.committed_seq:
-            self._commit(count, last, size, ts_ns)
+        if error is None:
+            if last > self.committed_seq:
+                self._commit(count, last, size, ts_ns)
+            if self._durability is not Durability.FSYNC:
+                self._written.append((self._host.written_position(), last))
+                self._host.unsynced(self)
         done(error)
+
+    def note_synced(self, position: int) -> bool:
+        """Raise the synced mark to what was written up to ``position``; True when all was."""
+        written = self._written
+        while written and written[0][0] <= position:
+            self.synced_seq = max(self.synced_seq, written.popleft()[1])
+        return not written
 
     def _commit(self, count: int, last: int, size: int, ts_ns: int) -> None:
         """Let readers see what the class's promise now covers."""
@@ -191,8 +208,6 @@ class FileLog:
         self.bytes += size
         if self._durability is Durability.FSYNC:
             self.synced_seq = last
-        else:
-            self._host.unsynced(self)
         segment = self.segments[-1]
         behind = len(self.segments) > 1 and not self.segments[-2].sealed
         if behind or segment.size - segment.flushed >= self._options.flush_bytes:
@@ -409,11 +424,12 @@ class FileLog:
     def delete(self, seqs: list[int], done: Committed) -> int:
         """Remove these records once that is logged; returns how many were live."""
         live = [seq for seq in seqs if self._is_live(seq)]
-        if not live:
+        going = [seq for seq in seqs if seq in self._deleting]  # not logged yet: wait for it too
+        if not live and not going:
             self._host.post(partial(done, None))
             return 0
-        body = msgspec.json.encode(live)
-        done = partial(self._delete_logged, live, done)
+        body = msgspec.json.encode(live + going)
+        done = partial(self._delete_logged, live + going, done)
         sync = self._durability is Durability.FSYNC
         self._host.control(DELETE, self._log_id, body, done, sync=sync)
         self._deleting.update(live)

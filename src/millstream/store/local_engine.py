@@ -172,13 +172,14 @@ class LocalEngine:
         """Make every entry written so far stable, or take nothing more."""
         if self._broken:
             raise ShardReadOnly(self._broken)
-        if self._file is None or self.synced_position == self.position - 1:
+        last = self.position - 1  # a sync says nothing about what is written while it runs
+        if self._file is None or self.synced_position == last:
             return
         try:
             self._file.sync()
         except OSError as error:
             self._break("sync", error)
-        self.synced_position = self.position - 1
+        self.synced_position = last
 
     def prepare(self) -> None:
         """Make the next file ahead of its use, so that a rotation waits for nothing.

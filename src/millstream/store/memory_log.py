@@ -46,6 +46,10 @@ class _NoDisk:
     def unsynced(self, log: FileLog) -> None:
         """There is nothing to sync."""
 
+    def written_position(self) -> int:
+        """Nothing is written."""
+        return 0
+
     def remove(self, segment: Segment) -> None:
         """There are no files."""
 

@@ -297,6 +297,10 @@ class Store:
         """Note that the log waits for the next timer sync."""
         self._unsynced.add(log)
 
+    def written_position(self) -> int:
+        """Return the newest WAL position that is written."""
+        return self._engine.position - 1
+
     def remove(self, segment: Segment) -> None:
         """Remove a dead segment's files once the frames that killed it are stable.
 
@@ -305,7 +309,7 @@ class Store:
         if self._recovering:
             self._dead.append((0, segment))
             return
-        self._dead.append((self._engine.position - 1, segment))
+        self._dead.append((self.written_position(), segment))
         self._remove_dead(self._engine.synced_position)
 
     def _remove_dead(self, position: int) -> None:
@@ -346,9 +350,8 @@ class Store:
         return self._engine.synced_position
 
     def _synced(self, position: int) -> None:
-        for dirty in self._unsynced:
-            dirty.synced_seq = dirty.committed_seq
-        self._unsynced.clear()
+        for dirty in [each for each in self._unsynced if each.note_synced(position)]:
+            self._unsynced.discard(dirty)
         self._problems.pop("full", None)
         self._remove_dead(position)
 

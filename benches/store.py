@@ -1,0 +1,197 @@
+"""The store alone, in one process: how fast it appends, reads and comes back, at what cost.
+
+    python benches/store.py [--seconds 2] [--match fsync] [--directory DIR]
+
+Prints one line a case: rate, processor time of the whole process a record, and latency where one
+record waits for the next. An asyncio loop carries the answers, as in the server.
+"""
+
+import argparse
+import asyncio
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import uvloop
+
+from millstream.clock import SystemClock
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.store.file_log import FileLog
+from millstream.store.files import OsFiles
+from millstream.store.log import Durability
+from millstream.store.store import Store
+
+PAYLOAD = b"x" * 128
+
+
+@dataclass
+class Tally:
+    """What one case did."""
+
+    records: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    waits: list[float] = field(default_factory=list)
+
+    def line(self, name: str) -> str:
+        """Return the case as one line."""
+        rate = self.records / self.seconds
+        text = f"{name:<34} {rate / 1000:>9.1f} k/s  {self.cpu / self.records * 1e6:>8.2f} us cpu"
+        if self.waits:
+            waits = sorted(self.waits)
+            at = [waits[int(len(waits) * q)] * 1e6 for q in (0.5, 0.99, 0.999)]
+            text += f"  p50 {at[0]:>7.0f}  p99 {at[1]:>7.0f}  p99.9 {at[2]:>7.0f} us"
+        return text
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of the process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def batch_of(count: int) -> Batch:
+    """Return ``count`` entries of 128 bytes."""
+    batch = Batch()
+    for _ in range(count):
+        batch.add(b"orders.eu", b"", b"", PAYLOAD)
+    return batch
+
+
+class Appender:
+    """Keeps a number of batches under way until the time is over."""
+
+    def __init__(self, log: FileLog, size: int, window: int, seconds: float) -> None:
+        self._log = log
+        self._batch = batch_of(size)
+        self._size = size
+        self._window = window
+        self._end = time.perf_counter() + seconds
+        self._open = 0
+        self._over = asyncio.get_running_loop().create_future()
+        self.tally = Tally()
+
+    async def run(self) -> Tally:
+        """Append until the end; return what happened."""
+        started, cpu = time.perf_counter(), cpu_seconds()
+        for _ in range(self._window):
+            self._append()
+        await self._over
+        self.tally.seconds = time.perf_counter() - started
+        self.tally.cpu = cpu_seconds() - cpu
+        return self.tally
+
+    def _append(self) -> None:
+        self._open += 1
+        sent = time.perf_counter()
+        self._log.append(self._batch, 0, self._size, time.time_ns(), lambda e: self._done(sent, e))
+
+    def _done(self, sent: float, error: MillstreamError | None) -> None:
+        if error is not None:
+            raise error
+        now = time.perf_counter()
+        self._open -= 1
+        self.tally.records += self._size
+        self.tally.waits.append(now - sent)
+        if now < self._end:
+            self._append()
+        elif not self._open:
+            self._over.set_result(None)
+
+
+def open_store(directory: str) -> Store:
+    """Open the store on the running loop."""
+    loop = asyncio.get_running_loop()
+    return Store.open(directory, OsFiles(), SystemClock(), loop.call_soon_threadsafe)
+
+
+async def append(
+    directory: str, durability: Durability, size: int, window: int, seconds: float
+) -> Tally:
+    """Measure appends of one class."""
+    store = open_store(directory)
+    try:
+        log = store.create_log(1, durability)
+        await Appender(log, 1, 1, 0.05).run()  # the first file and the reservation are made
+        return await Appender(log, size, window, seconds).run()
+    finally:
+        store.close()
+
+
+async def read(directory: str, seconds: float) -> Tally:
+    """Measure reads by range over sealed and growing segments."""
+    store = open_store(directory)
+    try:
+        log = store.create_log(1, Durability.DISK)
+        await Appender(log, 1000, 4, max(seconds / 4, 0.3)).run()
+        tally = Tally()
+        started, cpu = time.perf_counter(), cpu_seconds()
+        while time.perf_counter() - started < seconds:
+            seq = 1
+            while len(frames := log.read(seq, 4096, 1 << 20)):
+                tally.records += len(frames)
+                seq = frames.last_seq + 1
+        tally.seconds, tally.cpu = time.perf_counter() - started, cpu_seconds() - cpu
+        return tally
+    finally:
+        store.close()
+
+
+async def recover(directory: str, seconds: float) -> Tally:
+    """Measure a start on what a killed process left."""
+    store = open_store(directory)
+    log = store.create_log(1, Durability.DISK)
+    await Appender(log, 1000, 4, seconds / 2).run()
+    records = log.state().count
+    copy = f"{directory}-killed"
+    await asyncio.to_thread(shutil.copytree, directory, copy)
+    store.close()
+    started, cpu = time.perf_counter(), cpu_seconds()
+    again = open_store(copy)
+    tally = Tally(records, time.perf_counter() - started, cpu_seconds() - cpu)
+    again.close()
+    shutil.rmtree(copy)
+    return tally
+
+
+def cases(seconds: float) -> dict[str, Callable[[str], "asyncio.Future[Tally] | object"]]:
+    """Return the cases by name."""
+    found: dict[str, Callable[[str], object]] = {}
+    for durability in (Durability.DISK, Durability.FSYNC, Durability.MEMORY):
+        for name, size, window in (("lone", 1, 1), ("1 x 256", 1, 256), ("100 x 4", 100, 4)):
+            found[f"append {durability} {name}"] = (
+                lambda directory, d=durability, s=size, w=window: append(
+                    directory, d, s, w, seconds
+                )
+            )
+    found["append fsync 100 x 256"] = lambda directory: append(
+        directory, Durability.FSYNC, 100, 256, seconds
+    )
+    found["read range"] = lambda directory: read(directory, seconds)
+    found["recovery after kill -9"] = lambda directory: recover(directory, seconds)
+    return found
+
+
+def main() -> None:
+    """Run the cases that match."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--match", default="")
+    parser.add_argument("--directory", default=None, help="where the data goes; a temporary one")
+    options = parser.parse_args()
+    for name, case in cases(options.seconds).items():
+        if options.match not in name:
+            continue
+        directory = tempfile.mkdtemp(dir=options.directory)
+        try:
+            print(uvloop.run(case(f"{directory}/data")).line(name), flush=True)
+        finally:
+            shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
