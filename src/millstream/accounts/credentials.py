@@ -17,7 +17,7 @@ from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.jwt import Refused, Trust
 from millstream.accounts.nkeys import Role
-from millstream.accounts.permissions import Permissions, Responses, Rule
+from millstream.accounts.permissions import BadPermission, Permissions, Responses, Rule
 
 _HASHED = ("$2a$", "$2b$", "$2x$", "$2y$")
 _MOST_PROVEN = 4096
@@ -141,15 +141,16 @@ class Credentials:
             admitted = trust.admit(
                 presented.jwt, now=now, address=presented.address, kind=presented.connection_type
             )
-        except Refused:
-            return None
+            permissions = permissions_of_claims(admitted.permissions)
+        except (Refused, BadPermission, AttributeError, TypeError):
+            return None  # not believed, or signed with words that nobody can follow
         bearer = bool(admitted.permissions.get("bearer_token"))
         if not bearer and not _signed(admitted.user, presented):
             return None
         return Identity(
             admitted.user,
             admitted.account,
-            permissions_of_claims(admitted.permissions),
+            permissions,
             admitted.claims.name,
             admitted.expires,
             admitted.permissions.get("subs", -1),

@@ -17,6 +17,7 @@ import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
+from millstream.accounts.templates import BadTemplate, Names, filled
 
 _LONGEST = 64 * 1024
 _OLD = "ed25519"
@@ -187,11 +188,26 @@ def _check_revoked(account: Claims, user: Claims) -> None:
 def _granted(account: Claims, user: Claims, scope: dict[str, Any] | None) -> dict[str, Any]:
     """Return what the user may do: a scoped key's template replaces the user's own words."""
     if scope is not None:
-        return scope
+        return _from_template(account, user, scope)
     defaults = account.nats.get("default_permissions") or {}
     own = {key: user.nats[key] for key in ("pub", "sub", "resp") if user.nats.get(key)}
     limits = {key: value for key, value in user.nats.items() if key not in ("pub", "sub", "resp")}
     return {**limits, **(own or defaults)}
+
+
+def _from_template(account: Claims, user: Claims, scope: dict[str, Any]) -> dict[str, Any]:
+    names = Names(
+        user.name,
+        user.subject,
+        account.name,
+        account.subject,
+        tuple(user.nats.get("tags") or ()),
+        tuple(account.nats.get("tags") or ()),
+    )
+    try:
+        return filled(scope, names)
+    except BadTemplate as error:
+        raise Refused(str(error)) from error
 
 
 def _check_place(granted: dict[str, Any], *, now: float, address: str, kind: str) -> None:
