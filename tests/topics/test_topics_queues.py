@@ -709,6 +709,18 @@ async def test_deleting_the_queue_answers_those_who_wait_in_a_window(api: Api) -
     assert await claim == (404, "topic_not_found")
 
 
+async def test_a_stopping_server_does_not_wait_for_the_window(api: Api) -> None:
+    jobs = Jobs(api)
+    await jobs.make(claim_jitter_ms=5000)
+    await jobs.add(1)
+    claim = asyncio.create_task(jobs.seqs())
+    await settle_tasks()
+    api.topics.stop()
+    assert await claim == [1]
+    api.pass_time(5)
+    assert await jobs.counters() == (0, 1, 0)
+
+
 # -- restarts --------------------------------------------------------------------------------
 
 

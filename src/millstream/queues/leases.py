@@ -123,7 +123,7 @@ class Leases:
                 self._free(seq)
         while self._ready_times and self._ready_times[0][0] <= now_ms:
             ready_at, seq = heapq.heappop(self._ready_times)
-            if self._delayed.get(seq) == ready_at:
+            if self._is_waiting(ready_at, seq):
                 del self._delayed[seq]
                 self._free(seq)
 
@@ -131,7 +131,7 @@ class Leases:
         """Return the first moment at which ``sweep`` has something to do, None for never."""
         while self._deadlines and not self._is_current(*self._deadlines[0]):
             heapq.heappop(self._deadlines)
-        while self._ready_times and self._delayed.get(self._ready_times[0][1]) is None:
+        while self._ready_times and not self._is_waiting(*self._ready_times[0]):
             heapq.heappop(self._ready_times)
         times = [deadline + 1 for deadline, _ in self._deadlines[:1]]
         times += [ready_at for ready_at, _ in self._ready_times[:1]]
@@ -140,6 +140,9 @@ class Leases:
     def _is_current(self, deadline_ms: int, seq: int) -> bool:
         lease = self.held.get(seq)
         return lease is not None and lease.deadline_ms == deadline_ms
+
+    def _is_waiting(self, ready_at_ms: int, seq: int) -> bool:
+        return self._delayed.get(seq) == ready_at_ms
 
     # -- claims ------------------------------------------------------------------------------
 

@@ -358,8 +358,16 @@ class Queue:
             timer.cancel()
             self._waiting.pop(connection, None)
 
-    def wake_all(self) -> None:
-        """Let every connection look again."""
+    def hurry(self) -> None:
+        """Answer whoever waits now, since the server is about to stop."""
+        cohort = self._cohort
+        if cohort is not None:
+            if cohort.timer is not None:
+                cohort.timer.cancel()
+            self._close_cohort(cohort)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         self._wake(list(self._waiting))
 
     def _wake(self, connections: "Iterable[int]") -> None:
@@ -390,7 +398,7 @@ class Queue:
         self._alarm = None
         if not self.closed:
             self._look()
-            self.wake_all()
+            self._wake_all()
 
     # -- effects -----------------------------------------------------------------------------
 
@@ -508,7 +516,7 @@ class Queue:
             for _, answer in cohort.members:
                 if not answer.done():
                     answer.set_exception(StreamNotFound(self.stream.name))
-        self.wake_all()
+        self._wake_all()
 
     async def finish(self) -> None:
         """Wait until nothing of the queue is under way."""

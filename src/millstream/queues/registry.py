@@ -77,10 +77,10 @@ class Queues:
             )
         return queue
 
-    def wake_all(self) -> None:
-        """Let every connection that waits for jobs look again."""
+    def hurry(self) -> None:
+        """Answer whoever waits for jobs now, since the server is about to stop."""
         for queue in self._queues.values():
-            queue.wake_all()
+            queue.hurry()
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:

@@ -85,7 +85,7 @@ class Topics:
     def stop(self) -> None:
         """Tell long polls and event streams to end."""
         self.stopping = True
-        self.queues.wake_all()
+        self.queues.hurry()
         for wake in list(self._waiting):
             wake()
 
