@@ -64,7 +64,7 @@ def _idle(peer: Peer, connections: int) -> float:
 
 def _beside_the_stuck(peer: Peer) -> tuple[float, float, float]:
     """Rates without and with the stuck subscribers, and the peak of resident memory added."""
-    case = Case("1→1", CORE, 1_000_000, {"mode": "fan", "size": 128})
+    case = Case("1→1", CORE, 5_000_000, {"mode": "fan", "size": 128})
     alone = measured(case, peer, 1.0).rate
     before = peer.rss_bytes()
     with contextlib.ExitStack() as stuck:
