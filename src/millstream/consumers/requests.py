@@ -29,13 +29,6 @@ class _Body(msgspec.Struct, frozen=True):
     id: str = ""
     priority: int = 0
 
-    @property
-    def names_a_group(self) -> bool:
-        """Whether it says anything about priority groups."""
-        return bool(
-            self.group or self.min_pending or self.min_ack_pending or self.id or self.priority
-        )
-
 
 class PullRequest:
     """One waiting client. Times are monotonic seconds, 0 where there is none."""
@@ -91,7 +84,7 @@ def parse(reply: bytes, body: bytes, config: ConsumerConfig, now: float) -> Pull
         raise BadPull(409, f"Exceeded MaxRequestExpires of {go_text(config.max_expires)}")
     if config.max_bytes and asked.max_bytes > config.max_bytes:
         raise BadPull(409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}")
-    if asked.names_a_group:
+    if body.strip().startswith(b"{"):  # a bare number cannot name a group, and need not
         _check_group(asked, config)
     return PullRequest(reply, asked, now)
 
