@@ -6,11 +6,10 @@ queue's own, so that a client who leaves cannot tear it.
 
 import asyncio
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
@@ -25,14 +24,12 @@ from millstream.queues.lease_events import (
     Extended,
     Released,
 )
-from millstream.queues.leases import MOST_BYTES, MOST_POISON, Claimer, Granted, Leases
+from millstream.queues.leases import MOST_POISON, Claimer, Granted, Leases
 from millstream.queues.settings import Settings, clamp_lease, settings_of
+from millstream.queues.stored_jobs import StoredJobs
 from millstream.store.log import Committed, Durability
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream, settle
-
-if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +151,7 @@ class Queue:
         return state
 
     def _forget_dead(self, first_seq: int) -> None:
-        jobs = _Records(self.stream, first_seq, 1)
+        jobs = StoredJobs(self.stream, first_seq, 1)
         dead = [seq for seq in self.leases.known() if jobs.next_live(seq) != seq]
         owners = self._connections_of(dead)
         for seq in dead:
@@ -220,7 +217,7 @@ class Queue:
     async def _serve(self, claimers: list[Claimer], lease_ms: int) -> list[list[Job]]:
         state = self._look()
         wanted = sum(claimer.wanted for claimer in claimers)
-        jobs = _Records(self.stream, state.first_seq, min(wanted, READ_AHEAD))
+        jobs = StoredJobs(self.stream, state.first_seq, min(wanted, READ_AHEAD))
         try:
             await self._hand_out(claimers, jobs, lease_ms)
             await self._log_claims(claimers)
@@ -235,7 +232,7 @@ class Queue:
         self._set_alarm()
         return [[Job(g, jobs.record(g.seq)) for g in claimer.granted] for claimer in claimers]
 
-    async def _hand_out(self, claimers: list[Claimer], jobs: "_Records", lease_ms: int) -> None:
+    async def _hand_out(self, claimers: list[Claimer], jobs: StoredJobs, lease_ms: int) -> None:
         """Grant jobs; those that were delivered too often are moved away first."""
         while True:
             limit = self.settings.most_deliveries
@@ -522,51 +519,6 @@ class Queue:
         """Wait until nothing of the queue is under way."""
         while self._work:
             await asyncio.wait(self._work)
-
-
-class _Records:
-    """The queue's records as a claim walks over them: read ahead, decoded when handed out."""
-
-    def __init__(self, stream: Stream, first_seq: int, ahead: int) -> None:
-        self._stream = stream
-        self._first_seq = first_seq
-        self._ahead = ahead
-        self._frames: Frames | None = None
-        self._from = 0
-        self._seqs: list[int] = []
-        self._found: dict[int, Record] = {}
-
-    def next_live(self, seq: int) -> int:
-        """Return the first live sequence at or above ``seq``, 0 when there is none."""
-        seq = max(seq, self._first_seq)
-        if not self._seqs or not self._from <= seq <= self._seqs[-1]:
-            self._read(seq)
-        at = bisect_left(self._seqs, seq)
-        if at == len(self._seqs):
-            return 0
-        return self._seqs[at]
-
-    def _read(self, seq: int) -> None:
-        self._frames = frames = self._stream.read(seq, self._ahead, MOST_BYTES)
-        self._from = seq
-        self._seqs = [frames.seq(at) for at in range(len(frames))]
-
-    def size(self, seq: int) -> int:
-        """Return how many bytes a live job adds to an answer."""
-        record = self.record(seq)
-        return len(record.payload) + len(record.meta) + len(record.headers)
-
-    def record(self, seq: int) -> Record:
-        """Return a job that ``next_live`` has found."""
-        known = self._found.get(seq)
-        if known is None:
-            at = bisect_left(self._seqs, seq)
-            if self._frames is not None and at < len(self._seqs) and self._seqs[at] == seq:
-                known = Record(*self._frames.record(at))
-            else:  # passed over, and read on since
-                known = self._stream.get(seq)
-            self._found[seq] = known
-        return known
 
 
 def _log_failure(error: MillstreamError | None) -> None:
