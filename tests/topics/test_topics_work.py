@@ -404,6 +404,22 @@ async def test_a_broken_connection_frees_its_jobs(api: Api, port: int) -> None:
     await nothing_in_flight(api)
 
 
+async def test_a_worker_over_http2_is_served_and_released_too(api: Api, port: int) -> None:
+    await make(api, *range(5))
+    worker = await asyncio.create_subprocess_exec(
+        *("curl", "-sN", "--http2-prior-knowledge"),
+        f"http://127.0.0.1:{port}/v0/topics/q/work?node=w&max=2",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert worker.stdout is not None
+    seen = await worker.stdout.readuntil(b'"data":1}\n\n')
+    assert seen.count(b"event: job") == 2
+    assert await counters(api) == (3, 2, 0)
+    worker.terminate()
+    await worker.communicate()
+    await nothing_in_flight(api)
+
+
 async def test_a_pool_of_workers_finishes_every_job_once(api: Api, port: int) -> None:
     await make(api, *range(200))
     finished: list[int] = []
