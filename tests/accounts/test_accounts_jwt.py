@@ -100,11 +100,15 @@ def test_a_listed_signing_key_may_sign_and_an_unlisted_one_may_not() -> None:
         admit(trust(), text)
 
 
-def test_a_scoped_signing_key_overrides_what_the_user_claims() -> None:
+def test_a_scoped_signing_key_alone_says_what_its_users_may() -> None:
     scope = {"kind": "user_scope", "key": SIGNER.public, "template": {"sub": {"deny": [">"]}}}
-    text = SIGNER.jwt(USER, {"issuer_account": ACCOUNT.public, "pub": {"allow": [">"]}})
+    trusted = trust(signing_keys=[scope])
+    plain = SIGNER.jwt(USER, {"issuer_account": ACCOUNT.public})
+    wanting = SIGNER.jwt(USER, {"issuer_account": ACCOUNT.public, "pub": {"allow": [">"]}})
 
-    assert admit(trust(signing_keys=[scope]), text).permissions == {"sub": {"deny": [">"]}}
+    assert admit(trusted, plain).permissions == {"sub": {"deny": [">"]}}
+    with pytest.raises(Refused):
+        admit(trusted, wanting)
 
 
 def test_default_permissions_apply_to_a_user_without_its_own() -> None:

@@ -23,6 +23,13 @@ _LONGEST = 64 * 1024
 _OLD = "ed25519"
 
 
+# What a user's JWT may say only where its signing key says nothing.
+_OWN_WORDS = (
+    *("pub", "sub", "resp", "subs", "data", "payload"),
+    *("src", "times", "times_location", "bearer_token", "allowed_connection_types"),
+)
+
+
 class Refused(Exception):
     """The chain does not hold; the text is for the log, the client only hears a violation."""
 
@@ -154,6 +161,7 @@ class Trust:
         scope = _signing_scope(account, user.issuer)
         _check_revoked(account, user)
         granted = _granted(account, user, scope)
+        _check_bearer(account, granted)
         _check_place(granted, now=now, address=address, kind=kind)
         ends = [claims.expires for claims in (account, user) if claims.expires]
         return Admitted(user.subject, account.subject, user, account, granted, min(ends, default=0))
@@ -188,11 +196,19 @@ def _check_revoked(account: Claims, user: Claims) -> None:
 def _granted(account: Claims, user: Claims, scope: dict[str, Any] | None) -> dict[str, Any]:
     """Return what the user may do: a scoped key's template replaces the user's own words."""
     if scope is not None:
+        if any(user.nats.get(key) for key in _OWN_WORDS):
+            raise Refused("a user of a scoped signing key has no permissions of its own")
         return _from_template(account, user, scope)
     defaults = account.nats.get("default_permissions") or {}
     own = {key: user.nats[key] for key in ("pub", "sub", "resp") if user.nats.get(key)}
     limits = {key: value for key, value in user.nats.items() if key not in ("pub", "sub", "resp")}
     return {**limits, **(own or defaults)}
+
+
+def _check_bearer(account: Claims, granted: dict[str, Any]) -> None:
+    limits = account.nats.get("limits") or {}
+    if limits.get("disallow_bearer") and granted.get("bearer_token"):
+        raise Refused("the account allows no bearer tokens")
 
 
 def _from_template(account: Claims, user: Claims, scope: dict[str, Any]) -> dict[str, Any]:
