@@ -1,7 +1,7 @@
 """ConsumerConfig: what a consumer can be told; defaults, validation and legal updates."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ MAX_ACK_PENDING = 1000
 EPHEMERAL_THRESHOLD_NS = 5_000_000_000
 PIN_TIMEOUT_NS = 120_000_000_000
 SHORTEST_HEARTBEAT_NS = 100_000_000
+SHORTEST_EXPIRY_NS = 1_000_000
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
@@ -93,6 +94,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         _check_filters(config)
         _check_sampling(config)
         _check_priorities(config)
+        _check_work_queue(config, stream)
         return config
 
     def to_request(self) -> dict[str, Any]:
@@ -127,6 +129,19 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def without_pause(self) -> "ConsumerConfig":
         """Return the rest: only its own request pauses a consumer that exists."""
         return msgspec.structs.replace(self, pause_until="")
+
+    def check_shares(self, others: Iterable["ConsumerConfig"]) -> None:
+        """Refuse to take what another consumer of the same work queue takes."""
+        taken = [one.filters for one in others if not one.direct and not one.sourcing]
+        if taken and not self.filters:
+            raise ConsumerRefused(
+                10099, "multiple non-filtered consumers not allowed on workqueue stream"
+            )
+        for theirs in taken:
+            if not theirs or any(
+                patterns.overlap(mine, other) for mine in self.filters for other in theirs
+            ):
+                raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
 
     def check_update(self, new: "ConsumerConfig") -> None:
         """Refuse what a living consumer cannot become."""
@@ -260,6 +275,16 @@ def _check_priorities(config: ConsumerConfig) -> None:
         check_group_name(group)
 
 
+def _check_work_queue(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """A work queue is shared out, so each record needs one ack, and none may be passed over."""
+    if stream.retention != "workqueue" or config.direct or config.sourcing:
+        return
+    if config.ack_policy != "explicit":
+        raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
+    if config.deliver_policy != "all":
+        raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")
+
+
 def check_group_name(group: str) -> None:
     """Refuse a name that no priority group can have."""
     if not _GROUP.fullmatch(group):
@@ -306,6 +331,14 @@ def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise ConsumerRefused(10086, "consumer in pull mode can not have rate limit set")
     if config.flow_control:
         raise ConsumerRefused(10089, "consumer flow control requires a push based consumer")
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise ConsumerRefused(
+            10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
+        )
+    if 0 < config.max_expires < SHORTEST_EXPIRY_NS:
+        raise ConsumerRefused(10115, "consumer max request expires needs to be >= 1ms")
+    if config.direct:
+        raise ConsumerRefused(10090, "consumer direct requires a push based consumer")
     if config.idle_heartbeat:
         raise ConsumerRefused(10088, "consumer idle heartbeat requires a push based consumer")
 
@@ -320,6 +353,10 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise ConsumerRefused(10081, "consumer deliver subject forms a cycle")
     if config.max_waiting:
         raise ConsumerRefused(10080, "consumer in push mode can not set max waiting")
+    if config.max_ack_pending > 0 and config.ack_policy == "none":
+        raise ConsumerRefused(10082, "consumer requires ack policy for max ack pending")
+    if config.direct and config.durable_name:
+        raise ConsumerRefused(10091, "consumer direct requires an ephemeral consumer")
     if 0 < config.idle_heartbeat < SHORTEST_HEARTBEAT_NS:
         raise ConsumerRefused(10083, "consumer idle heartbeat needs to be >= 100ms")
     if config.flow_control and not config.idle_heartbeat:

@@ -1,0 +1,71 @@
+import pytest
+
+from millstream.consumers.config import ConsumerConfig, ConsumerRefused, go_text
+from millstream.streams.config import StreamConfig
+
+STREAM = StreamConfig(name="S", subjects=("s.>",))
+QUEUE = StreamConfig(name="S", subjects=("s.>",), retention="workqueue")
+CAPPED = StreamConfig(
+    name="S",
+    subjects=("s.>",),
+    consumer_limits={"max_ack_pending": 10, "inactive_threshold": 60_000_000_000},
+)
+
+
+def refusal(stream: StreamConfig, **config: object) -> int:
+    with pytest.raises(ConsumerRefused) as refused:
+        ConsumerConfig.from_request(config, stream)
+    return int(refused.value.err_code)
+
+
+def test_a_stream_caps_its_consumers_and_sets_their_defaults():
+    config = ConsumerConfig.from_request({"ack_policy": "explicit"}, CAPPED)
+    assert (config.max_ack_pending, config.inactive_threshold) == (10, 60_000_000_000)
+    assert refusal(CAPPED, ack_policy="explicit", max_ack_pending=11) == 10121
+    assert refusal(CAPPED, inactive_threshold=60_000_000_001) == 10153
+
+
+def test_a_work_queue_needs_explicit_acks_from_the_start():
+    assert refusal(QUEUE) == 10084
+    assert refusal(QUEUE, ack_policy="all") == 10098
+    assert refusal(QUEUE, deliver_subject="d") == 10098
+    assert refusal(QUEUE, ack_policy="explicit", deliver_policy="new") == 10101
+
+
+def test_consumers_of_a_work_queue_share_nothing():
+    def make(**config: object) -> ConsumerConfig:
+        return ConsumerConfig.from_request({"ack_policy": "explicit", **config}, QUEUE)
+
+    def refused(mine: ConsumerConfig, *others: ConsumerConfig) -> int:
+        with pytest.raises(ConsumerRefused) as refused:
+            mine.check_shares(others)
+        return int(refused.value.err_code)
+
+    one, two, everything = make(filter_subject="s.1"), make(filter_subject="s.2"), make()
+    one.check_shares([])
+    one.check_shares([two])
+    everything.check_shares([])
+    assert refused(everything, one) == 10099
+    assert refused(one, everything) == 10100
+    assert refused(make(filter_subjects=["s.3", "s.*.x"]), one, make(filter_subject="s.>")) == 10100
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        ({"max_expires": 999_999}, 10115),
+        ({"direct": True}, 10090),
+        ({"direct": True, "deliver_subject": "d", "durable_name": "d"}, 10091),
+        ({"deliver_subject": "d", "max_ack_pending": 5}, 10082),
+        ({"sample_freq": "often"}, 10095),
+        ({"priority_policy": "overflow"}, 10159),
+        ({"priority_policy": "overflow", "priority_groups": ["seventeen-letters"]}, 10162),
+    ],
+)
+def test_what_cannot_work_is_refused(config, code):
+    assert refusal(STREAM, **config) == code
+
+
+def test_durations_are_written_as_go_writes_them():
+    shown = [go_text(ns) for ns in (1, 1_500, 50_000_000, 10**9, 90 * 10**9, 3_600 * 10**9)]
+    assert shown == ["1ns", "1.5µs", "50ms", "1s", "1m30s", "1h0m0s"]
