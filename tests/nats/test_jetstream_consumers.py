@@ -398,3 +398,31 @@ async def test_a_consumer_of_many_records_is_created_without_reading_them(tmp_pa
         info = await consumer(client, filter_subject="s.5")
         assert info["num_pending"] == sum(len(range(5, 10_000, 999)) for _ in range(20))
         assert time.perf_counter() - started < 1
+
+
+async def test_a_damaged_record_is_told_to_the_consumer_and_in_the_stream_info(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client, storage="file")
+        js = client.jetstream()
+        for body in (b"one", b"two", b"BREAK-ME", b"four"):
+            await js.publish("s.a", body)
+        await consumer(client, durable_name="C")
+    damage(tmp_path, b"BREAK-ME")
+    async with connected(tmp_path) as (_, client):
+        messages = await take(await pull(client, "in", batch=3, expires=NANO), 3)
+        assert [m.metadata.sequence.stream for m in messages] == [1, 2, 4]
+        assert [m.headers for m in messages] == [None, None, {"Millstream-Gap": "3-3"}]
+        info = await api(client, "STREAM.INFO.S")
+        assert info["state"]["lost"]["msgs"] == [3]
+
+
+def damage(directory: Path, text: bytes) -> None:
+    """Flip a bit wherever the files hold this text."""
+    found = 0
+    for path in directory.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        if text in data:
+            flipped = bytes([text[0] ^ 1]) + text[1:]
+            path.write_bytes(data.replace(text, flipped))
+            found += 1
+    assert found

@@ -252,10 +252,20 @@ class JetStream:
                 continue  # the reference leaves unknown requests unanswered
             if self._group is None or self._in_flight >= MOST_IN_FLIGHT:
                 log.warning("request dropped, too many are under way subject=%r", subject)
+                self._tell_limit()
                 continue
             self._in_flight += 1
             asked = self._serve(subject, reply, headers, payload, *found)
             self._group.create_task(asked, context=asked_by(origin))
+
+    def _tell_limit(self) -> None:
+        self.outlet.event(
+            "$JS.EVENT.ADVISORY.API.LIMIT_REACHED",
+            "advisory.v1.api_limit_reached",
+            server=self._server_name,
+            domain=self.domain,
+            dropped=1,
+        )
 
     async def _serve(
         self,

@@ -7,6 +7,8 @@ from millstream.streams.config import shown_metadata
 from millstream.streams.stream import Stream
 from millstream.streams.times import rfc3339
 
+MOST_LOST = 10_000
+
 
 def stream_config(stream: Stream, *, full: bool = True) -> dict[str, Any]:
     """Return a configuration as answers show it."""
@@ -30,8 +32,20 @@ def stream_state(stream: Stream, consumers: int) -> dict[str, Any]:
         shown["num_subjects"] = stream.num_subjects()
     if state.num_deleted and state.messages:
         shown["num_deleted"] = state.num_deleted
+    lost = _lost(stream)
+    if lost:
+        shown["lost"] = {"msgs": lost, "bytes": 0}  # nobody knows how large they were
     shown["consumer_count"] = consumers
     return shown
+
+
+def _lost(stream: Stream) -> list[int]:
+    """Return the sequences whose records were damaged, as many as an answer should hold."""
+    lost: list[int] = []
+    for gap in stream.log.state().gaps:
+        if gap.reason in ("corruption", "torn") and len(lost) < MOST_LOST:
+            lost += range(gap.first, min(gap.last, gap.first + MOST_LOST) + 1)
+    return lost[:MOST_LOST]
 
 
 def stream_info(
