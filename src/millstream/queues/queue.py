@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from millstream.clock import Clock
@@ -378,8 +379,8 @@ class Queue:
         if not self._waiting:
             return
         ready = self.counters().ready
-        hungry = [connection for connection, each in self._waiting.items() if each.hungry]
-        self._wake(hungry[:ready])
+        hungry = (connection for connection, each in self._waiting.items() if each.hungry)
+        self._wake(list(islice(hungry, ready)))
 
     def _set_alarm(self) -> None:
         """Come back when a lease or delay runs out: nothing else would tell those who wait."""
