@@ -11,11 +11,15 @@ def text_of(subject: bytes) -> str:
 
 
 class Rights:
-    """Judges subjects as they come from the wire; deny always wins."""
+    """Judges subjects as they come from the wire; deny always wins.
+
+    ``hides_subjects`` says whether there is something that the client must not hear by any way.
+    """
 
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
-        self._publishable: dict[bytes, bool] = {}
+        self.settled: set[bytes] = set()  # subjects that need no further look
+        self.hides_subjects = bool(permissions.subscribe.filters())
         self._answers = None
         if permissions.responses is not None:
             self._answers = Answers(permissions.responses)
@@ -26,11 +30,6 @@ class Rights:
         rule = self.permissions.publish
         limited = rule.allow is not None or bool(rule.deny) or self._answers is not None
         return limited or self.hides_subjects
-
-    @property
-    def hides_subjects(self) -> bool:
-        """Whether there is something that the client must not hear by any way."""
-        return bool(self.permissions.subscribe.filters())
 
     @property
     def answers_requests(self) -> bool:
@@ -44,18 +43,16 @@ class Rights:
 
     def may_publish(self, subject: bytes) -> bool:
         """Say whether messages may go to ``subject``; who only answers needs an allow list."""
-        known = self._publishable.get(subject)
-        if known is None:
-            if len(self._publishable) >= _MOST_REMEMBERED:
-                self._publishable.clear()
-            known = self._publishable[subject] = self._may_publish(text_of(subject))
-        return known
-
-    def _may_publish(self, subject: str) -> bool:
         rule = self.permissions.publish
         if self._answers is not None and rule.allow is None:
             return False
-        return rule.permits(subject)
+        return rule.permits(text_of(subject))
+
+    def remember(self, subject: bytes) -> None:
+        """Note that publishing to ``subject`` is allowed, whatever happens."""
+        if len(self.settled) >= _MOST_REMEMBERED:
+            self.settled.clear()
+        self.settled.add(subject)
 
     def may_answer(self, subject: bytes, now: float) -> bool:
         """Say whether one message may go to ``subject`` as an answer, and count it."""

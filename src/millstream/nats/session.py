@@ -196,6 +196,7 @@ class Session:
         if self.space is not None:
             self.space.leave(self.cid)
         self.identity = self.space = None
+        self.rights = Rights(Permissions())
 
     def closed(self) -> None:
         """Give up the place in the account: the connection is over."""
@@ -268,6 +269,7 @@ class Session:
         if self.identity is None:
             self._violation()
             return _hub.DENIED
+        asked = subject
         if self._domain and subject.startswith(self._domain):
             subject = b"$JS.API." + subject[len(self._domain) :]  # what it is another name of
         request = self._read_request(subject)
@@ -275,8 +277,10 @@ class Session:
             self._say(errors.publish_violation(subject))
             return _hub.DENIED
         if self.rights.may_publish(subject):
-            # What a stream holds can change before the next request.
-            return _hub.ALLOWED if request is None else _hub.ALLOWED_ONCE
+            if request is not None:
+                return _hub.ALLOWED_ONCE  # what the stream holds can change
+            self.rights.remember(asked)
+            return _hub.ALLOWED
         if self.rights.may_answer(subject, now):
             return _hub.ALLOWED_ONCE
         self._say(errors.publish_violation(subject))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock
-from millstream.kernel._hub import Hub
+from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts
 from millstream.nats.reception import Admitted, Reception
@@ -211,7 +211,10 @@ class Sessions:
 
     def may_publish(self, cid: int, subject: bytes) -> int:
         """Judge a publish of a guarded connection."""
-        return self._sessions[cid].may_publish(subject, self._clock.monotonic())
+        session = self._sessions[cid]
+        if subject in session.rights.settled:
+            return ALLOWED
+        return session.may_publish(subject, self._clock.monotonic())
 
     def on_closed(self, cid: int, reason: int) -> None:
         """Forget the session."""
