@@ -131,6 +131,7 @@ class IndexAgreement(RuleBasedStateMachine):
         here = {entry.subject for entry in self.plain.entries}
         assert {self.subjects.subject(n) for n in self.subjects.ids()} == here
         assert len(self.subjects) == len(here)
+        assert self.subjects.living == sum(bool(self.plain.live(subject)) for subject in here)
         for subject in here:
             self.check_subject(self.subjects.find(subject), self.plain.live(subject))
 

@@ -216,6 +216,7 @@ cdef class SubjectTable:
         if not live:
             return
         if subject.count == 0:
+            self.living += 1
             subject.first_seq = subject.last_seq = seq
             subject.first_stale = subject.last_stale = False
         else:  # recovery may load segments in any order
@@ -233,6 +234,7 @@ cdef class SubjectTable:
             return
         subject.count -= 1
         if subject.count == 0:
+            self.living -= 1
             subject.first_seq = subject.last_seq = 0
             subject.first_stale = subject.last_stale = False
             return
@@ -272,6 +274,11 @@ cdef class SubjectTable:
 
     def __len__(self):
         return self.alive
+
+    @property
+    def living(self):
+        """How many subjects have a live record."""
+        return self.living
 
     @property
     def bound(self):

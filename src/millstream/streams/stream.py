@@ -17,6 +17,7 @@ from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log import Log, LogState
 from millstream.streams import extras, patterns, preconditions, retention
+from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import DuplicateWindow, PublishRefused
 from millstream.streams.removals import EVERYTHING, Removals
@@ -139,6 +140,7 @@ class Stream:
         self.index = SubjectIndex(log)
         self._everything = self.index.select(())
         self.removals = Removals()
+        self._claims = Claims()
         self._clock = clock
         self._timers = timers
         self._hub = hub
@@ -516,7 +518,7 @@ class Stream:
 
     def num_subjects(self) -> int:
         """Return how many subjects have a live record."""
-        return len(self.log.subjects)
+        return self.log.subjects.living
 
     def deleted(self) -> list[int]:
         """Return the sequences between first and last that hold no record."""
@@ -552,8 +554,42 @@ class Stream:
 
     # -- removal -----------------------------------------------------------------------------
 
-    def settled(self, seqs: Sequence[int]) -> None:
+    def claim(self, holder: str, claim: Claim) -> None:
+        """Keep what ``holder`` needs, until it is settled; asked by interest retention alone."""
+        self._claims.put(holder, claim)
+
+    def unclaim(self, holder: str) -> None:
+        """Let go of what only ``holder`` needed."""
+        self._claims.drop(holder)
+        self.drop_unclaimed()
+
+    def settled(self, holder: str, seqs: Sequence[int]) -> None:
         """Take note that a consumer is done with records; limits retention keeps them."""
+        if self.config.retention == "workqueue":
+            self._let_go(list(seqs))
+        elif self.config.retention == "interest":
+            self._let_go(self._claims.settle(holder, seqs, self.index.subject_of))
+
+    def drop_unclaimed(self) -> None:
+        """Drop what nobody needs, where interest retention says so."""
+        if self.config.retention != "interest":
+            return
+        doomed: list[int] = []
+        for known in self.log.subjects.ids():
+            subject = self.log.subjects.subject(known)
+            claims = self._claims.on(subject)
+            found = self.index.seqs_of(subject)
+            doomed += (seq for seq in found if not any(claim.needs(seq) for claim in claims))
+        self._let_go(sorted(doomed))
+
+    def _let_go(self, seqs: list[int]) -> None:
+        """Remove records that are done with; a failure leaves them for the next start."""
+        if not seqs or self.config.sealed:
+            return
+        try:
+            self._forget(seqs, _log_failure)
+        except MillstreamError as error:
+            _log_failure(error)
 
     async def delete(self, seqs: Sequence[int]) -> int:
         """Remove these records for good; returns how many were there, once that is durable."""
@@ -598,7 +634,13 @@ class Stream:
 
         self._removing.add(going)
         self.index.hide(seqs)
-        going.count = self.log.delete(seqs, settled)
+        try:
+            going.count = self.log.delete(seqs, settled)
+        except MillstreamError:
+            self._removing.discard(going)
+            self.index.reveal(seqs)
+            raise
+        self._claims.forget(seqs)
         self._removed(max(seqs))
         return going.count
 
@@ -618,6 +660,7 @@ class Stream:
 
     def _trim_to(self, first_kept: int, reason: str) -> None:
         self.log.trim(first_kept, reason)
+        self._claims.forget_below(first_kept)
         self._removed(first_kept - 1)
 
     def _removed(self, highest: int = EVERYTHING) -> None:
@@ -633,6 +676,9 @@ class Stream:
         if run is not None and run.ttl:
             self._expire_later(run.first_seq, self._clock.time_ns(), run.ttl)
         config = self.config
+        if run is not None and config.retention == "interest":
+            subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
+            self._let_go(self._claims.unwanted(run.first_seq, subjects))
         if config.max_msgs_per_subject > 0:
             touched = set(run.last_of_subjects()) if run is not None else None
             doomed = self.index.crowded(touched, config.max_msgs_per_subject)
