@@ -156,6 +156,46 @@ def test_nothing_gets_past_the_credentials(
     assert b"+OK" not in said
 
 
+@pytest.mark.parametrize("attempt", RAW)
+def test_nothing_gets_past_the_credentials_byte_by_byte(
+    serve: Callable[..., GuardedSessions], attempt: str
+) -> None:
+    serving = serve(MODES["accounts"](), [Account("A")])
+    heard: list[bytes] = []
+    for space in serving.accounts:
+        space.interest.add_sink(b">", _Witness(heard))
+    client = serving.client()
+
+    data = RAW[attempt] + b"SUB > 9\r\nPING\r\n" + PUB
+    said = b"".join(client.tell(data[at : at + 1]) for at in range(len(data)))
+    serving.pass_time(NatsLimits().handshake_timeout)
+    said += client.said()
+
+    assert heard == []
+    assert b"MSG " not in said
+    assert said.endswith(b"<closed>")
+    assert b"+OK" not in said
+
+
+def test_what_follows_a_refused_second_connect_is_not_looked_at(
+    serve: Callable[..., GuardedSessions],
+) -> None:
+    serving = serve(MODES["accounts"](), [Account("A")])
+    heard: list[bytes] = []
+    for space in serving.accounts:
+        space.interest.add_sink(b"t", _Witness(heard))
+    for second in (
+        connect(user="bob"),
+        connect(**{"pass": "no"}),
+        connect(account="A"),
+        b"CONNECT []\r\n",
+    ):
+        client = serving.user("alice")
+        assert client.tell(second + PUB + b"SUB t 1\r\n").endswith(b"<closed>")
+
+    assert heard == []
+
+
 class _Witness:
     def __init__(self, heard: list[bytes]) -> None:
         self._heard = heard
