@@ -88,7 +88,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
         {"allow_atomic": True},
         {"allow_msg_counter": True},
         {"allow_msg_schedules": True},
-        {"retention": "workqueue"},
         {"first_seq": 10},
     ],
 )

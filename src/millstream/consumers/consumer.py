@@ -16,6 +16,7 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.store.log import Committed
+from millstream.streams.claims import Claim
 from millstream.streams.stream import Stream
 from millstream.streams.times import time_ns
 
@@ -77,7 +78,6 @@ class Consumer:
             self.pulls = PullDesk(config, self.feed, self.outlet, clock, self.event)
         prefix = len(f"$JS.ACK.{stream.name}.{name}.".encode())
         self.answers = Answers(config, self.ledger, clock, self, prefix, self.event)
-        self.answers.wants_settled = stream.config.retention != "limits"
         self._home = home
         self._clock = clock
         self._timers = timers
@@ -117,6 +117,15 @@ class Consumer:
             self.cursor.start(state.first_seq)
         before = self.cursor.position - 1
         self.ledger.delivered = self.ledger.floor = (0, before)
+
+    def claim(self) -> None:
+        """Tell the stream what this consumer still needs, where retention depends on that."""
+        retention = self.stream.config.retention
+        self.answers.wants_settled = retention != "limits"
+        if retention == "interest":
+            done = self.cursor.passed(self.ledger.floor[1] + 1, self.ledger.pending.get)
+            claim = Claim(self.config.filters, self.ledger.floor[1] + 1, done)
+            self.stream.claim(self.name, claim)
 
     def open(self) -> None:
         """Take answers and requests from now on."""
@@ -165,6 +174,8 @@ class Consumer:
         """Change a serving consumer's configuration."""
         paused = config.pause_until != self.config.pause_until
         self.take_on(config)
+        self.claim()
+        self.stream.drop_unclaimed()
         self._listen()
         if paused:
             self._tell_pause()
@@ -207,6 +218,7 @@ class Consumer:
             raise ConsumerRefused(10204, "invalid reset: not allowed")
         self.ledger.reset(seq)
         self.cursor.resume(seq, [])
+        self.claim()
         self._note_change()
         self.pump()
         return seq
@@ -238,7 +250,10 @@ class Consumer:
         self._pumping = True
         try:
             self.follow()
+            before = self.ledger.delivered[1]
             sent = self._desk.serve(STEP_MESSAGES)
+            if sent and self.config.ack_policy == "none" and self.answers.wants_settled:
+                self.settled(list(self.cursor.between(before, self.ledger.delivered[1])))
         finally:
             self._pumping = False
         now = self._clock.monotonic()
@@ -284,7 +299,7 @@ class Consumer:
     def settled(self, seqs: list[int]) -> None:
         """Let go of records that are done."""
         if self.answers.wants_settled:
-            self.stream.settled(seqs)
+            self.stream.settled(self.name, seqs)
 
     def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
         """Confirm to these once the ledger is safe; deliver what the answers made room for."""

@@ -1,8 +1,9 @@
 """Cursor: which record of a stream comes next, with or without filters, and how many are left."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from millstream.streams.stream import Stream
@@ -70,6 +71,18 @@ class Cursor:
     def remaining_first(self) -> list[int]:
         """Return the newest-of-each sequences that are still to be delivered."""
         return list(self._first)
+
+    def between(self, after: int, last: int) -> Iterator[int]:
+        """Return the matching records behind ``after``, up to and with ``last``."""
+        found = self._stream.index.seqs(self._chosen, after + 1)
+        return takewhile(lambda seq: seq <= last, found)
+
+    def passed(self, start: int, pending: Callable[[int], object | None]) -> list[int]:
+        """Return what lies from ``start`` to the position, and neither comes nor is pending."""
+        to_come = set(self._first)
+        before = self._stream.state().last_seq if to_come else self.position - 1
+        found = self.between(start - 1, before)
+        return [seq for seq in found if seq not in to_come and pending(seq) is None]
 
     # -- what is left ------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from millstream.clock import Clock
+from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import Snapshot
@@ -103,7 +104,9 @@ class Registry:
 
         Returns the consumer and whether it is new.
         """
-        async with self._alone(stream, config.name):
+        # Consumers of a work queue are compared with each other: one at a time.
+        shared = stream.config.retention == "workqueue"
+        async with self._alone(stream, "" if shared else config.name):
             known = self._consumers.get(stream.incarnation, {}).get(config.name)
             if known is None:
                 return await self._create(stream, config, action), True
@@ -129,13 +132,19 @@ class Registry:
         if 0 < limit <= self.count(stream) + self._arriving[stream.incarnation]:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
         self._check_shares(stream, config)
+        if stream.config.retention == "workqueue":
+            work_queue.check_new(config, (other.config for other in self.of(stream)))
         name = config.name or _fresh_name()
         consumer = self._build(stream, name, config, self._clock.time_ns())
         consumer.place()
+        consumer.claim()  # what is published while this is written down is kept for it already
         if consumer.is_persisted:
             self._arriving[stream.incarnation] += 1
             try:
                 await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+            except BaseException:
+                stream.unclaim(name)
+                raise
             finally:
                 self._arriving[stream.incarnation] -= 1
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
@@ -154,6 +163,9 @@ class Registry:
         self._check_shares(consumer.stream, config)
         if consumer.is_bound and config.deliver_subject != consumer.config.deliver_subject:
             raise ConsumerRefused(10013, "consumer name already in use")
+        if consumer.stream.config.retention == "workqueue":
+            others = (other.config for other in self.of(consumer.stream) if other is not consumer)
+            work_queue.check_shares(config, others)
         await self._change(consumer, config)
         return consumer
 
@@ -175,6 +187,7 @@ class Registry:
     def _forget(self, consumer: Consumer) -> None:
         self._consumers.get(consumer.stream.incarnation, {}).pop(consumer.name, None)
         consumer.close()
+        consumer.stream.unclaim(consumer.name)
 
     def _build(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
@@ -195,6 +208,14 @@ class Registry:
         if not alive:
             for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
                 consumer.close()
+        else:
+            self._claim_for(stream)
+
+    def _claim_for(self, stream: Stream) -> None:
+        """Let every consumer of a stream say what it needs before anything is let go."""
+        for consumer in self.of(stream):
+            consumer.claim()
+        stream.drop_unclaimed()
 
     # -- what consumers ask ------------------------------------------------------------------
 
@@ -281,6 +302,8 @@ class Registry:
 
     def open(self) -> None:
         """Let every replayed consumer serve."""
+        for stream in self._catalog.everything():
+            self._claim_for(stream)
         for consumers in self._consumers.values():
             for consumer in consumers.values():
                 consumer.open()

@@ -439,7 +439,6 @@ def _check_unsupported(config: StreamConfig) -> None:
         ("allow_msg_schedules", config.allow_msg_schedules),
         ("placement", config.placement),
         ("first_seq", config.first_seq > 1),
-        ("retention: " + config.retention, config.retention != "limits"),
         ("compression: " + config.compression, config.compression != "none"),
     ):
         if used:

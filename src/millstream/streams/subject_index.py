@@ -119,6 +119,11 @@ class SubjectIndex:
         """Whether there is such a record, and it is not on its way out."""
         return self._subject_of(seq) >= 0 and seq not in self._going
 
+    def subject_of(self, seq: int) -> bytes | None:
+        """Return a live record's subject, None when there is no such record."""
+        known = self._subject_of(seq)
+        return self._log.subjects.subject(known) if known >= 0 else None
+
     @property
     def hides_any(self) -> bool:
         """Whether any record is on its way out."""

@@ -1,0 +1,32 @@
+"""What a work-queue stream demands of its consumers: each message goes to exactly one of them."""
+
+from collections.abc import Iterable
+
+from millstream.consumers.config import ConsumerConfig, ConsumerRefused
+from millstream.streams import patterns
+
+
+def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
+    """Refuse a new consumer that could not share the queue with the others."""
+    if config.ack_policy == "none" and not config.is_push:
+        raise ConsumerRefused(
+            10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
+        )
+    if config.ack_policy != "explicit":
+        raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
+    if config.deliver_policy != "all":
+        raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")
+    others = list(others)
+    if others and not config.filters:
+        raise ConsumerRefused(
+            10099, "multiple non-filtered consumers not allowed on workqueue stream"
+        )
+    check_shares(config, others)
+
+
+def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
+    """Refuse filters that overlap with those of another consumer."""
+    mine = config.filters or (">",)
+    for other in others:
+        if any(patterns.overlap(a, b) for a in mine for b in other.filters or (">",)):
+            raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
