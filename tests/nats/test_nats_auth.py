@@ -322,6 +322,18 @@ def test_an_account_takes_only_so_many_connections_subscriptions_and_bytes(
     assert serving.user("a").tell(b"PING\r\n") == b"PONG\r\n"
 
 
+def test_guests_are_counted_before_they_say_anything(
+    serve: Callable[..., GuardedSessions],
+) -> None:
+    known = Credentials([User("guest", "x", account="A")], no_auth_user="guest")
+    serving = serve(known, [Account("A", limits=Limits(max_connections=1))])
+    first, second = serving.client(), serving.client()
+
+    assert first.tell(b"PING\r\n") == b"PONG\r\n"
+    assert second.connect() == b"-ERR 'maximum account active connections exceeded'\r\n<closed>"
+    assert serving.client().tell(PUB) == VIOLATION
+
+
 def test_a_reload_drops_those_who_changed_and_keeps_the_others(
     serve: Callable[..., GuardedSessions],
 ) -> None:

@@ -79,7 +79,8 @@ class Reception:
         """Return what a client is before it said anything, None where it must say something."""
         if self.required(transport.kind):
             return None
-        return self.admit(Presented(address=transport.peer, connection_type=transport.kind))
+        guest = self.admit(Presented(address=transport.peer, connection_type=transport.kind))
+        return None if guest is None or guest.space.is_full else guest
 
     def admit(self, presented: Presented) -> Admitted | None:
         """Return who it is, None when it is not believed or its account is not there."""

@@ -173,10 +173,11 @@ class Session:
             self._accept(admitted)
 
     def _accept(self, admitted: Admitted) -> None:
-        self.connected = True
+        is_first, self.connected = not self.connected, True
         self._handshake_until = None
         self._enter(admitted)
-        self._reception.events.connected(self)
+        if is_first:
+            self._reception.events.connected(self)
         self._ok()
 
     # ---- who it is -----------------------------------------------------------------------------
