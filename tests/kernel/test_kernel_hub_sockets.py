@@ -148,3 +148,35 @@ def test_an_emptied_outbox_keeps_no_memory_to_speak_of() -> None:
     with Wire(door) as a:
         assert len(exchange(door, a, 40_000 * b"PING\r\n", a)) == 240_000
         assert door.hub.connection_stats(a.cid)["outbox_room"] <= 4096
+
+
+def test_nobody_waits_twice_for_a_client_that_takes_nothing() -> None:
+    door = Recorder(max_pending=10_000_000)
+    operation = b"PUB x %d\r\n%s\r\n" % (LARGE, LARGE * b"y")
+    with Wire(door) as a, Wire(door) as stuck:
+        door.hub.subscribe(stuck.cid, b"x", b"", b"1")
+        a.socket.setblocking(False)
+        stalls, was_stalled, rest = 0, False, b""
+        while stuck.cid in door.hub.connections():
+            rest = rest or operation
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[a.socket.send(rest) :]
+            door.hub.poll()
+            stalls += door.hub.is_stalled(a.cid) and not was_stalled
+            was_stalled = door.hub.is_stalled(a.cid)
+        assert stalls == 1
+
+
+def test_a_publisher_waits_longer_for_a_client_that_takes_something() -> None:
+    door = Recorder(max_pending=10_000)
+    a, slow = door.client(), door.client()
+    door.hub.feed(slow, b"SUB x 1\r\n")
+    door.on_output = lambda cid: None  # type: ignore[method-assign]
+    for _ in range(9):
+        door.hub.feed(a, b"PUB x 1000\r\n" + b"y" * 1000 + b"\r\n")
+    waited = 0
+    while door.hub.is_stalled(a):
+        waited += 1
+        door.hub.take(slow, 10)
+        door.hub.tick()
+    assert waited == 5

@@ -61,6 +61,10 @@ cdef struct Conn:
     uint64_t last_ns          # the hub's time when it last completed an operation
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
+    int waits                 # how often this stall was prolonged
+    uint64_t taken_before     # what the client waited for had taken when that was last looked at
+    uint64_t taken            # bytes of output that left the outbox
+    bint hopeless             # took nothing while a publisher waited: nobody waits for it again
     Buffer memo               # the last subject published to
     Match *memo_match
     uint64_t memo_sweeps
@@ -92,3 +96,9 @@ cdef struct Pub:
 
 cdef inline Py_ssize_t queued(const Conn *conn) noexcept nogil:
     return conn.out.tail - conn.out.head + conn.lent
+
+
+cdef inline void note_taken(Conn *conn, Py_ssize_t size) noexcept nogil:
+    conn.taken += size
+    conn.stuck_since = 0
+    conn.hopeless = False

@@ -44,4 +44,5 @@ cdef class Connections(Outboxes):
     cdef void _stall(self, Conn *conn, void *on, bint is_client) noexcept
     cdef void _release(self, void *on) noexcept
     cdef void _end_stalls(self) noexcept
+    cdef bint _is_worth_waiting(self, Conn *publisher, Conn *client) noexcept
     cdef void _close_stuck(self, double now) noexcept

@@ -26,6 +26,9 @@ from millstream.kernel._system cimport (
 
 log = logging.getLogger(__name__)
 
+cdef enum:
+    WAITS = 5                 # so that one read is followed by ten milliseconds of waiting at most
+
 
 cdef class Peer:
     """What Python owns of a connection."""
@@ -292,9 +295,11 @@ cdef class Connections(Outboxes):
         """Stop reading from a publisher until what it waits for (a sink or a client) has room."""
         conn.stalled_on = on
         conn.stalled_by_client = is_client
+        conn.waits = 0
         self.stalled.append(<Peer>conn.peer)
         self._watch(conn)
         if is_client:
+            conn.taken_before = (<Conn *>on).taken
             self._start_timer()
 
     cdef void _release(self, void *on) noexcept:
@@ -318,15 +323,27 @@ cdef class Connections(Outboxes):
         self._release(<void *>slot)
 
     cdef void _end_stalls(self) noexcept:
-        """Publishers have waited for slow clients long enough.
+        """Publishers have waited for slow clients once more.
 
-        Whoever still cannot take the messages then fills up and is closed, so one stuck client
-        slows its publishers for a moment only.
+        A client that takes something is waited for a little longer. One that takes nothing is
+        not: it fills up and is closed, so a stuck client slows its publishers for a moment only.
         """
         cdef Peer peer
         for peer in list(self.stalled):
-            if peer.conn.stalled_on != NULL and peer.conn.stalled_by_client:
+            if peer.conn.stalled_on == NULL or not peer.conn.stalled_by_client:
+                continue
+            if self._is_worth_waiting(peer.conn, <Conn *>peer.conn.stalled_on):
+                self._start_timer()
+            else:
                 self._release(peer.conn.stalled_on)
+
+    cdef bint _is_worth_waiting(self, Conn *publisher, Conn *client) noexcept:
+        if client.taken == publisher.taken_before:
+            client.hopeless = True
+            return False
+        publisher.taken_before = client.taken
+        publisher.waits += 1
+        return publisher.waits < WAITS
 
     def tick(self, double now=-1.0):
         """Look after clients that do not read; called a few times a second."""

@@ -197,8 +197,8 @@ cdef class Delivery(Connections):
             self._send(conn)
         if queued(conn) > conn.max_pending:
             conn.slow = True
-        elif queued(conn) > conn.nearly_full and publisher != NULL and publisher != conn \
-                and publisher.stalled_on == NULL:
+        elif queued(conn) > conn.nearly_full and not conn.hopeless and publisher != NULL \
+                and publisher != conn and publisher.stalled_on == NULL:
             self._stall(publisher, <void *>conn, True)
 
     def stats(self):

@@ -20,7 +20,8 @@ from libc.string cimport memcpy, memmove
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, pending, reserve, to_front
 from millstream.kernel._conn cimport (
-    CLOSED_AS_SLOW, CLOSED_BY_CLIENT, CLOSED_BY_SHUTDOWN, CLOSED_ON_WRITE, Conn, queued,
+    CLOSED_AS_SLOW, CLOSED_BY_CLIENT, CLOSED_BY_SHUTDOWN, CLOSED_ON_WRITE, Conn, note_taken,
+    queued,
 )
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._interest cimport Interest, SinkSlot
@@ -202,10 +203,11 @@ cdef class Hub(Publishing):
         data = PyBytes_FromStringAndSize(out.data + out.head, size)
         drain(out, size)
         if size:
-            peer.conn.stuck_since = 0
+            note_taken(peer.conn, size)
         if out.tail == 0:
             self._give_back(out)
-        self._release(<void *>peer.conn)
+        if pending(out) < peer.conn.max_pending >> 1:
+            self._release(<void *>peer.conn)
         return data
 
     def flush(self):

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close as close_fd
 
 from millstream.kernel._buffer cimport Buffer, append, discard, drain, pending, reserve
-from millstream.kernel._conn cimport LOANS, Conn, Loan, queued
+from millstream.kernel._conn cimport LOANS, Conn, Loan, note_taken, queued
 from millstream.kernel._memory cimport must_alloc, must_grow
 from millstream.kernel._system cimport (
     CLOCK_MONOTONIC, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD,
@@ -91,7 +91,7 @@ cdef class Outboxes:
             conn.broken = errno != EAGAIN and errno != EINTR
             sent = 0
         if sent:
-            conn.stuck_since = 0
+            note_taken(conn, sent)
         conn.blocked = sent < size
         if conn.loan_count:
             self._repay(conn, sent)
