@@ -33,6 +33,7 @@ class Closed(IntEnum):
     PROTOCOL = _hub.PROTOCOL_ERROR
     SHUTDOWN = _hub.SERVER_SHUTDOWN
     INTERNAL = _hub.INTERNAL_ERROR
+    WRITE_DEADLINE = _hub.WRITE_DEADLINE
     STALE = 100
     HANDSHAKE = 101
     MAX_CONNECTIONS = 102
@@ -56,6 +57,7 @@ _TEXTS = {
     Closed.PROTOCOL: "Protocol Violation",
     Closed.SHUTDOWN: "Server Shutdown",
     Closed.INTERNAL: "Internal Error",
+    Closed.WRITE_DEADLINE: "Slow Consumer (Write Deadline)",
     Closed.STALE: "Stale Connection",
     Closed.HANDSHAKE: "Authentication Timeout",
     Closed.MAX_CONNECTIONS: "Maximum Connections Exceeded",
