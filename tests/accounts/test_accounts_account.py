@@ -1,3 +1,8 @@
+import base64
+import json
+from typing import Any
+
+import nkeys as signing
 import pytest
 
 from millstream.accounts.account import (
@@ -8,7 +13,7 @@ from millstream.accounts.account import (
     accounts_with_defaults,
     goes_round,
 )
-from millstream.accounts.claims import account_of_claims
+from millstream.accounts.claims import account_of_claims, accounts_of_claims
 from millstream.accounts.jwt import Claims
 
 
@@ -89,6 +94,51 @@ def test_every_server_has_a_global_and_a_system_account() -> None:
     assert [account.name for account in made] == ["A", "$G", "$SYS"]
     assert [account.name for account in other] == ["SYS", "$G"]
     assert [account.name for account in accounts_with_defaults([], system="")] == ["$G"]
+
+
+def test_a_private_export_is_open_to_whoever_holds_its_token() -> None:
+    def pair(fill: int) -> Any:
+        seed = signing.encode_seed(bytes([fill]) * 32, signing.PREFIX_BYTE_ACCOUNT)
+        return signing.from_seed(seed)
+
+    owner, guest, other = pair(1), pair(2), pair(3)
+
+    def token(signer: Any, subject: Any, **more: Any) -> str:
+        def part(value: object) -> str:
+            return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+        nats = {"type": "activation", "kind": "service", "subject": "svc"}
+        claims = {"iss": _key(signer), "sub": _key(subject), "iat": 100, "nats": nats, **more}
+        text = f"{part({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{part(claims)}"
+        signature = base64.urlsafe_b64encode(signer.sign(text.encode())).decode().rstrip("=")
+        return f"{text}.{signature}"
+
+    def importer(text: str, subject: str) -> Claims:
+        item = {"account": _key(owner), "subject": subject, "type": "service", "token": text}
+        return Claims("O", _key(guest), "guest", 0, 0, 0, {"imports": [item]})
+
+    def opened(text: str, wants: str = "svc", **more: Any) -> bool:
+        export = {"subject": "svc", "type": "service", "token_req": True, **more}
+        owning = Claims("O", _key(owner), "owner", 0, 0, 0, {"exports": [export]})
+        made = {a.name: a for a in accounts_of_claims([owning, importer(text, wants)], now=1000)}
+        wanted = made[_key(guest)].imports[0]
+        return made[_key(owner)].offer(wanted, _key(guest)) is not None
+
+    assert opened(token(owner, guest))
+    assert opened(token(owner, guest, exp=1001))
+    assert not opened(token(owner, other))
+    assert not opened(token(other, guest))
+    assert not opened(token(owner, guest, exp=1000))
+    assert not opened(token(owner, guest, nbf=1001))
+    assert not opened(token(owner, guest), revocations={_key(guest): 100})
+    assert not opened(token(owner, guest), subject="svc.other")
+    assert not opened(token(owner, guest), wants="other", subject=">")
+    assert not opened(token(owner, guest)[:-3])
+    assert not opened("")
+
+
+def _key(pair: Any) -> str:
+    return str(pair.public_key.decode())
 
 
 def test_an_account_is_read_from_its_jwt() -> None:

@@ -1,5 +1,7 @@
 """Account claims: an account as its operator's JWT describes it."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from millstream.accounts.account import (
@@ -12,7 +14,9 @@ from millstream.accounts.account import (
     Mapping,
     ResponseType,
 )
-from millstream.accounts.jwt import Claims
+from millstream.accounts.jwt import Claims, Refused, decode
+from millstream.accounts.nkeys import Role
+from millstream.subjects.subject import is_subset
 
 _NS = 1e9
 _RESPONSES = {
@@ -23,14 +27,77 @@ _RESPONSES = {
 }
 
 
+def accounts_of_claims(listed: Iterable[Claims], now: float) -> tuple[Account, ...]:
+    """Return the accounts that verified account JWTs describe.
+
+    A private export is open to those whose import holds a token that the exporter signed for them.
+    """
+    known = {claims.subject: claims for claims in listed}
+    return tuple(
+        replace(
+            account_of_claims(claims),
+            exports=tuple(
+                _export(export, _invited(claims, export, known.values(), now))
+                for export in claims.nats.get("exports") or ()
+            ),
+        )
+        for claims in known.values()
+    )
+
+
+def _invited(
+    owner: Claims, export: dict[str, Any], others: Iterable[Claims], now: float
+) -> tuple[str, ...]:
+    """Return the accounts that hold a token for all that they take of a private export."""
+    return tuple(
+        other.subject
+        for other in others
+        if (taken := _taken(owner, export, other))
+        and all(_is_activated(item, owner, export, other.subject, now) for item in taken)
+    )
+
+
+def _taken(owner: Claims, export: dict[str, Any], other: Claims) -> list[dict[str, Any]]:
+    return [
+        item
+        for item in other.nats.get("imports") or ()
+        if item.get("account") == owner.subject
+        and item.get("type") == export.get("type")
+        and is_subset(_import(item).subject, export.get("subject") or "")
+    ]
+
+
+def _is_activated(
+    item: dict[str, Any], owner: Claims, export: dict[str, Any], importer: str, now: float
+) -> bool:
+    try:
+        claims = decode(item.get("token") or "", (Role.ACCOUNT,), Role.ACCOUNT)
+    except Refused:
+        return False
+    keys = [entry["key"] if isinstance(entry, dict) else entry for entry in _signers(owner)]
+    revoked = (export.get("revocations") or {}).get(importer, 0)
+    return (
+        claims.issuer in (owner.subject, *keys)
+        and claims.subject == importer
+        and claims.issued_at > revoked
+        and not (claims.expires and claims.expires <= now)
+        and not (claims.not_before and claims.not_before > now)
+        and is_subset(_import(item).subject, claims.nats.get("subject") or "")
+    )
+
+
+def _signers(owner: Claims) -> list[Any]:
+    return owner.nats.get("signing_keys") or []
+
+
 def account_of_claims(claims: Claims) -> Account:
-    """Return the account that a verified account JWT describes."""
+    """Return the account that a verified account JWT describes; its private exports are closed."""
     nats = claims.nats
     limits: dict[str, Any] = nats.get("limits") or {}
     return Account(
         claims.subject,
         claims.name,
-        tuple(_export(export, claims.subject) for export in nats.get("exports") or ()),
+        tuple(_export(export, ()) for export in nats.get("exports") or ()),
         tuple(_import(item) for item in nats.get("imports") or ()),
         tuple(
             Mapping(source, tuple(_destination(to) for to in destinations))
@@ -47,12 +114,11 @@ def _has_jetstream(limits: dict[str, Any]) -> bool:
     return any(tier.get("mem_storage") or tier.get("disk_storage") for tier in tiers)
 
 
-def _export(export: dict[str, Any], owner: str) -> Export:
-    # A private export needs an activation token, which is not read yet: nobody else may import.
+def _export(export: dict[str, Any], invited: tuple[str, ...]) -> Export:
     return Export(
         export.get("subject") or "",
         export.get("type") == "service",
-        (owner,) if export.get("token_req") else None,
+        invited if export.get("token_req") else None,
         _RESPONSES.get((export.get("response_type") or "").lower(), ResponseType.SINGLETON),
         (export.get("response_threshold") or RESPONSE_SECONDS * _NS) / _NS,
         export.get("account_token_position") or 0,

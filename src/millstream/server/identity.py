@@ -11,9 +11,10 @@ from millstream.accounts.account import (
     ResponseType,
     StreamLimits,
 )
-from millstream.accounts.claims import account_of_claims
+from millstream.accounts.claims import accounts_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Responses, Rule
+from millstream.clock import SystemClock
 from millstream.nats.transport import Kind
 from millstream.server import auth_options
 from millstream.server.auth_options import (
@@ -128,10 +129,9 @@ def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...
     made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream)]
     made += [_account(listed, options.cluster_name) for listed in options.accounts]
     if trust is not None:
-        for public, _ in options.trust.preload:
-            claims = trust.account(public)
-            if claims is not None:
-                made.append(account_of_claims(claims))
+        now = SystemClock().time_ns() / 1e9
+        given = [trust.account(public) for public, _ in options.trust.preload]
+        made += accounts_of_claims([claims for claims in given if claims is not None], now)
     return tuple(made)
 
 
