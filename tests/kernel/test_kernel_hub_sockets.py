@@ -10,6 +10,7 @@ import pytest
 from hub_recorder import QUIET, Recorder, close_hubs
 
 from millstream.kernel import _hub
+from millstream.nats.session import Closed
 
 LARGE = 40_000
 
@@ -180,3 +181,10 @@ def test_a_publisher_waits_longer_for_a_client_that_takes_something() -> None:
         door.hub.take(slow, 10)
         door.hub.tick()
     assert waited == 5
+
+
+def test_every_reason_for_which_the_hub_closes_has_a_name_at_the_door() -> None:
+    last = _hub.WRITE_DEADLINE
+    assert [Closed(reason).text for reason in range(1, last + 1)]
+    with pytest.raises(ValueError, match=str(last + 1)):
+        Closed(last + 1)
