@@ -461,7 +461,10 @@ class FileLog:
                 continue
             segment = self.segments[at]
             position = segment.index.find(seq)
-            if position < 0 or not segment.index.delete(position):
+            if position < 0:
+                continue
+            if not segment.index.delete(position):
+                self.deleted.add(seq, seq)  # flagged by an earlier run
                 continue
             size = segment.index.frame_len(position)
             self.count -= 1
@@ -481,12 +484,19 @@ class FileLog:
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""
         dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
+        dead = [s for s in dead if self._accounted(s)]
         if not dead:
             return
         self.segments = [s for s in self.segments if s not in dead]
         for segment in dead:
             if segment.made:
                 self._host.remove(segment)
+
+    def _accounted(self, segment: Segment) -> bool:
+        """Say whether more than flags in the file tells where the segment's records went."""
+        first = max(segment.base_seq, self.first_kept)
+        parts = self.deleted.missing(first, segment.last_seq)
+        return not any(self.lost.missing(a, b) for a, b in parts)
 
     # --- files
 
@@ -509,13 +519,10 @@ class FileLog:
         if segment.flushed == segment.size == flush.end and not segment.made:
             return
 
-        def job() -> None:
-            segment.write(flush)
-            if seal:
-                segment.write_idx()
-
         segment.busy = True
-        self._host.worker.run(job, partial(self._flushed, segment, flush, seal))
+        self._host.worker.run(
+            partial(segment.write, flush), partial(self._flushed, segment, flush, seal)
+        )
 
     def _flushed(self, segment: Segment, flush: Flush, seal: bool, error: Exception | None) -> None:
         segment.busy = False
@@ -524,10 +531,20 @@ class FileLog:
             log.error("segment not written file=%s error=%s", segment.path, error)
             return
         segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
-        if seal:
-            segment.sealed = True
-            segment.synced = segment.flushed
-            segment.release()
+        if self._dropped:
+            self._host.worker.run(segment.unlink, partial(_report, segment.path))
+        elif seal:  # apart from the write: what is written is not written again when this fails
+            segment.busy = True
+            self._host.worker.run(segment.write_idx, partial(self._sealed, segment))
+
+    def _sealed(self, segment: Segment, error: Exception | None) -> None:
+        segment.busy = False
+        if error is not None:
+            log.error("segment not sealed file=%s error=%s", segment.path, error)
+            return
+        segment.sealed = True
+        segment.synced = segment.flushed
+        segment.release()
         if self._dropped:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
 

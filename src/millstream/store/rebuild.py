@@ -87,6 +87,7 @@ class Logs:
                 follows = max(follows, target.segments[-1].last_seq + 1)
             elif base > newest:
                 cuts.add(base)  # not stable, or behind one that is not: the WAL has its records
+                self.strays += [f"{directory}/seg-{base:020d}.idx"] * sealed  # it will grow again
             else:
                 stem = f"{directory}/seg-{base:020d}"
                 self.strays += [f"{stem}.idx"] * sealed + [f"{stem}.data"]
@@ -133,7 +134,7 @@ class Logs:
             file.close()
         if not check_data_header(bytes(buffer[:HEADER_BYTES]), target.log_id, base, segment.path):
             log.error("damaged segment header file=%s offset=0", segment.path)
-        if sealed and self._load_idx(segment, size):
+        if sealed and self._load_idx(segment, size, state.size if state else 0):
             return
         limit = min(state.size, size) if state else size
         self._durable[target.log_id, base] = limit
@@ -141,19 +142,22 @@ class Logs:
             self._damaged.append((target, segment))
         segment.full = bool(state and state.sealed) or state is None
 
-    def _load_idx(self, segment: Segment, size: int) -> bool:
+    def _load_idx(self, segment: Segment, size: int, least: int) -> bool:
+        """Take the index of a sealed segment; not one from before the segment grew again."""
         path = f"{segment.directory}/{segment.name}.idx"
         file = self._files.open(path)
         try:
             data = file.pread(file.size(), 0)
         finally:
             file.close()
+        data_bytes = int.from_bytes(data[32:40], "little")
+        if data_bytes < least:
+            return False
         index = decode_idx(data, segment.log_id, segment.base_seq, size, segment.index.subjects)
         if index is None:
             log.error("damaged index, rebuilding it file=%s", path)
             return False
         segment.index = index
-        data_bytes = int.from_bytes(data[32:40], "little")
         segment.size = segment.flushed = segment.synced = data_bytes
         segment.flushed_seq = segment.last_seq
         segment.full = segment.sealed = True
@@ -285,8 +289,22 @@ class Logs:
         """Have gaps written before what follows them: nothing else will show them again."""
         for gap in gaps:
             body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
-            frames = encode_control(VOID, log_id, 0, 0, body) * 2
-            self.relog.append((Run(log_id, 0, 2, len(frames)), frames))
+            self._log_control(VOID, log_id, body)
+
+    def _log_control(self, kind: int, log_id: int, body: bytes) -> None:
+        frames = encode_control(kind, log_id, 0, 0, body) * 2
+        self.relog.append((Run(log_id, 0, 2, len(frames)), frames))
+
+    def _log_flagged(self, target: FileLog) -> None:
+        """Log deletes that only the flags in a dead segment tell, as its file will go."""
+        for segment in target.segments[:-1]:
+            if len(segment.index) and not segment.index.live:
+                first = max(segment.base_seq, target.first_kept)
+                parts = target.deleted.missing(first, segment.last_seq)
+                seqs = [seq for a, b in parts for seq in range(a, b + 1)]
+                if seqs:
+                    target.forget(seqs)
+                    self._log_control(DELETE, target.log_id, msgspec.json.encode(seqs))
 
     def _spare_frames(self, target: FileLog, first: int, last: int) -> list[Frame]:
         """Return what the files hold of ``first..last`` beyond what was known to be stable."""
@@ -379,6 +397,7 @@ class Logs:
                 target.next_seq = target.committed_seq + 1
             target.synced_seq = target.committed_seq
             target.recount()
+            self._log_flagged(target)
             recovered = self.recovered[log_id]
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)

@@ -37,6 +37,7 @@ class WalFile:
     header: WalHeader | None
     first_position: int
     limit: int = 1 << 63
+    used: int = HEADER.size  # nothing but zeros behind it
 
 
 class Replay:
@@ -114,8 +115,10 @@ class Replay:
         self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+            wal.used = item.end
             if isinstance(item, Entry):
                 if item.position >= wal.limit:
+                    wal.used = len(buffer)
                     break  # a later start decided about these
                 at = item.position
                 self._replay_entry(buffer, item, wal)
@@ -193,13 +196,13 @@ class Replay:
             self._control(kind, stream_id, number, body(data, start))
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
-        if kind == VOID:  # without a number: a recovery puts it where it belongs in the order
+        if number == 0:  # made by a recovery, which put it where it belongs in the order
             self._logs.control(kind, log_id, content)
             return
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, RESERVE):
+        if kind in (TRIM, DELETE, VOID, RESERVE):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:

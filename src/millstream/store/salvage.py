@@ -24,10 +24,13 @@ class Frame:
 
 
 def frames_in(buffer: memoryview, start: int, end: int) -> list[Frame]:
-    """Return the sound frames in ``start..end``."""
+    """Return the sound frames in ``start..end``, as live ones.
+
+    Whether they were deleted is for the log to say: the flag is outside the checksums.
+    """
     frames, _ = scan(buffer, start, end)
     return [
-        Frame(kind, flags, stream_id, seq, at, at + size, bytes(buffer[at : at + size]))
+        Frame(kind, flags, stream_id, seq, at, at + size, bytes(buffer[at : at + size - 1]) + b"\0")
         for kind, flags, stream_id, seq, _ts, at, size, _deleted in frames
     ]
 

@@ -140,6 +140,7 @@ class Store:
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = sorted(s.position for s in snapshots)
         self._harden(logs)
+        self._give_back(replay)
         self._start_committing(replay, boot)
         self._remove_orphans(replay.unused + logs.strays)
         self._recovering = False
@@ -170,6 +171,16 @@ class Store:
                 files.sync_dir(path)
         for path in sorted(logs.young_directories):
             files.sync_dir(path)
+
+    def _give_back(self, replay: Replay) -> None:
+        """Cut the unused space off files of earlier runs: crash after crash would fill the disk."""
+        for wal in replay.wal_files:
+            file = self.files.open(wal.path)
+            try:
+                if file.size() > wal.used:
+                    file.truncate(wal.used)
+            finally:
+                file.close()
 
     def _start_committing(self, replay: Replay, boot: int) -> None:
         options = self.options
@@ -228,6 +239,8 @@ class Store:
         """Remove WAL files never used, and what a crash left of dropped logs and half files."""
         for path in unused:
             self.files.unlink(path)
+        for directory in sorted({os.path.dirname(path) for path in unused}):
+            self.files.sync_dir(directory)
         streams = f"{self.directory}/streams"
         if not self.files.exists(streams):
             return

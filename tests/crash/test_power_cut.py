@@ -1,0 +1,102 @@
+"""The power goes off under load: what was synced is there, and what is gone is told."""
+
+import json
+import random
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from support.broker import millstream
+from support.mounts import LoopDisk, loop_disk
+from support.publisher import Publisher, api, create_stream, read_stream, stream_state
+from support.scale import count
+
+
+def cut_soon(disk: LoopDisk, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    def cut() -> None:
+        disk.cut_power()
+        process.kill()
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+
+
+@pytest.mark.timeout(3600)
+def test_a_power_cut_loses_nothing_synced_and_names_the_rest(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    cycles = count(5, 50)
+    synced, written = Publisher("SYNC.a"), Publisher("DISK.a")
+    lost = 0
+    names = ["SYNC", "DISK"]
+    with loop_disk(tmp_path, 900) as disk:
+        for cycle in range(cycles + 1):
+            with millstream(data_dir=disk.path / "data") as peer:
+                if cycle == 0:
+                    create_stream(peer.port, "SYNC", "fsync")
+                    create_stream(peer.port, "DISK", "disk")
+                check_synced(peer.port, synced)
+                lost += check_written(peer.port, written)
+                check_names(peer.port, names)
+                if cycle == cycles:
+                    break
+                names.append(f"NEW{cycle}")
+                cut_soon(disk, peer.process, rng.uniform(0.3, 0.8))
+                create_stream(peer.port, names[-1], "disk")
+                both = [
+                    threading.Thread(target=each.run, args=(peer.port, 10))
+                    for each in (synced, written)
+                ]
+                for thread in both:
+                    thread.start()
+                for thread in both:
+                    thread.join()
+                assert peer.process.wait(10) == -9
+            disk.unmount()
+            assert disk.mount()
+    print(
+        f"power cut: cycles {cycles}, fsync acked {len(synced.acked)} lost 0, "
+        f"disk acked {len(written.acked)} lost {lost}, all at the tail and named"
+    )
+
+
+def check_names(port: int, names: list[str]) -> None:
+    answer = api(port, "$JS.API.STREAM.NAMES", {})
+    found = answer["streams"]
+    assert isinstance(found, list)
+    assert set(names) <= set(found)
+
+
+def check_synced(port: int, publisher: Publisher) -> None:
+    last = stream_state(port, "SYNC")["last_seq"]
+    found = read_stream(port, "SYNC", 1, last)
+    for seq, number in publisher.acked.items():
+        assert found[seq] == publisher.payload(number), seq
+
+
+def check_written(port: int, publisher: Publisher) -> int:
+    """Return how many acks this cut took; what is left is a prefix, what is gone is a gap."""
+    last = stream_state(port, "DISK")["last_seq"]
+    found = read_stream(port, "DISK", 1, last)
+    acked = {seq: publisher.payload(number) for seq, number in publisher.acked.items()}
+    gone = sorted(seq for seq in acked if seq not in found)
+    for seq, payload in acked.items():
+        assert found.get(seq, payload) == payload
+    if gone:
+        assert last >= max(acked)  # no sequence comes back
+        newest = [seq for seq in acked if seq > max(gone)]
+        assert not newest, "the loss is not at the tail"
+        named = gaps(port)
+        assert all(any(a <= seq <= b for a, b in named) for seq in gone)
+    for seq in gone:
+        del publisher.acked[seq]
+    return len(gone)
+
+
+def gaps(port: int) -> list[tuple[int, int]]:
+    plan = api(port, "$MILLSTREAM.API.PLAN.DISK", {})
+    found = plan["gaps"]
+    assert isinstance(found, list)
+    return [(first, last) for first, last, _ in json.loads(json.dumps(found))]
