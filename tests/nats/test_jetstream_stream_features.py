@@ -171,3 +171,94 @@ async def test_what_was_acked_and_what_was_not_survives_a_restart(tmp_path: Path
     with contextlib.suppress(nats.errors.Error):
         await client.close()
     await broker.stop()
+
+
+CONFIGS: list[dict[str, Any]] = [
+    {"placement": {"cluster": "x", "tags": ["a"]}},
+    {"placement": {}},
+    {"placement": {"preferred": "x"}},
+    {"placement": {"bogus": 1}},
+    {"subject_transform": {"src": "T", "dest": "U"}},
+    {"subject_transform": {"src": "", "dest": "U.>"}},
+    {"subject_transform": {"src": "a..b", "dest": "U"}},
+    {"republish": {"dest": "rp.>"}},
+    {"republish": {"src": "T", "dest": "x", "headers_only": True}},
+    {"republish": {"src": "T", "dest": "T"}},
+    {"republish": {"src": "a.*", "dest": "b.$2"}},
+    {"republish": {}},
+    {"republish": {"bogus": 1}},
+    {"subject_delete_marker_ttl": NANO},
+    {"subject_delete_marker_ttl": 10},
+    {"subject_delete_marker_ttl": -10},
+    {"subject_delete_marker_ttl": NANO, "deny_purge": True},
+    {"consumer_limits": {"max_ack_pending": 5, "inactive_threshold": NANO}},
+    {"consumer_limits": {"bogus": 5}},
+    {"retention": "interest", "discard": "new"},
+]
+
+
+async def configs(client: Client) -> list[Any]:
+    seen = []
+    for asked in CONFIGS:
+        seen.append((asked, await api(client, "STREAM.CREATE.T", {"name": "T", **asked})))
+        await api(client, "STREAM.DELETE.T")
+    return seen
+
+
+async def test_features_are_accepted_filled_in_and_refused_as_by_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, configs)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted
+
+
+async def test_a_transform_that_cannot_work_is_refused_with_the_codes_of_the_reference(
+    tmp_path: Path,
+):
+    async def scenario(client: Client) -> Any:
+        asked = {"name": "T", "subject_transform": {"src": "T.*", "dest": "U.$2"}}
+        error = (await api(client, "STREAM.CREATE.T", asked))["error"]
+        return error["code"], error["err_code"]
+
+    ours, theirs = await both(tmp_path, scenario)
+    assert ours == theirs == (400, 10156)
+
+
+async def heard(inbox: Any, count: int) -> list[Any]:
+    seen = []
+    for _ in range(count):
+        message = await inbox.next_msg(timeout=2)
+        headers = dict(message.headers or {})
+        if "Nats-Time-Stamp" in headers:
+            headers["Nats-Time-Stamp"] = "TIME"
+        seen.append((message.subject, headers, message.data))
+    return seen
+
+
+async def rewriting(client: Client) -> list[Any]:
+    asked = {
+        "name": "S",
+        "subjects": ["s.*", "plain"],
+        "subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}.new"},
+        "republish": {"src": "t.>", "dest": "rp.>"},
+    }
+    seen = [await api(client, "STREAM.CREATE.S", asked)]
+    inbox = await client.subscribe("rp.>")
+    await client.flush()
+    seen.append(await publish(client, "s.a", b"body", {"H": "v"}))
+    seen += [await publish(client, subject, b"body") for subject in ("s.b", "s.a", "plain")]
+    seen.append(await publish(client, "s.a", b"", {"Nats-Expected-Last-Subject-Sequence": "9"}))
+    seen += await heard(inbox, 3)
+    shown = await api(client, "STREAM.INFO.S", {"subjects_filter": ">"})
+    seen.append(shown["state"]["subjects"])
+    asked |= {"republish": {"src": "plain", "dest": "rp.plain", "headers_only": True}}
+    del asked["subject_transform"]
+    await api(client, "STREAM.UPDATE.S", asked)
+    seen += [await publish(client, "s.a"), await publish(client, "plain", b"12345")]
+    seen += await heard(inbox, 1)
+    return seen
+
+
+async def test_subjects_are_rewritten_and_records_republished_as_by_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, rewriting)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted

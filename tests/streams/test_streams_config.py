@@ -83,8 +83,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     [
         {"mirror": {"name": "X"}},
         {"sources": [{"name": "X"}]},
-        {"republish": {"dest": "x"}},
-        {"subject_transform": {"src": "a", "dest": "b"}},
         {"allow_atomic": True},
         {"allow_msg_counter": True},
         {"allow_msg_schedules": True},

@@ -14,6 +14,7 @@ from millstream.streams.config import (
     StreamConfig,
     client_metadata,
 )
+from millstream.streams.times import go_text as go_text
 from millstream.streams.times import rfc3339, time_ns
 
 ACK_WAIT_NS = 30_000_000_000
@@ -409,16 +410,3 @@ def _check_filters(config: ConsumerConfig) -> None:
             )
         if any(patterns.overlap(one, other) for other in filters[at + 1 :]):
             raise ConsumerRefused(10138, "consumer subject filters cannot overlap")
-
-
-def go_text(ns: int) -> str:
-    """Return a duration as Go writes it: 1m30s, 50ms."""
-    for unit, size in (("ns", 1), ("µs", 1000), ("ms", 10**6)):
-        if ns < size * 1000 and ns < 10**9:
-            return f"{ns / size:g}{unit}"
-    minutes, rest = divmod(ns, 60 * 10**9)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{hours}h{text}" if hours else text

@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.errors import BadRequest, InvalidStreamConfig, MillstreamError
 from millstream.store.log import Durability
-from millstream.streams import patterns
+from millstream.streams import feature_rules, patterns
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -300,6 +300,10 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
     for key in given:
         if key not in StreamConfig.__struct_fields__:
             raise InvalidJson(f'json: unknown field "{key}"')
+    for key, known in _INNER_FIELDS.items():
+        for inner in given[key] if isinstance(given.get(key), Mapping) else ():
+            if inner not in known:
+                raise InvalidJson(f'json: unknown field "{inner}"')
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
             quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
@@ -309,6 +313,13 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
     except msgspec.ValidationError as error:
         raise InvalidJson(str(error)) from error
 
+
+_INNER_FIELDS = {
+    "placement": ("cluster", "tags", "preferred"),
+    "subject_transform": ("src", "dest"),
+    "republish": ("src", "dest", "headers_only"),
+    "consumer_limits": ("inactive_threshold", "max_ack_pending"),
+}
 
 _WORDS = {
     "retention": ("limits", "interest", "workqueue"),
@@ -346,7 +357,8 @@ def _filled(
     if config.persist_mode == "default":
         fill["persist_mode"] = ""
     fill["metadata"] = client_metadata(config.metadata)
-    return msgspec.structs.replace(config, **fill)
+    full = msgspec.structs.replace(config, **fill)
+    return msgspec.structs.replace(full, **feature_rules.filled(msgspec.structs.asdict(full)))
 
 
 def _default_window(config: StreamConfig) -> int:
@@ -374,6 +386,7 @@ def _check(config: StreamConfig) -> None:
     _check_limits(config)
     _check_unsupported(config)
     _check_subjects(config)
+    feature_rules.check(msgspec.structs.asdict(config))
     named = config.metadata.get(_DURABILITY)
     _refuse(
         (
@@ -430,14 +443,10 @@ def _check_unsupported(config: StreamConfig) -> None:
         ("mirror", config.mirror),
         ("sources", config.sources),
         ("mirror_direct", config.mirror_direct),
-        ("republish", config.republish),
-        ("subject_transform", config.subject_transform),
-        ("subject_delete_marker_ttl", config.subject_delete_marker_ttl),
         ("allow_msg_counter", config.allow_msg_counter),
         ("allow_atomic", config.allow_atomic),
         ("allow_batched", config.allow_batched),
         ("allow_msg_schedules", config.allow_msg_schedules),
-        ("placement", config.placement),
         ("first_seq", config.first_seq > 1),
         ("compression: " + config.compression, config.compression != "none"),
     ):

@@ -4,8 +4,9 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,13 +17,16 @@ from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log import Log, LogState
-from millstream.streams import extras, patterns, preconditions, retention
+from millstream.streams import delete_markers, extras, patterns, preconditions, retention
 from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
+from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import DuplicateWindow, PublishRefused
 from millstream.streams.removals import EVERYTHING, Removals
+from millstream.streams.republish import Republish
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
+from millstream.subjects.transform import SubjectTransform
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -85,7 +89,7 @@ class _Run:
 
     __slots__ = (
         "batch", "count", "duplicates", "error", "first_seq", "future", "last_of", "msg_id",
-        "rollup", "settled", "start", "ttl",
+        "previous", "rollup", "settled", "start", "ttl",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int) -> None:
@@ -101,6 +105,7 @@ class _Run:
         self.ttl = 0.0
         self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
         self.last_of: dict[bytes, int] | None = None
+        self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
 
     def last_of_subjects(self) -> dict[bytes, int]:
         """Return subject → newest sequence within this run."""
@@ -158,6 +163,8 @@ class Stream:
         self._ttls: list[tuple[int, int]] = []  # heap of (expires at ns, seq)
         self._ttl_timer: Timer | None = None
         self._closed = False
+        self._transform = transform_of(config.subject_transform)
+        self._republish = Republish.of(config.name, config.republish)
         self._ack_prefix = b'{"stream":%s,"seq":' % msgspec.json.encode(config.name)
         self._rebuild()
 
@@ -188,6 +195,8 @@ class Stream:
         recapture = config.subjects != self.config.subjects
         self.config = config
         self._window.window_ns = config.duplicate_window
+        self._transform = transform_of(config.subject_transform)
+        self._republish = Republish.of(config.name, config.republish)
         if recapture:
             self.capture()
         self._keep_limits(None)
@@ -208,6 +217,8 @@ class Stream:
 
     def deliver(self, batch: Batch) -> None:
         """Store captured publishes in order; a reply is answered once its record is committed."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
         if self._is_plain(batch):
             self._append(_Run(batch, 0, len(batch)))
         else:
@@ -343,6 +354,8 @@ class Stream:
         self._check_room(b"", len(batch), size)
 
     def _append(self, run: _Run) -> None:
+        if self._republish is not None:
+            self._note_previous(run, self._republish)
         self._inflight.append(run)
         try:
             first = self.log.append(
@@ -377,11 +390,37 @@ class Stream:
             if not self._inflight:
                 self._last_staged = self.log.state().last_seq
         self._answer(run, run.error)
+        if run.error is None and self._republish is not None:
+            self._publish_again(run, self._republish)
         if run.error is None:
             self._keep_limits(run)
             self._wake()
         if self._paused and self._backlog < BACKLOG_BYTES // 2:
             self._pause(False)
+
+    def _note_previous(self, run: _Run, republish: Republish) -> None:
+        for at in range(run.start, run.start + run.count):
+            subject = run.batch.message(at)[0]
+            if subject not in run.previous and republish.wants(subject):
+                run.previous[subject] = self.last_of_subject(subject)
+
+    def _publish_again(self, run: _Run, republish: Republish) -> None:
+        """Publish the committed records of a run under the subjects that republish names."""
+        at, last = run.first_seq, run.first_seq + run.count - 1
+        while at <= last and run.previous and self._hub is not None and self._interest is not None:
+            frames = self.log.read(at, last - at + 1, READ_BYTES)
+            if not len(frames):
+                break
+            for seq, ts_ns, subject, payload, headers, *_ in frames:
+                if seq > last or subject not in run.previous:
+                    continue
+                previous, run.previous[subject] = run.previous[subject], seq
+                copy = republish.copy(seq, ts_ns, subject, payload, headers, previous)
+                if copy is not None:
+                    self._hub.publish(self._interest, copy.subject, b"", copy.headers, copy.payload)
+            at = frames.last_seq + 1
+        if self._hub is not None:
+            self._hub.flush()
 
     def _pause(self, paused: bool) -> None:
         self._paused = paused
@@ -739,6 +778,7 @@ class Stream:
         if until > 0:
             first_kept = self.log.seek_time(until + 1)
             if first_kept > self.log.state().first_seq:
+                self._leave_markers(self._seqs_below(first_kept))
                 self._trim_to(first_kept, "ttl")
         self._arm_expiry()
 
@@ -758,8 +798,30 @@ class Stream:
         while self._ttls and self._ttls[0][0] <= now:
             doomed.append(heapq.heappop(self._ttls)[1])
         if doomed:
+            self._leave_markers(doomed)
             self._forget(doomed, _log_failure)
         self._arm_ttl()
+
+    def _seqs_below(self, first_kept: int) -> Iterator[int]:
+        found = self.index.seqs(self._everything)
+        return takewhile(lambda seq: seq < first_kept, found)
+
+    def _leave_markers(self, doomed: Iterable[int]) -> None:
+        """Write a marker for each subject whose newest record is about to expire."""
+        ttl_ns = self.config.subject_delete_marker_ttl
+        if ttl_ns <= 0 or self.config.sealed:
+            return
+        for seq in list(doomed):
+            subject = self.index.subject_of(seq)
+            if subject is None or self.last_of_subject(subject) != seq:
+                continue
+            if delete_markers.is_marker(self.get(seq).headers):
+                continue
+            batch = Batch()
+            batch.add(subject, b"", delete_markers.headers(ttl_ns), b"")
+            run = _Run(batch, 0, 1)
+            run.rollup, run.ttl = b"sub", ttl_ns // 10**9
+            self._append(run)
 
     # -- recovery ----------------------------------------------------------------------------
 
@@ -807,6 +869,18 @@ def settle(done: "asyncio.Future[None]", error: MillstreamError | None) -> None:
 def as_record(frames: "Frames", at: int) -> Record:
     """Return one frame as a value."""
     return Record(*frames.record(at))
+
+
+def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:
+    """Return the batch under the subjects that the transform makes of those that match."""
+    made = Batch()
+    for at in range(len(batch)):
+        subject, reply, headers, payload, origin = batch.message(at)
+        text = subject.decode("utf-8", "surrogateescape")
+        if transform.matches(text):
+            subject = transform.apply(text).encode("utf-8", "surrogateescape")
+        made.add(subject, reply, headers, payload, origin=origin)
+    return made
 
 
 def _size(subject: bytes, headers: bytes, payload: bytes) -> int:

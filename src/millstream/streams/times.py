@@ -31,3 +31,16 @@ def time_ns(text: str) -> int:
     if whole.year < 1970:
         return 0
     return int(whole.timestamp()) * 10**9 + int((found[2] or "0").ljust(9, "0"))
+
+
+def go_text(ns: int) -> str:
+    """Return a duration as Go writes it: 1m30s, 50ms."""
+    for unit, size in (("ns", 1), ("µs", 1000), ("ms", 10**6)):
+        if ns < size * 1000 and ns < 10**9:
+            return f"{ns / size:g}{unit}"
+    minutes, rest = divmod(ns, 60 * 10**9)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{rest / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text

@@ -1,0 +1,91 @@
+"""A stream's features in its configuration: defaults filled in, contradictions refused."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import InvalidStreamConfig, MillstreamError
+from millstream.streams import patterns
+from millstream.subjects.transform import BadTransform, SubjectTransform
+
+_SHORTEST_MARKER_NS = 1_000_000_000
+
+
+class FeatureRefused(MillstreamError):
+    """A feature asked for in a way that cannot work; the code says which."""
+
+    status = 400
+    http_status = 400
+    code = "invalid_request"
+
+    def __init__(self, err_code: int, message: str) -> None:
+        super().__init__(message)
+        self.err_code = err_code  # type: ignore[misc]
+
+
+def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the features of a configuration turn on or fill in."""
+    fill: dict[str, Any] = {}
+    if fields["subject_delete_marker_ttl"] > 0:
+        fill["allow_msg_ttl"] = True
+        if not fields["allow_rollup_hdrs"]:
+            fill |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    if fields["republish"] is not None:
+        fill["republish"] = _filled_republish(fields)
+    if not fields["placement"]:
+        fill["placement"] = None
+    return fill
+
+
+def _filled_republish(fields: Mapping[str, Any]) -> dict[str, Any]:
+    asked = {"src": ">", "dest": "", **{k: v for k, v in fields["republish"].items() if v}}
+    transform = fields["subject_transform"]
+    everything = asked["src"] == asked["dest"] == ">"
+    if everything and transform and fields["subjects"] == (transform.get("src"),):
+        # Captured subjects are all rewritten, so that nothing can come back to the stream.
+        asked |= {"src": transform.get("dest", ""), "dest": transform.get("dest", "")}
+    return asked
+
+
+def check(fields: Mapping[str, Any]) -> None:
+    """Refuse features that contradict each other or the rest."""
+    marker_ttl = fields["subject_delete_marker_ttl"]
+    if marker_ttl < 0:
+        raise InvalidStreamConfig("subject delete marker TTL must not be negative")
+    if 0 < marker_ttl < _SHORTEST_MARKER_NS:
+        raise InvalidStreamConfig("subject delete marker TTL must be at least 1 second")
+    if fields["placement"] and fields["placement"].get("preferred"):
+        raise InvalidStreamConfig("preferred server not permitted in placement")
+    if fields["subject_transform"] is not None:
+        _check_transform(fields["subject_transform"])
+    if fields["republish"] is not None:
+        _check_republish(fields["republish"], fields["subjects"])
+
+
+def _check_transform(asked: Mapping[str, Any]) -> None:
+    source = asked.get("src", "")
+    if source and not patterns.is_valid(source):
+        raise FeatureRefused(10155, f"stream transform source: invalid subject {source}")
+    try:
+        transform_of(asked)
+    except BadTransform as error:
+        raise FeatureRefused(10156, f"stream transform: {error.message}") from error
+
+
+def _check_republish(asked: Mapping[str, Any], subjects: tuple[str, ...]) -> None:
+    source, destination = asked.get("src", ""), asked.get("dest", "")
+    if any(patterns.overlap(destination, subject) for subject in subjects):
+        raise InvalidStreamConfig("stream configuration for republish destination forms a cycle")
+    try:
+        transform_of(asked)
+    except BadTransform as error:
+        raise InvalidStreamConfig(
+            "stream configuration for republish with transform "
+            f"from '{source}' to '{destination}' not valid"
+        ) from error
+
+
+def transform_of(asked: Mapping[str, Any] | None) -> SubjectTransform | None:
+    """Return the transform of a ``{src, dest}`` object, None when it rewrites nothing."""
+    if not asked or not asked.get("dest"):
+        return None
+    return SubjectTransform(asked.get("src", ""), asked["dest"])

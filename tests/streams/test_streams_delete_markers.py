@@ -1,0 +1,53 @@
+from streams_fakes import World, batch_of, headers_of
+
+from millstream.streams.config import StreamConfig
+from millstream.streams.stream import Stream
+
+MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1m0s\r\nNats-Rollup: sub\r\n\r\n"
+
+
+async def make(world: World, **config: object) -> Stream:
+    config = {
+        "name": "S",
+        "subjects": ["s.>"],
+        "subject_delete_marker_ttl": 60 * 10**9,
+        **config,
+    }
+    stream, _ = await world.catalog.create(StreamConfig.from_request(config))
+    return stream
+
+
+def held(stream: Stream) -> list[tuple[int, bytes, bytes]]:
+    found = (stream.get(seq) for seq in stream.index.seqs(stream.index.select(())))
+    return [(record.seq, record.subject, record.headers) for record in found]
+
+
+async def test_the_last_record_of_a_subject_leaves_a_marker_when_it_outlives_max_age():
+    world = World()
+    stream = await make(world, max_age=10 * 10**9)
+    stream.deliver(batch_of((b"s.a", b"", b"", b"1"), (b"s.a", b"", b"", b"2")))
+    world.advance(5)
+    stream.deliver(batch_of((b"s.b", b"", b"", b"3")))
+    world.advance(6)
+    assert held(stream) == [(3, b"s.b", b""), (4, b"s.a", MARKER)]
+
+
+async def test_a_record_with_a_successor_leaves_no_marker():
+    world = World()
+    stream = await make(world)
+    ttl = headers_of(Nats_TTL="5s")
+    stream.deliver(batch_of((b"s.a", b"", ttl, b"1")))
+    stream.deliver(batch_of((b"s.a", b"", b"", b"2")))
+    world.advance(6)
+    assert held(stream) == [(2, b"s.a", b"")]
+
+
+async def test_a_marker_expires_and_leaves_nothing():
+    world = World()
+    stream = await make(world)
+    stream.deliver(batch_of((b"s.a", b"", headers_of(Nats_TTL="5s"), b"1")))
+    world.advance(6)
+    assert held(stream) == [(2, b"s.a", MARKER)]
+    world.advance(61)
+    assert held(stream) == []
+    assert stream.state().last_seq == 2
