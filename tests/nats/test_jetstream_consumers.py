@@ -120,6 +120,23 @@ async def test_a_deleted_record_needs_no_ack_any_more(tmp_path):
         assert (await api(client, "CONSUMER.INFO.S.C"))["num_ack_pending"] == 2
 
 
+async def test_waiting_requests_are_served_in_turns_one_message_each(tmp_path):
+    async with connected(tmp_path) as (broker, client):
+        await stream(client)
+        await consumer(client)
+        one = await pull(client, "one", batch=3, expires=30 * NANO)
+        two = await pull(client, "two", batch=1, expires=30 * NANO)
+        six = await pull(client, "six", batch=6, expires=30 * NANO)
+        records = [NewRecord(b"s.a", b"%d" % i) for i in range(9)]
+        await broker.js.catalog.get("S").append(records)
+        assert [m.data for m in await take(one, 3)] == [b"0", b"3", b"5"]
+        assert [m.data for m in await take(two, 1)] == [b"1"]
+        messages = await take(six, 5)
+        assert [m.data for m in messages] == [b"2", b"4", b"6", b"7", b"8"]
+        assert [m.metadata.num_pending for m in messages] == [6, 4, 2, 1, 0]
+        assert (await api(client, "CONSUMER.INFO.S.C"))["num_waiting"] == 1
+
+
 async def test_a_paused_consumer_delivers_once_the_pause_is_over(tmp_path):
     clock = ManualClock()
     async with connected(tmp_path, clock) as (broker, client):

@@ -1,5 +1,6 @@
 """Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
@@ -8,6 +9,7 @@ from millstream.consumers.ledger import FOREVER, Ledger
 from millstream.consumers.outlet import Fields, Outlet
 from millstream.consumers.pace import Pace
 from millstream.kernel._acks import ack_replies
+from millstream.kernel._frames import Frames
 from millstream.streams.times import time_ns
 
 if TYPE_CHECKING:
@@ -127,8 +129,30 @@ class Feed:
             self._ack_prefix, page.frames, page.start, 1, deliveries, consumer_seq, max(left, 0)
         )[1]
 
+    @property
+    def is_paced(self) -> bool:
+        """Whether records go one by one, each at its time."""
+        return not self._pace.is_free
+
     def send(self, route: bytes, parcel: Parcel, each: Fields = ()) -> int:
         """Deliver a parcel; returns its size as clients count it."""
+        replies, size, first = self._note(parcel)
+        self._emit(route, parcel.page, replies, first, each)
+        return size
+
+    def deal(self, parcel: Parcel, shares: Iterable[tuple[bytes, list[int]]]) -> None:
+        """Deliver a parcel to several at once: each route gets the records at these positions."""
+        replies, _, first = self._note(parcel)
+        page = parcel.page
+        offsets = page.frames.offsets
+        for route, positions in shares:
+            frames = Frames(page.frames.buffer, [offsets[page.start + at] for at in positions])
+            told = first if positions[0] == 0 else ()
+            share = Page(frames, 0, len(positions))
+            self._emit(route, share, [replies[at] for at in positions], told, ())
+
+    def _note(self, parcel: Parcel) -> tuple[list[bytes], int, Fields]:
+        """Note a delivery; returns the ack subjects, the size, and what the first has to tell."""
         now, page = self._clock.monotonic(), parcel.page
         frames, start, count = page.frames, page.start, page.count
         left = self.cursor.pending()
@@ -146,13 +170,17 @@ class Feed:
         self.last_delivered_ns = self._clock.time_ns()
         if not self._pace.is_free:
             self._pace.sent(size, frames.record(start + count - 1)[1], now)
+        return replies, size, first
+
+    def _emit(
+        self, route: bytes, page: Page, replies: list[bytes], first: Fields, each: Fields
+    ) -> None:
         if self._config.headers_only:
             self._outlet.headers_of_records(route, page, replies, first, each)
         elif first or each:
             self._outlet.marked_records(route, page, replies, first, each)
         else:
             self._outlet.records(route, page, replies)
-        return size
 
     def _loss(self) -> Fields:
         """Return the header that tells of records lost before this one, and tell everybody."""

@@ -1,6 +1,7 @@
 """PullDesk: serves the clients that ask a consumer for messages."""
 
 from collections.abc import Callable
+from itertools import islice
 
 from millstream.clock import Clock
 from millstream.consumers import requests
@@ -82,18 +83,46 @@ class PullDesk:
             if room <= 0:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            parcel = self._feed.next(self._most(request, budget - sent), min(room, PAGE_BYTES))
+            deals = self._deals
+            most = self._most(request, budget - sent, deals=deals)
+            parcel = self._feed.next(most, min(room, PAGE_BYTES))
             if parcel is None:
                 self._nothing_left()
                 break
-            sent += self._give(request, parcel)
+            sent += self._deal(parcel) if deals else self._give(request, parcel)
         return sent
 
-    def _most(self, request: PullRequest, budget: int) -> int:
-        """Return how many messages go at once: one each while others wait."""
+    def _most(self, request: PullRequest, budget: int, *, deals: bool) -> int:
+        """Return how many messages go at once: one each while others wait, unless dealt."""
+        if deals:
+            return min(self.line.wanted(), budget)
         if len(self.line) > 1 or request.limited:
             return 1
         return min(request.batch, budget)
+
+    @property
+    def _deals(self) -> bool:
+        """Whether a page can be shared out in turns: nobody needs a look before each message."""
+        if len(self.line) < 2 or self.config.priority_policy or self._feed.is_paced:
+            return False
+        takers = self._feed.available()
+        return takers > 1 and not any(
+            request.limited
+            or not self._outlet.is_heard(request.reply)
+            or self._outlet.room(request.reply) < 2 * PAGE_BYTES
+            for request in islice(self.line, takers)
+        )
+
+    def _deal(self, parcel: Parcel) -> int:
+        """Share a page out in turns, one message each and again; each gets its share at once."""
+        shares: dict[PullRequest, list[int]] = {}
+        for at in range(parcel.page.count):
+            shares.setdefault(self.line.take_turn(), []).append(at)
+        self._feed.deal(parcel, ((taker.reply, share) for taker, share in shares.items()))
+        now = self._clock.monotonic()
+        for taker in shares:
+            taker.note_activity(now)
+        return parcel.page.count
 
     def _turn(self) -> PullRequest | None:
         """Return whose turn it is, None when nobody's."""

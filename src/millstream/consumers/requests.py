@@ -141,6 +141,17 @@ class WaitingLine:
         if self._prioritized:
             self._line = deque(sorted(self._line, key=lambda waiting: waiting.priority))
 
+    def take_turn(self) -> PullRequest:
+        """Return whose turn it is for one message; whoever has enough leaves the line."""
+        request = self._line[0]
+        request.served += 1
+        request.batch -= 1
+        if request.batch > 0:
+            self._line.rotate(-1)
+        else:
+            self._line.popleft()
+        return request
+
     def requeue(self, request: PullRequest) -> None:
         """Go from wherever it stands to where a new one would stand."""
         if self._line[0] is request and not self._prioritized:
