@@ -4,7 +4,6 @@ from millstream.consumers.config import ConsumerConfig, ConsumerRefused, go_text
 from millstream.streams.config import StreamConfig
 
 STREAM = StreamConfig(name="S", subjects=("s.>",))
-QUEUE = StreamConfig(name="S", subjects=("s.>",), retention="workqueue")
 CAPPED = StreamConfig(
     name="S",
     subjects=("s.>",),
@@ -23,31 +22,6 @@ def test_a_stream_caps_its_consumers_and_sets_their_defaults():
     assert (config.max_ack_pending, config.inactive_threshold) == (10, 60_000_000_000)
     assert refusal(CAPPED, ack_policy="explicit", max_ack_pending=11) == 10121
     assert refusal(CAPPED, inactive_threshold=60_000_000_001) == 10153
-
-
-def test_a_work_queue_needs_explicit_acks_from_the_start():
-    assert refusal(QUEUE) == 10084
-    assert refusal(QUEUE, ack_policy="all") == 10098
-    assert refusal(QUEUE, deliver_subject="d") == 10098
-    assert refusal(QUEUE, ack_policy="explicit", deliver_policy="new") == 10101
-
-
-def test_consumers_of_a_work_queue_share_nothing():
-    def make(**config: object) -> ConsumerConfig:
-        return ConsumerConfig.from_request({"ack_policy": "explicit", **config}, QUEUE)
-
-    def refused(mine: ConsumerConfig, *others: ConsumerConfig) -> int:
-        with pytest.raises(ConsumerRefused) as refused:
-            mine.check_shares(others)
-        return int(refused.value.err_code)
-
-    one, two, everything = make(filter_subject="s.1"), make(filter_subject="s.2"), make()
-    one.check_shares([])
-    one.check_shares([two])
-    everything.check_shares([])
-    assert refused(everything, one) == 10099
-    assert refused(one, everything) == 10100
-    assert refused(make(filter_subjects=["s.3", "s.*.x"]), one, make(filter_subject="s.>")) == 10100
 
 
 @pytest.mark.parametrize(

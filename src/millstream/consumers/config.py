@@ -1,7 +1,7 @@
 """ConsumerConfig: what a consumer can be told; defaults, validation and legal updates."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -95,7 +95,6 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         _check_filters(config)
         _check_sampling(config)
         _check_priorities(config)
-        _check_work_queue(config, stream)
         return config
 
     def to_request(self) -> dict[str, Any]:
@@ -130,19 +129,6 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def without_pause(self) -> "ConsumerConfig":
         """Return the rest: only its own request pauses a consumer that exists."""
         return msgspec.structs.replace(self, pause_until="")
-
-    def check_shares(self, others: Iterable["ConsumerConfig"]) -> None:
-        """Refuse to take what another consumer of the same work queue takes."""
-        taken = [one.filters for one in others if not one.direct and not one.sourcing]
-        if taken and not self.filters:
-            raise ConsumerRefused(
-                10099, "multiple non-filtered consumers not allowed on workqueue stream"
-            )
-        for theirs in taken:
-            if not theirs or any(
-                patterns.overlap(mine, other) for mine in self.filters for other in theirs
-            ):
-                raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
 
     def check_update(self, new: "ConsumerConfig") -> None:
         """Refuse what a living consumer cannot become."""
@@ -276,16 +262,6 @@ def _check_priorities(config: ConsumerConfig) -> None:
         check_group_name(group)
 
 
-def _check_work_queue(config: ConsumerConfig, stream: StreamConfig) -> None:
-    """A work queue is shared out, so each record needs one ack, and none may be passed over."""
-    if stream.retention != "workqueue" or config.direct or config.sourcing:
-        return
-    if config.ack_policy != "explicit":
-        raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
-    if config.deliver_policy != "all":
-        raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")
-
-
 def check_group_name(group: str) -> None:
     """Refuse a name that no priority group can have."""
     if not _GROUP.fullmatch(group):
@@ -332,10 +308,6 @@ def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise ConsumerRefused(10086, "consumer in pull mode can not have rate limit set")
     if config.flow_control:
         raise ConsumerRefused(10089, "consumer flow control requires a push based consumer")
-    if config.ack_policy == "none" and stream.retention == "workqueue":
-        raise ConsumerRefused(
-            10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
-        )
     if 0 < config.max_expires < SHORTEST_EXPIRY_NS:
         raise ConsumerRefused(10115, "consumer max request expires needs to be >= 1ms")
     if config.direct:

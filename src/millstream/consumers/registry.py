@@ -131,7 +131,6 @@ class Registry:
         limit = stream.config.max_consumers
         if 0 < limit <= self.count(stream) + self._arriving[stream.incarnation]:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
-        self._check_shares(stream, config)
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
         name = config.name or _fresh_name()
@@ -151,16 +150,10 @@ class Registry:
         consumer.open()
         return consumer
 
-    def _check_shares(self, stream: Stream, config: ConsumerConfig) -> None:
-        if stream.config.retention == "workqueue" and not config.direct and not config.sourcing:
-            others = [c.config for c in self.of(stream) if c.name != config.name]
-            config.check_shares(others)
-
     async def _update(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
         if consumer.config.same_as(config):
             return consumer
         consumer.config.check_update(config)
-        self._check_shares(consumer.stream, config)
         if consumer.is_bound and config.deliver_subject != consumer.config.deliver_subject:
             raise ConsumerRefused(10013, "consumer name already in use")
         if consumer.stream.config.retention == "workqueue":

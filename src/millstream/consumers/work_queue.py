@@ -8,6 +8,8 @@ from millstream.streams import patterns
 
 def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
     """Refuse a new consumer that could not share the queue with the others."""
+    if _is_internal(config):
+        return
     if config.ack_policy == "none" and not config.is_push:
         raise ConsumerRefused(
             10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
@@ -16,7 +18,7 @@ def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
         raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
     if config.deliver_policy != "all":
         raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")
-    others = list(others)
+    others = [other for other in others if not _is_internal(other)]
     if others and not config.filters:
         raise ConsumerRefused(
             10099, "multiple non-filtered consumers not allowed on workqueue stream"
@@ -27,6 +29,11 @@ def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
 def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
     """Refuse filters that overlap with those of another consumer."""
     mine = config.filters or (">",)
-    for other in others:
+    for other in (other for other in others if not _is_internal(other)):
         if any(patterns.overlap(a, b) for a in mine for b in other.filters or (">",)):
             raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
+
+
+def _is_internal(config: ConsumerConfig) -> bool:
+    """Mirrors and sources take copies; they share nothing out."""
+    return config.direct or config.sourcing
