@@ -1,9 +1,9 @@
 """A real server, killed at random times under load: every acknowledged record is still there."""
 
 import random
-import subprocess
 import threading
 from pathlib import Path
+from subprocess import Popen  # noqa: TC003
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_kill_9_under_load_loses_nothing_acknowledged(tmp_path: Path, durability
     assert len(publisher.acked) > cycles
 
 
-def kill_soon(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+def kill_soon(process: "Popen[bytes]", seconds: float) -> None:
     timer = threading.Timer(seconds, process.kill)
     timer.daemon = True
     timer.start()

@@ -2,9 +2,9 @@
 
 import json
 import random
-import subprocess
 import threading
 from pathlib import Path
+from subprocess import Popen  # noqa: TC003
 
 import pytest
 
@@ -14,7 +14,7 @@ from support.publisher import Publisher, api, create_stream, read_stream, stream
 from support.scale import count
 
 
-def cut_soon(disk: LoopDisk, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+def cut_soon(disk: LoopDisk, process: "Popen[bytes]", seconds: float) -> None:
     def cut() -> None:
         disk.cut_power()
         process.kill()

@@ -24,6 +24,8 @@ VERSION = 1
 MAGIC = b"MSTRWAL\0"
 HEADER = struct.Struct("<8sIIQQQQQQ")
 HEADER_CHECKED = 56
+DISK_SHARE = 16  # a file takes at most this part of the free space
+SMALLEST = 256 << 10
 
 log = logging.getLogger(__name__)
 
@@ -104,9 +106,11 @@ class LocalEngine:
         self._nonce = nonce
         self._capacity = file_bytes
         self._next_index = next_index
-        self._ahead: tuple[int, File] | None = None
+        self._ahead: tuple[int, File, int] | None = None  # index, file, bytes
+        self._no_room_ahead = False
         self._file: File | None = None
         self._tail = 0
+        self._limit = 0  # bytes of the current file
         self._broken = ""
         self.index = 0
         self.written = 0  # bytes of entries since the start
@@ -117,7 +121,7 @@ class LocalEngine:
     @property
     def room(self) -> int:
         """Return how many bytes the current file still takes."""
-        return self._capacity - self._tail if self._file is not None else 0
+        return self._limit - self._tail if self._file is not None else 0
 
     @property
     def tail(self) -> int:
@@ -149,10 +153,11 @@ class LocalEngine:
 
         The header comes last: only with it does the file count, and then it is complete.
         """
-        index, file = self._ahead or self._create(self._next_index)
+        index, file, limit = self._ahead or self._create(self._next_index)
         self._ahead = None
         self._next_index = index + 1
-        self._grow(file, max(self._capacity, HEADER.size + sum(map(len, entries))))
+        self._limit = max(limit, HEADER.size + sum(map(len, entries)))
+        self._grow(file, self._limit)
         first = self.position
         self._file, self.index, self._tail = file, index, HEADER.size
         for entry in entries:
@@ -186,11 +191,12 @@ class LocalEngine:
 
         A full disk is no error here: the current file still has room.
         """
-        if self._ahead is None and not self._broken:
+        if self._ahead is None and not self._broken and not self._no_room_ahead:
             try:
                 self._ahead = self._create(self._next_index)
                 self._next_index += 1
             except StorageFull:
+                self._no_room_ahead = True  # the next rotation tries again
                 log.warning("no room for the next wal file shard=%d", self._shard)
 
     def give_back(self) -> None:
@@ -207,7 +213,7 @@ class LocalEngine:
         self._broken = self._broken or "the store is closed"
 
     def _file_with_room(self, size: int) -> File:
-        if self._file is None or self._tail + size > self._capacity:
+        if self._file is None or self._tail + size > self._limit:
             self._rotate(size)
         assert self._file is not None
         return self._file
@@ -218,23 +224,28 @@ class LocalEngine:
             self._ahead = self._create(self._next_index)
             self._next_index += 1
         self.sync()
-        index, file = self._ahead
-        if HEADER.size + size > self._capacity:
-            self._grow(file, HEADER.size + size)
+        index, file, limit = self._ahead
+        if HEADER.size + size > limit:
+            limit = HEADER.size + size
+            self._grow(file, limit)
         header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position)
         self._write(file, encode_header(header), 0)  # refused: the next attempt starts here again
         if self._file is not None:
             self._file.close()
         self._ahead = None
-        self._file, self.index, self._tail = file, index, HEADER.size
+        self._no_room_ahead = False
+        self._file, self.index, self._tail, self._limit = file, index, HEADER.size, limit
         self.history.append((index, self.position))
 
-    def _create(self, index: int) -> tuple[int, File]:
+    def _create(self, index: int) -> tuple[int, File, int]:
+        """Make a file of the usual size, or of a share of what a small or full disk still has."""
+        share = self._files.free_bytes(self._directory) // DISK_SHARE
+        size = min(self._capacity, max(share, SMALLEST))
         path = f"{self._directory}/{wal_name(index)}"
         try:
             file = self._files.open(path, create=True)
             try:
-                file.preallocate(self._capacity)
+                file.preallocate(size)
                 file.sync()
             except BaseException:
                 file.close()
@@ -244,7 +255,7 @@ class LocalEngine:
             if is_no_space(error):
                 raise StorageFull("no space left for the write-ahead log") from error
             self._break("create", error)
-        return index, file
+        return index, file, size
 
     def _grow(self, file: File, size: int) -> None:
         try:
