@@ -8,13 +8,14 @@ from millstream.consumers.answers import Answers
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.cursor import Cursor
 from millstream.consumers.feed import Feed
+from millstream.consumers.idleness import Idleness
 from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
 from millstream.consumers.outlet import Fields, Outlet
 from millstream.consumers.pulls import PullDesk
 from millstream.consumers.push import PushDesk
+from millstream.consumers.sinks import FlowReplies, Pulls
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
-from millstream.kernel._batch import Batch
 from millstream.store.log import Committed
 from millstream.streams.claims import Claim
 from millstream.streams.stream import Stream
@@ -85,8 +86,7 @@ class Consumer:
         self._handles: list[int] = []
         self._timer: Timer | None = None
         self._persist_timer: Timer | None = None
-        self._idle_timer: Timer | None = None
-        self._last_used = clock.monotonic()
+        self._idleness = Idleness(timers, clock, self._is_used, self._abandon)
         self._pumping = False
         self._closed = False
         self._unwatch: Callable[[], None] | None = None
@@ -132,15 +132,15 @@ class Consumer:
         api = f"{self.stream.name}.{self.name}"
         sinks: list[tuple[str, object]] = [
             (f"$JS.ACK.{api}.>", self.answers),
-            (f"$JS.API.CONSUMER.MSG.NEXT.{api}", _Pulls(self)),
+            (f"$JS.API.CONSUMER.MSG.NEXT.{api}", Pulls(self)),
         ]
         if self.config.flow_control:
-            sinks.append((f"$JS.FC.{api}.*", _FlowReplies(self)))
+            sinks.append((f"$JS.FC.{api}.*", FlowReplies(self)))
         for pattern, sink in sinks:
             self._handles.append(self._interest.add_sink(pattern.encode(), sink))
         self._listen()
         self._arm(self.ledger.next_deadline())
-        self._watch_idleness()
+        self._idleness.watch(self.config.inactive_threshold / 1e9)
         self.pump()
 
     def _listen(self) -> None:
@@ -154,8 +154,8 @@ class Consumer:
 
     def _heard(self, bound: bool) -> None:
         # Called in the middle of a subscription: deliveries wait until the loop comes round.
-        self._last_used = now = self._clock.monotonic()
-        self._arm(now)
+        self._idleness.used()
+        self._arm(self._clock.monotonic())
 
     def close(self, description: str = "Consumer Deleted") -> None:
         """Send everybody away and let go of the stream."""
@@ -165,7 +165,8 @@ class Consumer:
         self._desk.close(description)
         self._watch()
         self._listen()
-        for timer in (self._timer, self._persist_timer, self._idle_timer):
+        self._idleness.stop()
+        for timer in (self._timer, self._persist_timer):
             if timer is not None:
                 timer.cancel()
         self.outlet.flush()
@@ -179,7 +180,7 @@ class Consumer:
         self._listen()
         if paused:
             self._tell_pause()
-        self._watch_idleness()
+        self._idleness.watch(self.config.inactive_threshold / 1e9)
         self.pump()
 
     def take_on(self, config: ConsumerConfig) -> None:
@@ -233,11 +234,17 @@ class Consumer:
         """Return how many pull requests wait."""
         return len(self.pulls.line) if self.pulls is not None else 0
 
+    def _is_used(self) -> bool:
+        return self.is_bound or self.waiting > 0
+
+    def _abandon(self) -> None:
+        self._home.abandon(self)
+
     # -- delivery ----------------------------------------------------------------------------
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a pull request."""
-        self._last_used = self._clock.monotonic()
+        self._idleness.used()
         if self.pulls is None:
             self.outlet.status(reply, "409 Consumer is push based")
         else:
@@ -258,7 +265,7 @@ class Consumer:
             self._pumping = False
         now = self._clock.monotonic()
         if sent:
-            self._last_used = now
+            self._idleness.used()
             self._note_change()
             self.outlet.flush()
             if self.config.ack_policy != "none":
@@ -303,7 +310,7 @@ class Consumer:
 
     def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
         """Confirm to these once the ledger is safe; deliver what the answers made room for."""
-        self._last_used = self._clock.monotonic()
+        self._idleness.used()
         if replies:
             self._confirm(replies)
         else:
@@ -369,22 +376,6 @@ class Consumer:
             (b"Nats-Last-Stream", b"%d" % stream_seq),
         )
 
-    def _watch_idleness(self) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        threshold = self.config.inactive_threshold / 1e9
-        if threshold > 0 and not self._closed:
-            self._idle_timer = self._timers.at(self._last_used + threshold, self._check_idleness)
-
-    def _check_idleness(self) -> None:
-        now = self._clock.monotonic()
-        if self.is_bound or self.waiting:
-            self._last_used = now
-        if self._last_used + self.config.inactive_threshold / 1e9 <= now:
-            self._home.abandon(self)
-        else:
-            self._watch_idleness()
-
     # -- persistence -------------------------------------------------------------------------
 
     @property
@@ -401,33 +392,6 @@ class Consumer:
     def _persist_soon(self) -> None:
         if self.ledger.is_dirty:
             self._home.persist(self, _log_failure, sync=False)
-
-
-class _Pulls:
-    """The sink behind ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>``."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-
-    def deliver(self, batch: Batch) -> None:
-        """Let every request of the batch stand in line, then serve the line."""
-        for at in range(len(batch)):
-            _, reply, _, payload, _ = batch.message(at)
-            if reply:
-                self._consumer.request(reply, payload)
-        self._consumer.pump()
-
-
-class _FlowReplies:
-    """The sink behind ``$JS.FC.<stream>.<consumer>.*``."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-
-    def deliver(self, batch: Batch) -> None:
-        """Open the window for every answer that is awaited."""
-        for at in range(len(batch)):
-            self._consumer.flow_answered(batch.message(at)[0])
 
 
 def _log_failure(error: MillstreamError | None) -> None:
