@@ -110,6 +110,12 @@ class IndexAgreement(RuleBasedStateMachine):
         packed, on = self.index.offsets_from(i, records, size, ids=ids)
         assert (unpacked(packed), on) == self.plain.offsets_from(i, records, size, chosen)
         assert self.index.next_live(i, ids) == self.plain.next_live(i, chosen)
+        newest, unsure = self.subjects.last_seqs(ids, self.seq - 2)
+        for subject in chosen if chosen is not None else self.known():
+            live = self.plain.live(subject)
+            sure = self.subjects.find(subject) not in unsure
+            assert (live[-1] in newest) == sure if live else sure
+        assert len(newest) + len(unsure) <= len(self.subjects)
         wanted = sum(self.plain.wanted(n, chosen) for n in range(i, len(self.plain.entries)))
         assert self.index.count_live(i, ids=ids) == wanted
 
@@ -119,6 +125,9 @@ class IndexAgreement(RuleBasedStateMachine):
             assert self.index.position(seq) == self.plain.position(seq)
         for ts_ns in range(self.ts_ns + 2):
             assert self.index.seek_time(ts_ns) == self.plain.seek_time(ts_ns)
+
+    def known(self) -> set[bytes]:
+        return {entry.subject for entry in self.plain.entries}
 
     @invariant()
     def counts_are_right(self) -> None:

@@ -311,6 +311,29 @@ cdef class SubjectTable:
         """Return its newest live sequence, 0 when none; an upper bound while stale."""
         return self._known(subject_id).last_seq
 
+    def last_seqs(self, bytes ids=None, uint64_t up_to=0xFFFFFFFFFFFFFFFF):
+        """Return (newest sequences, ids whose newest at or below ``up_to`` needs a search).
+
+        ``ids`` is a set of subjects; neither list is in an order.
+        """
+        cdef const uint8_t *bits = NULL
+        cdef Py_ssize_t bound = self.used, at
+        cdef const Subject *subject
+        cdef list seqs = [], unsure = []
+        if ids is not None:
+            bits = <const uint8_t *>PyBytes_AS_STRING(ids)
+            bound = min(bound, 8 * PyBytes_GET_SIZE(ids))
+        for at in range(bound):
+            subject = self.subjects + at
+            if subject.text == NULL or not subject.count \
+                    or (bits != NULL and not (bits[at >> 3] >> (at & 7)) & 1):
+                continue
+            if subject.last_stale or subject.last_seq > up_to:
+                unsure.append(at)
+            else:
+                seqs.append(subject.last_seq)
+        return seqs, unsure
+
     def stale(self, Py_ssize_t subject_id):
         """Return (first is only a bound, last is only a bound): find it and ``settle`` it."""
         cdef Subject *known = self._known(subject_id)

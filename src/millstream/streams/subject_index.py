@@ -205,7 +205,11 @@ class SubjectIndex:
         return sorted(self._lasts(chosen, up_to))
 
     def _lasts(self, chosen: Selection, up_to: int) -> Iterator[int]:
-        for known in chosen.each():
+        up_to = min(up_to, self._last())
+        found, unsure = self._log.subjects.last_seqs(chosen.ids(), up_to)
+        hidden = [seq for seq in found if seq in self._going] if self._going else []
+        yield from found if not hidden else (seq for seq in found if seq not in self._going)
+        for known in [*unsure, *(self._going[seq] for seq in hidden)]:
             newest = self.last_of(known, up_to)
             if newest:
                 yield newest
