@@ -104,6 +104,8 @@ def test_frames_that_are_not_there_are_refused():
     with pytest.raises(IndexError):
         ack_replies(PREFIX, frames_of(1, 2), 1, 2, 1, 1, 1)
     with pytest.raises(IndexError):
+        PendingAcks().take_acks(Batch(), -1)
+    with pytest.raises(IndexError):
         PendingAcks().deliver(frames_of(1, 2), 0, 3, 1, 1.0)
 
 

@@ -235,6 +235,8 @@ cdef class PendingAcks:
         cdef const Entry *entry
         cdef uint64_t seq
         cdef list others = []
+        if prefix < 0:
+            raise IndexError("a prefix has a length")
         for i in range(batch.length):
             entry = batch.entry(i)
             if entry.reply_len or not _is_plain(entry):
