@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from millstream.accounts.api_keys import make_key, parse_keys
 from millstream.server.config import ConfigError, Given, ServeConfig, given
+from millstream.server.key_file import KeyFile
 from millstream.server.options import JetStreamOptions, MonitorOptions, SegmentOptions
 from millstream.server.serve_options import load_serve
 from support.certificates import Authority
@@ -40,6 +42,8 @@ def test_every_option_can_come_from_the_environment() -> None:
         "segment_max_bytes": "12",
         "segment_max_age_ms": "13",
         "allow_insecure_no_auth": "true",
+        "api_keys": "s3cret:read",
+        "probe_auth": "1",
     }
     assert told.keys() == {field.name for field in fields(ServeConfig)}
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -55,6 +59,8 @@ def test_every_option_can_come_from_the_environment() -> None:
         11,
         12,
         13,
+        True,
+        parse_keys("s3cret:read"),
         True,
     )
 
@@ -122,12 +128,40 @@ def test_an_open_listener_without_credentials_is_refused(field: str, host: str) 
     assert load_serve({field: host, "allow_insecure_no_auth": True})
 
 
-def test_credentials_open_the_nats_port_but_not_the_http_one(tmp_path: Path) -> None:
+def test_credentials_open_both_ports(tmp_path: Path) -> None:
     file = tmp_path / "m.conf"
     file.write_text("authorization { token: t }")
-    assert load_serve({"host": "0.0.0.0"}, str(file)).options.credentials
+    hosts = {"host": "0.0.0.0", "http_host": "0.0.0.0"}
+    assert load_serve(hosts, str(file)).options.credentials
+
+
+def test_keys_open_the_http_port_but_not_the_nats_one() -> None:
+    keys = {"api_keys": parse_keys("s3cret")}
+    assert load_serve({"http_host": "0.0.0.0", **keys}).options.monitor.keys == keys["api_keys"]
     with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0"):
-        load_serve({"http_host": "0.0.0.0"}, str(file))
+        load_serve({"host": "0.0.0.0", **keys})
+
+
+def test_keys_in_the_data_directory_open_the_http_port(tmp_path: Path) -> None:
+    where = {"http_host": "0.0.0.0", "data_dir": tmp_path}
+    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0"):
+        load_serve(where)
+    with KeyFile(tmp_path).changed() as keys:
+        keys.append(make_key("one")[0])
+    assert load_serve(where)
+
+
+def test_the_contracts_names_of_the_environment_are_taken_but_ours_win() -> None:
+    told = {"TOPICS_API_KEYS": "a", "TOPICS_PROBE_AUTH": "true"}
+    assert read({}, told).api_keys == parse_keys("a")
+    assert read({}, told).probe_auth
+    assert read({}, {**told, "MILLSTREAM_API_KEYS": "b"}).api_keys == parse_keys("b")
+
+
+def test_a_mistake_in_the_keys_is_told_without_the_secret() -> None:
+    with pytest.raises(ConfigError, match="MILLSTREAM_API_KEYS: entry 2: a scope is none") as told:
+        read({}, {"MILLSTREAM_API_KEYS": "good,hunter2:hunter3"})
+    assert "hunter" not in str(told.value)
 
 
 def test_a_file_stands_between_the_defaults_and_what_is_typed(tmp_path: Path) -> None:

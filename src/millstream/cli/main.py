@@ -20,10 +20,13 @@ cli = LazyGroup(
         "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
         "reply": ("millstream.cli.reply:reply", "Answer requests."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
+        "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
             "Stand in for the nats-server command.",
         ),
+        "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
+        "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
         "version": ("millstream.cli.version:version", "Print the version."),
     },
 )

@@ -1,9 +1,17 @@
 """Request: one HTTP request as a value, whatever protocol version carried it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Standing:
+    """Whether a credential still counts; answers that go on for long look at it as they go."""
+
+    revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +22,18 @@ class Caller:
     prefixes: tuple[str, ...] = ()  # empty = any name
     key: str = ""  # an opaque id of the credential, never the credential
     scopes: frozenset[str] = frozenset(("read", "write", "delete", "admin"))
+    covers: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
+    standing: Standing = field(default_factory=Standing, compare=False, repr=False)
+
+    @property
+    def revoked(self) -> bool:
+        """Return whether the credential was taken back since the request came in."""
+        return self.standing.revoked
 
     def may_touch(self, name: str) -> bool:
-        """Return whether the allow-list covers a topic's name."""
+        """Return whether the allow-list, or what is in its place, covers a topic's name."""
+        if self.covers is not None and not self.covers(name):
+            return False
         return not self.prefixes or name.startswith(self.prefixes)
 
 

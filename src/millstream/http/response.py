@@ -59,6 +59,8 @@ def error_response(error: MillstreamError, close: bool = False) -> Response:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     if error.http_status in (429, 503):
         headers = ((b"Retry-After", b"1"),)
+    elif error.http_status == 401:
+        headers = ((b"WWW-Authenticate", b"Bearer"),)
     body = error_body(error.code, error.message, error.detail)
     return Response(error.http_status, body, headers=headers, close=close)
 

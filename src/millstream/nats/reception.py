@@ -60,6 +60,11 @@ class Reception:
         self._credentials = credentials
         self._by_kind = dict(by_kind or {})
 
+    @property
+    def credentials(self) -> Credentials:
+        """Everyone who is known at doors that have no kinds of connection."""
+        return self._credentials
+
     def apply(
         self, credentials: Credentials, by_kind: Mapping[Kind, Credentials] | None = None
     ) -> None:

@@ -29,6 +29,7 @@ from millstream.nats.system import System
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.server.auth_options import GLOBAL_ACCOUNT
+from millstream.server.http_gate import HttpGate, gate_of
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
 from millstream.server.options import JetStreamOptions, Options
@@ -86,6 +87,7 @@ class Parts:
     sharing: Sharing
     kept: Kept | None
     http: HttpDoor | None
+    gate: HttpGate | None
     facts: Facts
     system: System
 
@@ -116,11 +118,12 @@ def build(
         kept.jetstream.may_deliver = nats.sessions.may_deliver
     facts = monitored(options, info, clock, kept, nats, timers)
     system = system_of(nats.sessions, clock, facts, options, orders)
-    http = None
+    http = gate = None
     if options.monitor.listens:
-        app = counted(routes(options, facts, kept), facts.statuses)
+        gate = gate_to(options, guard, kept, clock)
+        app = counted(routes(options, facts, kept, gate), facts.statuses)
         http = HttpDoor(loop, app, clock)
-    return Parts(info, timers, guard, nats, sharing, kept, http, facts, system)
+    return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
 
 
 def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
@@ -313,11 +316,20 @@ def wal_figures(store: Store) -> dict[str, int]:
     }
 
 
-def routes(options: Options, facts: Facts, kept: Kept | None) -> Routes:
+def gate_to(options: Options, guard: Guards, kept: Kept | None, clock: Clock) -> HttpGate | None:
+    """Return who may use the HTTP port, and whose streams end when they no longer may."""
+    if kept is None:
+        return gate_of(options, guard.reception, clock, None, lambda: None)
+    return gate_of(options, guard.reception, clock, kept.jetstream.catalog, kept.topics.wake)
+
+
+def routes(
+    options: Options, facts: Facts, kept: Kept | None, gate: HttpGate | None = None
+) -> Routes:
     """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
     base = options.monitor.base_path.rstrip("/")
     table = [replace(route, pattern=base + route.pattern) for route in monitor_routes(facts)]
     if options.monitor.topics and kept is not None:
         table += topics_routes(kept.topics)
         table.append(openapi_route(lambda: table))
-    return Routes(table)
+    return Routes(table, None if gate is None else gate.authorize)

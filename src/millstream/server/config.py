@@ -1,11 +1,12 @@
 """What ``millstream serve`` was asked to do: defaults < environment < flags, checked once."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.server.options import (
     JetStreamOptions,
     LimitOptions,
@@ -15,6 +16,8 @@ from millstream.server.options import (
 )
 
 ENVIRONMENT_PREFIX = "MILLSTREAM_"
+ALIAS_PREFIX = "TOPICS_"
+ALIASED = ("api_keys", "probe_auth", "allow_insecure_no_auth")
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 MAX_PENDING = 8 * 1024 * 1024
 TRUE = {"1", "true", "yes", "on"}
@@ -47,6 +50,8 @@ class ServeConfig:
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
     allow_insecure_no_auth: bool = False
+    api_keys: tuple[ApiKey, ...] = ()  # from the environment alone: flags are seen by everyone
+    probe_auth: bool = False
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -54,7 +59,13 @@ class ServeConfig:
             host=self.host,
             port=self.port,
             server_name=self.server_name or "",
-            monitor=MonitorOptions(self.http_host, self.http_port, topics=True),
+            monitor=MonitorOptions(
+                self.http_host,
+                self.http_port,
+                topics=True,
+                keys=self.api_keys,
+                probe_auth=self.probe_auth,
+            ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
             ),
@@ -76,6 +87,8 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
     for field in fields(ServeConfig):
         variable = ENVIRONMENT_PREFIX + field.name.upper()
         value, source = flags.get(field.name), "--" + field.name.replace("_", "-")
+        if field.name in ALIASED and variable not in environ:
+            variable = ALIAS_PREFIX + field.name.upper()
         if value is None and variable in environ:
             value, source = environ[variable], variable
         if value is not None:
@@ -139,7 +152,14 @@ def _switch(given: Given, source: str) -> bool:
     return text in TRUE
 
 
-_READERS = {
+def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
+    try:
+        return parse_keys(str(given))
+    except BadKeys as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+_READERS: dict[str, Callable[[Given, str], Any]] = {
     "host": _text,
     "port": _port,
     "http_host": _text,
@@ -153,4 +173,6 @@ _READERS = {
     "segment_max_bytes": _positive,
     "segment_max_age_ms": _positive,
     "allow_insecure_no_auth": _switch,
+    "api_keys": _keys,
+    "probe_auth": _switch,
 }

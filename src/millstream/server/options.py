@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millstream.accounts.api_keys import ApiKey
 from millstream.server.auth_options import (
     AccountOptions,
     Authorization,
@@ -122,7 +123,9 @@ class JetStreamOptions:
 class MonitorOptions:
     """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
 
-    ``topics`` adds the HTTP API, which writes; nats-server's port only tells.
+    ``topics`` adds the HTTP API, which writes; nats-server's port only tells. ``keys`` are those
+    that were given at start, beside the ones of the data directory; ``probe_auth`` asks who it is
+    also where only health is told.
     """
 
     host: str = ""
@@ -130,6 +133,8 @@ class MonitorOptions:
     tls_port: int | None = None
     base_path: str = "/"
     topics: bool = False
+    keys: tuple[ApiKey, ...] = ()
+    probe_auth: bool = False
 
     @property
     def listens(self) -> bool:

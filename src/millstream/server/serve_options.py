@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.server.config import ConfigError, ServeConfig, is_loopback
+from millstream.server.key_file import KeyFile
 from millstream.server.options import Options
 from millstream.server.options_check import contradictions
 from millstream.server.options_file import Loaded, read_file
@@ -20,6 +21,8 @@ _PATHS = {
     "max_payload": "limits.max_payload",
     "ports_file_dir": "ports_file_dir",
     "pid_file": "pid_file",
+    "api_keys": "monitor.keys",
+    "probe_auth": "monitor.probe_auth",
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",
@@ -75,11 +78,17 @@ def refuse_if_open(options: Options, *, allowed: bool) -> None:
     if allowed:
         return
     doors = [] if options.credentials else [options.host]
-    if options.monitor.listens:
-        doors.append(options.monitor_host)  # credentials guard the NATS ports alone
+    if options.monitor.listens and not _guards_http(options):
+        doors.append(options.monitor_host)
     for host in doors:
         if not is_loopback(host):
             raise ConfigError(
                 f"refusing to listen on {host} without credentials: anyone could read and write. "
                 "Listen on 127.0.0.1, or pass --allow-insecure-no-auth on a network you trust"
             )
+
+
+def _guards_http(options: Options) -> bool:
+    """Whether HTTP clients must say who they are: as a user, or by a key."""
+    stored = options.jetstream is not None and KeyFile(options.jetstream.directory).exists()
+    return options.credentials or bool(options.monitor.keys) or stored

@@ -182,6 +182,8 @@ class Server:
             kept.store.tick()
             if kept.store.checkpoint_due:
                 kept.store.checkpoint(kept.sections())
+        if parts.gate is not None:
+            parts.gate.check()
         parts.timers.after(_TICK, self._tick)
 
     def _launcher_files(self, options: Options) -> dict[Path, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.errors import Forbidden, StreamNotFound, Throttled
+from millstream.errors import Forbidden, StreamNotFound, Throttled, Unauthorized
 from millstream.http.request import Caller, Request
 from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
@@ -85,12 +85,16 @@ class Topics:
     def stop(self) -> None:
         """Tell long polls and event streams to end."""
         self.stopping = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everything that waits look around: the server stops, or a key was revoked."""
         self.queues.hurry()
         for wake in list(self._waiting):
             wake()
 
     def on_stop(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call ``wake`` when the server stops; returns the undo."""
+        """Call ``wake`` when the server stops or a key was revoked; returns the undo."""
         self._waiting.add(wake)
         return lambda: self._waiting.discard(wake)
 
@@ -176,12 +180,16 @@ class Topics:
                 forget()
 
     def _closest(self, name: str, caller: Caller) -> str | None:
+        if "read" not in caller.scopes:
+            return None
         names = [stream.name for stream in self.visible(caller)]
         return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def check_name(name: str, caller: Caller) -> None:
     """Refuse a name outside the caller's allow-list, before anything is said about it."""
+    if caller.revoked:
+        raise Unauthorized("the credential was revoked")
     if not caller.may_touch(name):
         raise Forbidden(f"this key may not touch {name}", {"topic": name})
 

@@ -42,7 +42,7 @@ async def _poll(
     head = seen.head_seq
 
     def moved() -> bool:
-        return stream.state().last_seq > head
+        return stream.state().last_seq > head or request.caller.revoked
 
     if not moved() and not topics.stopping:
         await topics.wait_for([stream], wait_ms / 1000, moved)

@@ -119,12 +119,13 @@ class EventStream(AsyncIterator[bytes]):
                     continue
                 pulse = self._listen(stream)
                 caught_up = False
-                while not caught_up:
+                while not caught_up and not session.caller.revoked:
                     chunk, caught_up = self._look(stream, pulse)
                     if chunk:
                         yield chunk  # one send for all that this look has found
-            if topics.stopping:
-                yield self._frame(b"error", _SHUTTING_DOWN)
+            if topics.stopping or session.caller.revoked:
+                why = _SHUTTING_DOWN if topics.stopping else REVOKED
+                yield self._frame(b"error", why)
                 return
             if self._heard and not await alarm.wait(heartbeat):
                 yield b": hb %d\n\n" % topics.now_ms()
@@ -205,6 +206,8 @@ class EventStream(AsyncIterator[bytes]):
 _SHUTTING_DOWN = _encode(
     {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
 )
+
+REVOKED = _encode({"code": "unauthorized", "message": "the credential was revoked"})
 
 
 def _deleted(name: str) -> bytes:

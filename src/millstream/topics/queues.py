@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from millstream.errors import BadRequest, MillstreamError, Throttled
-from millstream.http.request import Request
+from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, StreamedResponse, json_response
 from millstream.queues.queue import Answered, Job, Queue
 from millstream.queues.settings import LONGEST_MS, is_queue
@@ -16,7 +16,7 @@ from millstream.store.log import Durability
 from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
-from millstream.topics.events import RETRY, check_accept
+from millstream.topics.events import RETRY, REVOKED, check_accept
 from millstream.topics.json_text import shown
 from millstream.topics.performance import Stopwatch
 from millstream.topics.rendering import headers_object, text
@@ -140,16 +140,23 @@ async def work(request: Request, topics: Topics) -> Answer:
         raise Throttled("max_sse_connections", topics.max_sse_connections)
     topics.touch(queue.stream)
     most = _clamp_jobs(1 if wanted is None else wanted)
-    return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms))
+    return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms, request.caller))
 
 
 class WorkStream(AsyncIterator[bytes]):
     """One worker's connection; what it has not finished when it ends goes back at once."""
 
     def __init__(
-        self, topics: Topics, queue: Queue, node: str, most: int, lease_ms: int | None
+        self,
+        topics: Topics,
+        queue: Queue,
+        node: str,
+        most: int,
+        lease_ms: int | None,
+        caller: Caller,
     ) -> None:
         self._topics = topics
+        self._caller = caller
         self._queue = queue
         self._node = node
         self._most = most
@@ -197,6 +204,8 @@ class WorkStream(AsyncIterator[bytes]):
         """Return the last event of the stream, empty while it goes on."""
         if self._topics.stopping:
             return b"event: error\ndata: %b\n\n" % _SHUTTING_DOWN
+        if self._caller.revoked:
+            return b"event: error\ndata: %b\n\n" % REVOKED
         if self._queue.closed:
             return _error_event(409, "the queue is gone", self._queue)
         return b""

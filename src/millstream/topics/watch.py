@@ -103,6 +103,7 @@ class Watches:
         if session.caller.key != request.caller.key:
             raise Unauthorized("this watch belongs to another key")
         answer = respond(topics, session)
+        session.caller = request.caller
         session.resume(request.header(b"last-event-id"))
         return answer
 

@@ -1,0 +1,268 @@
+"""Authorizer: who is asking at the HTTP door, and may they? It runs before anything else does.
+
+Two kinds of credential open it. An API key has scopes and a list of name prefixes. A user of the
+NATS door comes by HTTP Basic (or with the server's token as bearer) and keeps the permissions that
+it has there. Where neither is configured the door is open.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import unquote
+
+from millstream.accounts.account import GLOBAL_ACCOUNT
+from millstream.accounts.api_keys import ApiKey, KeyRing
+from millstream.accounts.credentials import Credentials, Identity, Presented
+from millstream.accounts.permissions import Rule
+from millstream.accounts.rights import Rights
+from millstream.clock import Clock
+from millstream.errors import Forbidden, Unauthorized
+from millstream.http.request import Caller, Request, Standing
+from millstream.http.routes import NOWHERE, Route
+from millstream.subjects.subject import overlap
+from millstream.topics.context import check_name
+
+PROBES = ("/v0/health", "/v0/ready", "/healthz", "/readyz")
+WATCH = "/v0/watch/{wid}"
+# A watch that nobody opened is 404 also for nobody, so its handler asks who it is.
+NOBODY = Caller(key="nobody", scopes=frozenset())
+
+_CHANGES = {  # what a user must be allowed to ask of JetStream for the same
+    "delete": ("STREAM.DELETE", "STREAM.MSG.DELETE", "STREAM.PURGE"),
+    "admin": ("STREAM.CREATE", "STREAM.UPDATE"),
+}
+
+SubjectsOf = Callable[[str, str], tuple[str, ...] | None]  # (account, stream) → what it may hold
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users of the NATS door, as they are now."""
+
+    credentials: Callable[[], Credentials]
+    subjects_of: SubjectsOf
+    keeps_streams: Callable[[str], bool]  # whether an account may have any
+    system_account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a request presents: a bearer's word, or a user and password."""
+
+    bearer: bytes = b""
+    user: str = ""
+    password: str = ""
+
+
+class Authorizer:
+    """Finds the caller of each request, or raises; remembers who must hear of a revocation."""
+
+    def __init__(
+        self, keys: KeyRing, users: Users, clock: Clock, *, probe_auth: bool = False
+    ) -> None:
+        self._keys = keys
+        self._users = users
+        self._clock = clock
+        self._probe_auth = probe_auth
+        self._known = users.credentials()
+        self._anyone = Caller()
+        self._callers: dict[ApiKey, Caller] = {}
+        self._users_standing = Standing()
+
+    @property
+    def required(self) -> bool:
+        """Whether a caller must say who it is."""
+        return self._keys.required or not self._users.credentials().open
+
+    def __call__(self, request: Request, route: Route) -> None:
+        """Say who is asking, and refuse what they may not do."""
+        if not self.required:
+            request.caller = self._anyone
+            return
+        if self._is_open(route):
+            return
+        offered = offered_by(request, route)
+        if route.pattern == WATCH:
+            request.caller = self._bound(offered)
+            return
+        scope = route.scope or _scope_of_nowhere(request, route)
+        topic = request.params.get("topic") or _topic_of_nowhere(request, route)
+        request.caller = self._caller(offered, scope, topic)
+        _check_scope(request.caller, scope)
+        if topic is not None:
+            check_name(topic, request.caller)
+        if scope and route is not NOWHERE and not route.pattern.startswith("/v0/"):
+            self._check_whole_server(request.caller)
+
+    def renew(self) -> bool:
+        """End the standing of whoever would not be let in as before; returns whether any was."""
+        ended = [key for key in self._callers if key not in self._keys]
+        for key in ended:
+            self._callers.pop(key).standing.revoked = True
+        changed = bool(ended)
+        if self.required and not self._anyone.revoked:
+            self._anyone.standing.revoked = changed = True
+        if self._known is not self._users.credentials():
+            self._known = self._users.credentials()
+            self._users_standing.revoked = changed = True
+            self._users_standing = Standing()
+        return changed
+
+    def _is_open(self, route: Route) -> bool:
+        if route is NOWHERE or route.scope:
+            return False
+        return not (self._probe_auth and route.pattern.endswith(PROBES))
+
+    def _bound(self, offered: Offered | None) -> Caller:
+        """Return whose watch it may be; the session knows who opened it."""
+        try:
+            return self._caller(offered, "read", None)
+        except Unauthorized:
+            return NOBODY
+
+    def _caller(self, offered: Offered | None, scope: str, topic: str | None) -> Caller:
+        key = self._keys.find(offered.bearer) if offered is not None and offered.bearer else None
+        if key is not None:
+            return self._key_caller(key)
+        user = self._identify(offered)
+        if user is None:
+            raise Unauthorized("say who you are: a valid key as Authorization: Bearer, or a user")
+        return self._user_caller(user, scope, topic)
+
+    def _key_caller(self, key: ApiKey) -> Caller:
+        known = self._callers.get(key)
+        if known is None:
+            known = Caller(key.account, key.prefixes, f"key:{key.id}", key.scopes)
+            self._callers[key] = known
+        return known
+
+    def _identify(self, offered: Offered | None) -> Identity | None:
+        credentials = self._users.credentials()
+        if credentials.open or (offered is None and self._keys.required):
+            return None  # where keys are handed out, a guest is nobody
+        presented = Presented(connection_type="HTTP")
+        if offered is not None:
+            presented = Presented(
+                user=offered.user,
+                password=offered.password,
+                token=offered.bearer.decode("utf-8", "surrogateescape"),
+                connection_type="HTTP",
+            )
+            if presented.nothing:
+                return None
+        return credentials.identify(presented, self._clock.time_ns() / 1e9)
+
+    def _user_caller(self, user: Identity, scope: str, topic: str | None) -> Caller:
+        rights = Rights(user.permissions)
+        judge = partial(self._may, rights, user.account)
+        scopes = set(scope.split("+")) if scope else set()
+        if topic is not None and judge({"admin"}, topic):
+            scopes.add("admin")  # a write may create its topic with a config
+        if user.account == self._users.system_account or (
+            user.account == GLOBAL_ACCOUNT and user.permissions.unlimited
+        ):
+            scopes.add("server")
+        return Caller(
+            user.account,
+            key=f"user:{user.account}:{user.name}",
+            scopes=frozenset(scopes),
+            covers=partial(judge, frozenset(scope.split("+")) if scope else frozenset()),
+            standing=self._users_standing,
+        )
+
+    def _may(self, rights: Rights, account: str, scopes: Iterable[str], name: str) -> bool:
+        """Say whether a user's permissions cover these scopes of a topic."""
+        if not self._users.keeps_streams(account):
+            return False
+        subjects = self._users.subjects_of(account, name) or (name,)
+        permissions = rights.permissions
+        for scope in scopes:
+            if scope == "read":
+                # Records that HTTP wrote carry the stream's name; to deny that is enough.
+                listed = subjects[:-1] or subjects
+                if _denied(permissions.subscribe, subjects) or not all(
+                    rights.may_subscribe(_bytes(subject), b"") for subject in listed
+                ):
+                    return False
+                continue
+            wanted = subjects
+            if scope in _CHANGES:
+                wanted = tuple(f"$JS.API.{request}.{name}" for request in _CHANGES[scope])
+            if _denied(permissions.publish, (*wanted, *subjects)) or not all(
+                rights.may_publish(_bytes(subject)) for subject in wanted
+            ):
+                return False
+        return True
+
+    @staticmethod
+    def _check_whole_server(caller: Caller) -> None:
+        """Refuse what tells of every account and stream to whoever may know only some."""
+        if caller.covers is not None:
+            allowed = "server" in caller.scopes
+        else:
+            allowed = not caller.prefixes and caller.account == GLOBAL_ACCOUNT
+        if not allowed:
+            raise Forbidden("monitoring shows the whole server, this credential only a part")
+
+
+def offered_by(request: Request, route: Route) -> Offered | None:
+    """Return the credential of a request, None where there is none; two count as a wrong one."""
+    given = [value for name, value in request.headers if name == b"authorization"]
+    if len(given) > 1:
+        return Offered()
+    if given:
+        return _of_header(given[0])
+    if route.query_token and "token" in request.query:
+        return Offered(bearer=_bytes(request.query["token"]))
+    return None
+
+
+def _of_header(value: bytes) -> Offered:
+    scheme, _, rest = value.partition(b" ")
+    if scheme == b"Bearer":
+        return Offered(bearer=rest.strip(b" \t"))
+    if scheme != b"Basic":
+        return Offered()
+    try:
+        user, colon, password = base64.b64decode(rest.strip(b" \t"), validate=True).partition(b":")
+        if not colon:
+            return Offered()
+        return Offered(user=user.decode(), password=password.decode())
+    except (binascii.Error, ValueError):
+        return Offered()
+
+
+def _scope_of_nowhere(request: Request, route: Route) -> str:
+    """Return what an unknown operation would need: whoever lacks it learns no more than that."""
+    parts = request.path.split("/")
+    if route is not NOWHERE or parts[:2] != ["", "v0"] or len(parts) < 4:
+        return ""
+    if parts[2] == "routers":
+        return "admin"
+    return "write" if parts[2] == "topics" and len(parts) > 4 else ""
+
+
+def _topic_of_nowhere(request: Request, route: Route) -> str | None:
+    parts = request.path.split("/")
+    if route is NOWHERE and parts[:3] == ["", "v0", "topics"] and len(parts) > 3:
+        return unquote(parts[3], errors="surrogateescape")
+    return None
+
+
+def _check_scope(caller: Caller, scope: str) -> None:
+    missing = [word for word in scope.split("+") if word and word not in caller.scopes]
+    if missing:
+        words = " and ".join(missing)
+        raise Forbidden(f"this key lacks the scope {words}", {"scope": scope})
+
+
+def _denied(rule: Rule, subjects: Iterable[str]) -> bool:
+    """Say whether anything of these is denied: what a stream holds is not taken apart."""
+    patterns = [entry.pattern for entry in rule.deny if not entry.queue]
+    return any(overlap(pattern, subject) for pattern in patterns for subject in subjects)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
