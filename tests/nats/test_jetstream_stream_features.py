@@ -1,6 +1,7 @@
 """What streams do beyond limits: the same steps here and at the real nats-server."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import re
@@ -194,6 +195,28 @@ CONFIGS: list[dict[str, Any]] = [
     {"consumer_limits": {"max_ack_pending": 5, "inactive_threshold": NANO}},
     {"consumer_limits": {"bogus": 5}},
     {"retention": "interest", "discard": "new"},
+    {"sources": [{"name": "T"}]},
+    {"sources": [{"name": "a.b"}]},
+    {"sources": [{"name": "S"}, {"name": "S"}]},
+    {"sources": [{"name": "S", "bogus": 1}]},
+    {"sources": [{"name": "S", "filter_subject": "a..b"}]},
+    {
+        "sources": [
+            {
+                "name": "S",
+                "filter_subject": "x",
+                "subject_transforms": [{"src": "x", "dest": "y"}],
+            }
+        ]
+    },
+    {
+        "sources": [
+            {
+                "name": "S",
+                "subject_transforms": [{"src": "s.a", "dest": "y"}, {"src": "s.*", "dest": "z"}],
+            }
+        ]
+    },
 ]
 
 
@@ -262,3 +285,74 @@ async def test_subjects_are_rewritten_and_records_republished_as_by_the_referenc
     ours, theirs = await both(tmp_path, rewriting)
     for mine, wanted in zip(ours, theirs, strict=True):
         assert mine == wanted
+
+
+SOURCES: list[list[dict[str, Any]]] = [
+    [{"name": "S"}],
+    [{"name": "S", "opt_start_seq": 3}],
+    [{"name": "S", "filter_subject": "s.a"}],
+    [{"name": "S", "subject_transforms": [{"src": "s.*", "dest": "y.{{wildcard(1)}}"}]}],
+]
+
+
+async def sourcing(client: Client) -> list[Any]:
+    seen: list[Any] = []
+    await api(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+    for subject in ("s.a", "s.b", "s.a"):
+        await publish(client, subject, b"x", {"H": "v", "Nats-Expected-Stream": "S"})
+    for feeds in SOURCES:
+        made = await api(client, "STREAM.CREATE.T", {"name": "T", "sources": feeds})
+        seen.append(made["config"])
+        wanted = (3, 1, 2, 3)[SOURCES.index(feeds)]
+        await settled(client, "T", (wanted, 1, wanted))
+        await publish(client, "s.a", b"later")
+        seen.append(await settled(client, "T", (wanted + 1, 1, wanted + 1)))
+        for seq in range(1, wanted + 2):
+            stored = await api(client, "STREAM.MSG.GET.T", {"seq": seq})
+            block = base64.b64decode(stored.get("message", {}).pop("hdrs", ""))
+            # The last word names the origin's incarnation, in words of each server's own.
+            seen.append((stored, re.sub(rb"(Nats-Stream-Source: .*) \S+\r", rb"\1\r", block)))
+        info = await api(client, "STREAM.INFO.T")
+        for feed in info["sources"]:
+            feed["active"] = min(feed["active"], 0)
+        seen.append(info["sources"])
+        await api(client, "STREAM.DELETE.T")
+        await api(client, "STREAM.DELETE.S")
+        await api(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+        for subject in ("s.a", "s.b", "s.a"):
+            await publish(client, subject)
+    return seen
+
+
+async def test_a_stream_takes_in_its_sources_as_at_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, sourcing)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted
+
+
+async def test_a_restart_goes_on_behind_the_newest_record_of_each_source(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    for name in ("A", "B"):
+        await api(client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.*"]})
+    feeds = [{"name": "A"}, {"name": "B", "filter_subject": "B.x"}, {"name": "B"}]
+    made = await api(client, "STREAM.CREATE.T", {"name": "T", "sources": feeds[:2]})
+    assert "error" not in made
+    for _ in range(300):
+        await client.publish("A.x", b"a")
+    await publish(client, "B.x")
+    await publish(client, "B.y")
+    assert await settled(client, "T", (301, 1, 301)) == (301, 1, 301)
+    await client.close()
+    await broker.stop()
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    await publish(client, "A.x")
+    assert await settled(client, "T", (302, 1, 302)) == (302, 1, 302)
+    await api(client, "STREAM.UPDATE.T", {"name": "T", "sources": feeds})
+    assert await settled(client, "T", (304, 1, 304)) == (304, 1, 304)
+    cycle = await api(client, "STREAM.UPDATE.A", {"name": "A", "subjects": ["A.*"],
+                                                  "sources": [{"name": "T"}]})  # fmt: skip
+    assert cycle["error"]["description"] == "detected cycle"
+    await client.close()
+    await broker.stop()

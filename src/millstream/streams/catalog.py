@@ -23,8 +23,10 @@ from millstream.errors import (
 )
 from millstream.store.log import Committed, Durability, Log
 from millstream.store.recovery import Control
-from millstream.streams import patterns
+from millstream.streams import patterns, sources
 from millstream.streams.config import StreamConfig
+from millstream.streams.sources import Source
+from millstream.streams.sourcing import Sourcing
 from millstream.streams.stream import Stream, settle
 
 if TYPE_CHECKING:
@@ -141,10 +143,13 @@ class Catalog:
             if config.sealed:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
             self._check_overlap(config, account)
+            self._check_cycle(config, account)
             entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
             await self._write(STREAM_SET, entry)
             stream = self._open(entry, config)
             stream.capture()
+            self._source(stream)
+            self._refresh_sources(account)
             self._tell(stream, True)
             return stream, True
 
@@ -154,12 +159,16 @@ class Catalog:
             stream = self.get(config.name, account)
             stream.config.check_update(config)
             self._check_overlap(config, account)
+            self._check_cycle(config, account)
             self._check_durability(stream, config)
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
             self._store.create_log(stream.incarnation, config.durability(self._default_durability))
+            resource = config.sources != stream.config.sources
             stream.reconfigure(config)
+            if resource:
+                self._source(stream)
             self._tell(stream, True)
             return stream
 
@@ -171,6 +180,7 @@ class Catalog:
             await self._write(STREAM_GONE, entry)
             del self._streams[account, name]
             stream.close()
+            self._refresh_sources(account)
             self._tell(stream, False)
             self._store.drop_log(stream.incarnation)
 
@@ -180,6 +190,30 @@ class Catalog:
                 continue
             if any(patterns.overlap(a, b) for a in config.subjects for b in other.config.subjects):
                 raise SubjectsOverlap()
+
+    def _check_cycle(self, config: StreamConfig, account: str) -> None:
+        known = {
+            other.name: (other.config.subjects, other.config.sources)
+            for other in self.streams(account)
+            if other.name != config.name
+        }
+        if sources.forms_cycle(config.name, config.subjects, config.sources, known):
+            raise InvalidStreamConfig("detected cycle")
+
+    def _source(self, stream: Stream) -> None:
+        """Let a stream be fed by the sources that its configuration names."""
+
+        def find(name: str) -> Stream | None:
+            return self._streams.get((stream.account, name))
+
+        named = (Source.read(wire) for wire in stream.config.sources)
+        stream.feed_by([Sourcing(stream, one, find, self._clock, self._timers) for one in named])
+
+    def _refresh_sources(self, account: str) -> None:
+        """Let sources notice that a stream came or went."""
+        for stream in self.streams(account):
+            for source in stream.feeds:
+                source.refresh()
 
     def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
         wanted, current = config.durability(self._default_durability), stream.log.durability
@@ -193,7 +227,7 @@ class Catalog:
         return taken
 
     def _entry(self, config: StreamConfig, account: str, log_id: int, created_ns: int) -> _Entry:
-        return _Entry(account, config.name, log_id, created_ns, config.to_request())
+        return _Entry(account, config.name, log_id, created_ns, msgspec.to_builtins(config))
 
     async def _write(self, kind: int, entry: _Entry) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -244,6 +278,8 @@ class Catalog:
         """Register every stream's subjects, once replay is over."""
         for stream in self._streams.values():
             stream.capture()
+        for stream in self._streams.values():
+            self._source(stream)
 
     def section(self) -> bytes:
         """Return the snapshot's section."""

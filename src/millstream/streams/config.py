@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.errors import BadRequest, InvalidStreamConfig, MillstreamError
 from millstream.store.log import Durability
-from millstream.streams import feature_rules, patterns
+from millstream.streams import feature_rules, patterns, sources
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -161,7 +161,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return changed
 
     def to_request(self) -> dict[str, Any]:
-        """Return the JetStream object as stored: absent what the reference leaves out."""
+        """Return the JetStream object as shown: absent what the reference leaves out."""
         shown = msgspec.to_builtins(self)
         for key in _OMITTED_WHEN_EMPTY:
             if not shown[key]:
@@ -262,10 +262,10 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 _OMITTED_WHEN_EMPTY = (
-    "description", "subjects", "no_ack", "placement", "mirror", "sources", "first_seq",
-    "subject_transform", "republish", "discard_new_per_subject", "subject_delete_marker_ttl",
-    "allow_msg_counter", "allow_atomic", "allow_msg_schedules", "persist_mode", "allow_batched",
-    "metadata",
+    "description", "subjects", "no_ack", "duplicate_window", "placement", "mirror", "sources",
+    "first_seq", "subject_transform", "republish", "discard_new_per_subject",
+    "subject_delete_marker_ttl", "allow_msg_counter", "allow_atomic", "allow_msg_schedules",
+    "persist_mode", "allow_batched", "metadata",
 )  # fmt: skip
 
 _TOPIC_ONLY: dict[str, Any] = {
@@ -304,12 +304,26 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
         for inner in given[key] if isinstance(given.get(key), Mapping) else ():
             if inner not in known:
                 raise InvalidJson(f'json: unknown field "{inner}"')
+    for source in given.get("sources") or ():
+        _check_source_fields(source)
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
             quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
             raise InvalidJson(f'can not unmarshal "{quoted}"')
     try:
         return msgspec.convert(given, StreamConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidJson(str(error)) from error
+
+
+def _check_source_fields(source: Any) -> None:
+    if not isinstance(source, Mapping):
+        raise InvalidJson("a source is an object")
+    for key in source:
+        if key not in sources.Source.__struct_fields__:
+            raise InvalidJson(f'json: unknown field "{key}"')
+    try:
+        sources.Source.read(source)
     except msgspec.ValidationError as error:
         raise InvalidJson(str(error)) from error
 
@@ -356,6 +370,7 @@ def _filled(
         fill |= {"allow_rollup_hdrs": False}
     if config.persist_mode == "default":
         fill["persist_mode"] = ""
+    fill["sources"] = tuple({k: v for k, v in one.items() if v} for one in config.sources)
     fill["metadata"] = client_metadata(config.metadata)
     full = msgspec.structs.replace(config, **fill)
     return msgspec.structs.replace(full, **feature_rules.filled(msgspec.structs.asdict(full)))
@@ -387,6 +402,7 @@ def _check(config: StreamConfig) -> None:
     _check_unsupported(config)
     _check_subjects(config)
     feature_rules.check(msgspec.structs.asdict(config))
+    sources.check(config.sources)
     named = config.metadata.get(_DURABILITY)
     _refuse(
         (
@@ -441,7 +457,6 @@ def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
     for key, used in (
         ("mirror", config.mirror),
-        ("sources", config.sources),
         ("mirror_direct", config.mirror_direct),
         ("allow_msg_counter", config.allow_msg_counter),
         ("allow_atomic", config.allow_atomic),

@@ -1,13 +1,14 @@
 """Stream: a log plus policy. A sink that checks, appends, acknowledges and keeps its limits."""
 
 import asyncio
+import contextlib
 import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,7 +17,7 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Log, LogState
+from millstream.store.log import Committed, Log, LogState
 from millstream.streams import delete_markers, extras, patterns, preconditions, retention
 from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
@@ -88,7 +89,7 @@ class _Run:
     """Entries that went to the log together, until their commit is known."""
 
     __slots__ = (
-        "batch", "count", "duplicates", "error", "first_seq", "future", "last_of", "msg_id",
+        "batch", "count", "done", "duplicates", "error", "first_seq", "future", "last_of", "msg_id",
         "previous", "rollup", "settled", "start", "ttl",
     )  # fmt: skip
 
@@ -99,6 +100,7 @@ class _Run:
         self.first_seq = 0
         self.settled = False
         self.error: MillstreamError | None = None
+        self.done: Committed | None = None
         self.future: asyncio.Future[tuple[int, int]] | None = None
         self.msg_id = b""
         self.rollup = b""
@@ -115,6 +117,22 @@ class _Run:
                 for at in range(self.count)
             }
         return self.last_of
+
+
+class Feed(Protocol):
+    """Something that brings records into a stream by itself."""
+
+    def refresh(self) -> None:
+        """Look again for where the records come from."""
+        ...
+
+    def stop(self) -> None:
+        """Bring nothing any more."""
+        ...
+
+    def info(self) -> dict[str, Any]:
+        """Return how far it is, as StreamInfo shows it."""
+        ...
 
 
 class _Removal:
@@ -145,6 +163,7 @@ class Stream:
         self.index = SubjectIndex(log)
         self._everything = self.index.select(())
         self.removals = Removals()
+        self.feeds: Sequence[Feed] = ()
         self._claims = Claims()
         self._clock = clock
         self._timers = timers
@@ -201,9 +220,23 @@ class Stream:
             self.capture()
         self._keep_limits(None)
 
+    def feed_by(self, feeds: Sequence[Feed]) -> None:
+        """Be fed by these from now on."""
+        old, self.feeds = self.feeds, feeds
+        for feed in old:
+            feed.stop()
+        for feed in feeds:
+            feed.refresh()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the stream was deleted, or the server ends."""
+        return self._closed
+
     def close(self) -> None:
         """Stop capturing and forget every deadline; staged writes still answer."""
         self._closed = True
+        self.feed_by(())
         for handle in self._handles:
             if self._interest is not None:
                 self._interest.remove_sink(handle)
@@ -241,6 +274,24 @@ class Stream:
         run.future = asyncio.get_running_loop().create_future()
         self._append(run)
         return await run.future
+
+    def take_in(self, batch: Batch, demands: dict[bytes, bytes], done: Committed) -> None:
+        """Store records of another stream, all or none; ``demands`` are those of a lone record."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
+        try:
+            self._admit_whole(batch)
+        except MillstreamError as error:
+            done(error)
+            return
+        run = _Run(batch, 0, len(batch))
+        run.done = done
+        if self.config.allow_rollup_hdrs:
+            run.rollup = demands.get(preconditions.ROLLUP, b"").lower()
+        if self.config.allow_msg_ttl and preconditions.TTL in demands:
+            with contextlib.suppress(PublishRefused):  # nothing that its own stream had refused
+                run.ttl = preconditions.ttl_seconds(demands[preconditions.TTL])
+        self._append(run)
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
@@ -431,7 +482,9 @@ class Stream:
     # -- answers -----------------------------------------------------------------------------
 
     def _answer(self, run: _Run, error: MillstreamError | None) -> None:
-        if run.future is not None:
+        if run.done is not None:
+            run.done(error)
+        elif run.future is not None:
             if not run.future.done():
                 if error is None:
                     run.future.set_result((run.first_seq, run.first_seq + run.count - 1))
@@ -879,7 +932,7 @@ def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:
         text = subject.decode("utf-8", "surrogateescape")
         if transform.matches(text):
             subject = transform.apply(text).encode("utf-8", "surrogateescape")
-        made.add(subject, reply, headers, payload, origin=origin)
+        made.add(subject, reply, headers, payload, *batch.extras(at), origin=origin)
     return made
 
 

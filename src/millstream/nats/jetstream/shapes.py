@@ -56,6 +56,7 @@ def stream_info(
         "config": stream_config(stream, full=full),
         "created": rfc3339(stream.created_ns),
         "state": stream_state(stream, consumers),
+        **({"sources": [feed.info() for feed in stream.feeds]} if stream.feeds else {}),
         "ts": rfc3339(now_ns),
     }
 
