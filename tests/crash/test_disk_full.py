@@ -95,9 +95,9 @@ def test_a_failed_sync_makes_the_log_read_only_until_a_restart(tmp_path: Path) -
         create_stream(peer.port, "FULL", "fsync")
         assert call(peer.http_port, "PUT", "/v0/topics/web", {})[0] < 300
         publisher.run(peer.port, 0.2)
+        fault = "inject=fdatasync:error=EIO"
         tracer = subprocess.Popen(
-            ("strace", "-f", "-o", "/dev/null", "-e", "inject=fdatasync:error=EIO")
-            + ("-e", "trace=fdatasync", "-p", str(peer.pid)),
+            ["strace", "-f", "-o", "/dev/null", "-e", fault, "-p", str(peer.pid)],
             stderr=subprocess.PIPE,
         )
         try:

@@ -1,17 +1,36 @@
 """The power goes off under load: what was synced is there, and what is gone is told."""
 
+import contextlib
 import json
 import random
+import shlex
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen  # noqa: TC003
 
 import pytest
 
-from support.broker import millstream
+from support.broker import serve_command
 from support.mounts import LoopDisk, loop_disk
+from support.peers import Peer, free_port, running
 from support.publisher import Publisher, api, create_stream, read_stream, stream_state
 from support.scale import count
+
+
+@contextlib.contextmanager
+def booted(data: Path, directory: Path, boot: int) -> Iterator[Peer]:
+    """A server on a machine that has just been switched on: the kernel's boot id is another."""
+    boot_id = directory / f"boot-{boot}"
+    boot_id.write_text(f"boot {boot}")
+    home = directory / f"home-{boot}"
+    home.mkdir()
+    port, http_port = free_port(), free_port()
+    served = shlex.join(serve_command(port, http_port, data))
+    bind = f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && exec {served}"
+    command = ["unshare", "-m", "sh", "-c", bind]
+    with running("millstream", command, port, home, http_port) as peer:
+        yield peer
 
 
 def cut_soon(disk: LoopDisk, process: "Popen[bytes]", seconds: float) -> None:
@@ -33,7 +52,7 @@ def test_a_power_cut_loses_nothing_synced_and_names_the_rest(tmp_path: Path) -> 
     names = ["SYNC", "DISK"]
     with loop_disk(tmp_path, 900) as disk:
         for cycle in range(cycles + 1):
-            with millstream(data_dir=disk.path / "data") as peer:
+            with booted(disk.path / "data", tmp_path, cycle) as peer:
                 if cycle == 0:
                     create_stream(peer.port, "SYNC", "fsync")
                     create_stream(peer.port, "DISK", "disk")

@@ -14,6 +14,7 @@ class Publisher:
 
     def __init__(self, subject: str) -> None:
         self.subject = subject
+        self._inbox = f"_INBOX.{subject.replace('.', '-')}"
         self.sent = 0
         self.acked: dict[int, int] = {}  # sequence → number
         self.errors: list[str] = []
@@ -35,7 +36,8 @@ class Publisher:
         waiting: dict[int, None] = {}
         end = time.monotonic() + seconds
         try:
-            sock.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB _INBOX.p.* 1\r\n')
+            sock.sendall(b'CONNECT {"verbose":false,"headers":true}\r\n')
+            sock.sendall(f"SUB {self._inbox}.* 1\r\n".encode())
             while time.monotonic() < end or waiting:
                 room = window - len(waiting) if time.monotonic() < end else 0
                 if room > window // 2:
@@ -48,7 +50,7 @@ class Publisher:
         self.sent += 1
         waiting[self.sent] = None
         payload = self.payload(self.sent)
-        head = f"PUB {self.subject} _INBOX.p.{self.sent} {len(payload)}\r\n"
+        head = f"PUB {self.subject} {self._inbox}.{self.sent} {len(payload)}\r\n"
         return head.encode() + payload + b"\r\n"
 
     def _take(self, line: bytes, lines: BinaryIO, waiting: dict[int, None]) -> None:

@@ -1,0 +1,22 @@
+"""``millstream dump``: print what the files of a data directory hold."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from millstream.store.files import OsFiles
+from millstream.store.inspect import dump_directory
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def dump(directory: Path, as_json: bool) -> None:
+    """Print WAL entries, frames, segments and snapshots of DIRECTORY; payloads stay out."""
+    for item in dump_directory(str(directory.resolve()), OsFiles()):
+        if as_json:
+            click.echo(msgspec.json.encode(item))
+        else:
+            rest = " ".join(f"{k}={v}" for k, v in item.items() if k != "kind" and v is not None)
+            click.echo(f"{item['kind']:<9} {rest}")

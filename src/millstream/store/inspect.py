@@ -1,0 +1,347 @@
+"""A data directory as it lies there: what is damaged, and what is in it. Reads only.
+
+The check is a recovery over files that cannot be changed: what it reports is what a start would.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from millstream.clock import SystemClock
+from millstream.errors import MillstreamError, StorageUnusable
+from millstream.kernel._frames import body, scan
+from millstream.store.entry import Damage, Entry, scan_entries
+from millstream.store.file_log import FileLog
+from millstream.store.files import Buffer, File, Files
+from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
+from millstream.store.segment import HEADER_BYTES
+from millstream.store.snapshot import decode_snapshot, snapshot_name, snapshot_numbers
+from millstream.store.store import Store, StoreOptions
+
+CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
+
+
+class _Copy:
+    """A file whose changes stay in memory."""
+
+    def __init__(self, data: bytearray) -> None:
+        self.data = data
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return bytes(self.data[offset : offset + size])
+
+    def pwritev(self, parts: Sequence[Buffer], offset: int) -> int:
+        data = b"".join(parts)
+        if offset + len(data) > len(self.data):
+            self.data.extend(bytes(offset + len(data) - len(self.data)))
+        self.data[offset : offset + len(data)] = data
+        return len(data)
+
+    def preallocate(self, size: int) -> None:
+        """Nothing is reserved."""
+
+    def truncate(self, size: int) -> None:
+        del self.data[size:]
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def sync(self) -> None:
+        """Nothing is kept."""
+
+    def view(self, size: int) -> memoryview:
+        return memoryview(bytes(self.data[:size]))
+
+    def lock(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Original:
+    """A file of the directory; the first change makes a copy of it in memory."""
+
+    def __init__(self, file: File, copy: Callable[[], _Copy]) -> None:
+        self._file: File = file
+        self._copy = copy
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return self._file.pread(size, offset)
+
+    def pwritev(self, parts: Sequence[Buffer], offset: int) -> int:
+        return self._changed().pwritev(parts, offset)
+
+    def preallocate(self, size: int) -> None:
+        """Nothing is reserved."""
+
+    def truncate(self, size: int) -> None:
+        if size < self._file.size():
+            self._changed().truncate(size)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def sync(self) -> None:
+        """Nothing is kept."""
+
+    def view(self, size: int) -> memoryview:
+        return self._file.view(size)
+
+    def lock(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _changed(self) -> File:
+        if not isinstance(self._file, _Copy):
+            self._file.close()
+            self._file = self._copy()
+        return self._file
+
+
+class ReadOnlyFiles:
+    """Keeps ``Files`` over a directory that stays as it is: changes live in memory."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._copies: dict[str, _Copy] = {}
+        self._gone: set[str] = set()
+        self._made: set[str] = set()
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Open a file, or what became of it."""
+        if path in self._copies:
+            return self._copies[path]
+        if path not in self._gone and self._files.exists(path):
+            if path.endswith("/lock"):
+                return _Copy(bytearray())
+            return _Original(self._files.open(path), lambda: self._copied(path))
+        if not create:
+            return self._files.open(path)
+        self._copies[path] = _Copy(bytearray())
+        return self._copies[path]
+
+    def _copied(self, path: str) -> _Copy:
+        if path not in self._copies:
+            file = self._files.open(path)
+            self._copies[path] = _Copy(bytearray(file.pread(file.size(), 0)))
+            file.close()
+        return self._copies[path]
+
+    def exists(self, path: str) -> bool:
+        """Say whether the path names anything."""
+        if path in self._gone:
+            return False
+        return path in self._copies or path in self._made or self._files.exists(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        names = set(self._files.listdir(path)) if self._files.exists(path) else set()
+        names |= {p.rsplit("/", 1)[1] for p in self._copies if p.rsplit("/", 1)[0] == path}
+        return sorted(name for name in names if f"{path}/{name}" not in self._gone)
+
+    def make_dir(self, path: str) -> None:
+        """Remember a directory."""
+        self._made.add(path)
+
+    def remove_dir(self, path: str) -> None:
+        """Forget a directory."""
+        self._gone.add(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file in memory."""
+        self._copies[new] = self._copies.pop(old)
+
+    def unlink(self, path: str) -> None:
+        """Forget a file."""
+        self._copies.pop(path, None)
+        self._gone.add(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Nothing is kept."""
+
+    def free_bytes(self, path: str) -> int:
+        """There is room: nothing is written."""
+        return 1 << 40
+
+    def boot_id(self) -> str:
+        """Return the machine's boot id."""
+        return self._files.boot_id()
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Sequences that a log had and has no more."""
+
+    log_id: str
+    first: int
+    last: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found; ``findings`` name file and offset."""
+
+    status: int = CLEAN
+    logs: int = 0
+    records: int = 0
+    torn_bytes: int = 0
+    damaged_bytes: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    error: str = ""
+
+    def plain(self) -> dict[str, object]:
+        """Return the report for JSON."""
+        return asdict(self)
+
+
+class _Findings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if line not in self.lines:
+            self.lines.append(line)
+
+
+def check_directory(directory: str, files: Files) -> Report:
+    """Recover the directory without changing it, read every record, report all damage."""
+    report = Report()
+    findings = _Findings()
+    store_log = logging.getLogger("millstream.store")
+    propagate, store_log.propagate = store_log.propagate, False
+    store_log.addHandler(findings)
+    try:
+        if not files.exists(directory):
+            raise StorageUnusable(f"{directory} does not exist")
+        options = StoreOptions(threads=False)
+        clock = SystemClock()
+        store = Store.open(directory, ReadOnlyFiles(files), clock, lambda call: None, options)
+        _collect(store, report)
+    except (MillstreamError, OSError) as error:
+        report.status, report.error = UNUSABLE, str(error)
+    finally:
+        store_log.removeHandler(findings)
+        store_log.propagate = propagate
+    report.findings = findings.lines
+    if report.status == CLEAN and (findings.lines or report.damaged_bytes or _rot(report)):
+        report.status = DAMAGED
+    return report
+
+
+def _rot(report: Report) -> bool:
+    return any(lost.reason == "corruption" for lost in report.lost)
+
+
+def _collect(store: Store, report: Report) -> None:
+    report.torn_bytes = store.recovery.torn_bytes
+    report.damaged_bytes = store.recovery.damaged_bytes
+    for log_id in store.log_ids():
+        found = store.log(log_id)
+        assert found is not None
+        report.logs += 1
+        report.records += sum(1 for _ in _read_all(found))
+        gaps = found.state().gaps  # after reading: that is what finds rot in sealed files
+        report.lost += [Lost(f"{log_id:016x}", g.first, g.last, g.reason) for g in gaps]
+
+
+def _read_all(log: FileLog) -> Iterator[int]:
+    seq = 1
+    while len(frames := log.read(seq, 4096, 1 << 20)):
+        yield from (record[0] for record in frames)
+        seq = frames.last_seq + 1
+
+
+def dump_directory(directory: str, files: Files) -> Iterator[dict[str, object]]:
+    """Yield what the files hold, piece by piece: WAL entries and frames, segments, snapshots."""
+    wal = f"{directory}/wal"
+    for shard in files.listdir(wal) if files.exists(wal) else []:
+        for index in wal_indexes(files, f"{wal}/{shard}"):
+            yield from _dump_wal(f"{wal}/{shard}/{wal_name(index)}", files)
+    streams = f"{directory}/streams"
+    for name in files.listdir(streams) if files.exists(streams) else []:
+        for file in files.listdir(f"{streams}/{name}"):
+            if file.endswith(".data"):
+                path = f"{streams}/{name}/{file}"
+                yield {"kind": "segment", "file": path}
+                yield from _dump_frames(path, _content(path, files), HEADER_BYTES)
+    meta = f"{directory}/meta"
+    for number in snapshot_numbers(files, meta):
+        yield _dump_snapshot(f"{meta}/{snapshot_name(number)}", files)
+
+
+def _content(path: str, files: Files) -> memoryview:
+    file = files.open(path)
+    try:
+        return file.view(file.size())
+    finally:
+        file.close()
+
+
+def _dump_wal(path: str, files: Files) -> Iterator[dict[str, object]]:
+    buffer = _content(path, files)
+    header = decode_header(bytes(buffer[: HEADER.size]), path)
+    yield {"kind": "wal", "file": path, "header": asdict(header) if header else None}
+    for item in scan_entries(buffer, HEADER.size, 0):
+        if isinstance(item, Damage):
+            yield {"kind": "damage", "file": path, "offset": item.start, "end": item.end}
+            yield from _dump_frames(path, buffer, item.start, item.end)
+            continue
+        yield _dump_entry(path, item, item.sound(buffer))
+        yield from _dump_frames(path, buffer, item.body, item.end)
+
+
+def _dump_entry(path: str, entry: Entry, sound: bool) -> dict[str, object]:
+    return {
+        "kind": "entry",
+        "file": path,
+        "offset": entry.start,
+        "position": entry.position,
+        "durable": entry.durable,
+        "commits": entry.commits,
+        "continues": entry.continues,
+        "sound": sound,
+        "runs": [run._asdict() for run in entry.runs],
+    }
+
+
+def _dump_frames(
+    path: str, buffer: memoryview, start: int, end: int = -1
+) -> Iterator[dict[str, object]]:
+    frames, damaged = scan(buffer, start, len(buffer) if end < 0 else end)
+    for kind, flags, stream_id, seq, ts_ns, at, size, deleted in frames:
+        yield {
+            "kind": "record" if kind == 1 else "control",
+            "file": path,
+            "offset": at,
+            "bytes": size,
+            "type": kind,
+            "more": bool(flags & 1),
+            "log_id": f"{stream_id:016x}",
+            "seq": seq,
+            "ts_ns": ts_ns,
+            "deleted": bool(deleted),
+            "body": bytes(body(buffer, at))[:200].decode(errors="replace") if kind != 1 else None,
+        }
+    for first, last in (place[:2] for place in damaged):
+        yield {"kind": "damage", "file": path, "offset": first, "end": last}
+
+
+def _dump_snapshot(path: str, files: Files) -> dict[str, object]:
+    snapshot = decode_snapshot(bytes(_content(path, files)), path)
+    if snapshot is None:
+        return {"kind": "damage", "file": path, "offset": 0, "end": 0}
+    return {
+        "kind": "snapshot",
+        "file": path,
+        "number": snapshot.number,
+        "position": snapshot.position,
+        "logs": [f"{log.log_id:016x} to {log.committed_seq}" for log in snapshot.logs],
+        "sections": {name: len(data) for name, data in snapshot.sections.items()},
+    }
