@@ -16,6 +16,7 @@ from nats.aio.subscription import Subscription
 import nats
 from millstream.clock import ManualClock
 from millstream.message import NewRecord
+from millstream.streams.times import rfc3339
 
 NANO = 10**9
 
@@ -156,6 +157,22 @@ async def test_a_paused_consumer_delivers_once_the_pause_is_over(tmp_path):
         broker.timers.run_due()
         await take(waiting, 1)
         assert "paused" not in await api(client, "CONSUMER.INFO.S.C")
+
+
+async def test_a_pause_that_ends_with_nobody_waiting_leaves_nothing_to_do(tmp_path):
+    clock = ManualClock()
+    async with connected(tmp_path, clock) as (broker, client):
+        await stream(client)
+        await client.jetstream().publish("s.a", b"x")
+        await consumer(client, durable_name="C")
+        until = rfc3339(clock.time_ns() + 10 * NANO)
+        await api(client, "CONSUMER.PAUSE.S.C", pause_until=until)
+        waiting = await pull(client, "in", expires=NANO)
+        clock.advance(2)
+        broker.timers.run_due()
+        assert (await take(waiting, 1))[0].headers["Status"] == "408"
+        clock.advance(10)
+        assert sum(broker.timers.run_due() for _ in range(10)) < 5
 
 
 async def test_resuming_ends_a_pause(tmp_path):

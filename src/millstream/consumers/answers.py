@@ -62,7 +62,8 @@ class Answers:
         if not self._all and not self._sampled:
             acked = settled if self.wants_settled else None
             looks = self._ledger.take_acks(batch, self._prefix, acked)
-            self.last_acked_ns = self._clock.time_ns()
+            if len(looks) < len(batch):
+                self.last_acked_ns = self._clock.time_ns()
         replies = []
         for at in looks:
             subject, reply, _, payload, _ = batch.message(at)

@@ -257,6 +257,7 @@ class Consumer:
         self._pumping = True
         try:
             self.follow()
+            self.feed.ready_at = FOREVER  # nobody may ask the feed this time
             before = self.ledger.delivered[1]
             sent = self._desk.serve(STEP_MESSAGES)
             if sent and self.config.ack_policy == "none" and self.answers.wants_settled:
