@@ -210,3 +210,22 @@ def test_a_log_keeps_its_floors_over_a_checkpoint_and_a_crash() -> None:
     assert records(found) == records(log)
     assert again.store.recovery.sections == {"top": b"state"}
     assert again.store.recovery.logs[1].records == 23
+
+
+def test_each_reason_of_a_trim_keeps_its_own_floor_over_a_restart() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(log, [b"x"] * 9)
+    bench.run()
+    for first_kept, reason in ((3, "ttl"), (5, "cap"), (8, "delete")):
+        log.trim(first_kept, reason)
+        bench.run()
+    expected = {"ttl": 2, "cap": 4, "delete": 7}
+    assert log.state().floors == expected
+    assert [log.state().why_missing(seq) for seq in (1, 3, 6, 8)] == ["ttl", "cap", "delete", ""]
+    bench.store.checkpoint({})
+    bench.run()
+    again = Bench(disk.after_crash(Mode.DROP, 0)).store.log(1)
+    assert again is not None
+    assert again.state().floors == expected

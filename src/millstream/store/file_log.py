@@ -121,6 +121,7 @@ class FileLog:
         self.loaded_seq = 0  # what the segment files held at the start
         self.first_kept = 1  # everything below was trimmed
         self.evict_floor = 0
+        self.floors: dict[str, int] = {}  # reason of a trim → highest sequence it took
         self.count = 0
         self.bytes = 0
         self.staged_ts_ns = 0
@@ -325,6 +326,7 @@ class FileLog:
             last_ts_ns=self.last_ts_ns,
             evict_floor=self.evict_floor,
             gaps=tuple(self.gaps),
+            floors=dict(self.floors),
         )
 
     def first_seq(self) -> int:
@@ -409,6 +411,7 @@ class FileLog:
         if first_kept <= self.first_kept:
             return
         self.first_kept = first_kept
+        self.floors[reason] = first_kept - 1
         if reason != "delete":
             self.evict_floor = max(self.evict_floor, first_kept - 1)
         for segment in self.segments:
@@ -575,6 +578,7 @@ class FileLog:
                 for s in self.segments
                 if s.made or flushes.get(s.base_seq, 0) > HEADER_BYTES
             ],
+            floors=dict(self.floors),
         )
 
     def tick(self) -> None:

@@ -1,7 +1,7 @@
 """What a log promises to the streams above it; file_log.py and memory_log.py keep it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -42,6 +42,20 @@ class LogState:
     last_ts_ns: int
     evict_floor: int  # highest sequence lost involuntarily, 0 = none
     gaps: tuple[Gap, ...]
+    floors: Mapping[str, int] = field(
+        default_factory=dict
+    )  # reason of a trim → highest sequence it took
+
+    def why_missing(self, seq: int) -> str:
+        """Return why ``seq`` is not there: a gap's reason, that of the trim that took it, or "".
+
+        Trims of different reasons overlap; the lowest floor that reaches ``seq`` came first.
+        """
+        for gap in self.gaps:
+            if gap.first <= seq <= gap.last:
+                return gap.reason
+        reached = [(floor, reason) for reason, floor in self.floors.items() if seq <= floor]
+        return min(reached)[1] if reached else ""
 
 
 Committed = Callable[[MillstreamError | None], None]

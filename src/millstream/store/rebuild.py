@@ -73,6 +73,7 @@ class Logs:
             self._logged[log_id] = known.committed_seq
             target.first_kept = known.first_kept
             target.evict_floor = known.evict_floor
+            target.floors = dict(known.floors)
             for first, last, reason in known.gaps:
                 target.add_gap(first, last, reason)
         names = self._files.listdir(directory) if self._files.exists(directory) else []

@@ -47,6 +47,7 @@ class LogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     gaps: list[tuple[int, int, str]]
     deleted: list[tuple[int, int]]
     segments: list[SegmentState]
+    floors: dict[str, int] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
