@@ -19,6 +19,9 @@ from support.leaks import holdings, left_behind, without_stray_tasks
 SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
 collect_ignore = [] if SPARK_IS_INSTALLED else ["spark"]
 
+# Even the short forms of these take a while: `make test` runs them, `make check` does not.
+SLOW_PLACES = {"compat", "crash", "fuzz"}
+
 
 def pytest_report_header() -> str | None:
     """Say what is left out."""
@@ -35,6 +38,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(item, "obj", None)
     if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(test):
         item.obj = without_stray_tasks(item.obj)
+    if SLOW_PLACES.intersection(item.path.parts):
+        item.add_marker(pytest.mark.slow)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
