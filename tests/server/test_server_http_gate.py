@@ -433,7 +433,7 @@ async def test_a_user_reads_what_it_may_hear_and_writes_what_it_may_say(tmp_path
     async with gated(tmp_path, USERS) as door:
         boss, part, reader = basic("boss", "b"), basic("part", "p"), basic("reader", "r")
         subjects = {
-            "orders.new": ["orders.new"],
+            "orders.new": [],
             "all": ["orders.>"],
             "open": ["open.>"],
             "mine": [],

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
-from millstream.http.http2 import PREFACE, Http2Connection
+from millstream.http.http2 import PREFACE, Http2Connection, peer_of
 from millstream.http.parser import Refusal, RequestParser
 from millstream.http.response import (
     Answer,
@@ -276,6 +276,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> bool:
         """Write one answer; returns whether the connection goes on."""
+        request.peer = peer_of(self._transport)
         answer = await self._app(request)
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):

@@ -171,6 +171,7 @@ class Http2Connection(asyncio.Protocol):
         self._greeted = True
         if isinstance(event, h2.events.RequestReceived):
             request = _request(event.headers)
+            request.peer = peer_of(self._transport)
             self._streams[event.stream_id] = _Stream(request, self._door.now())
         elif isinstance(event, h2.events.DataReceived):
             self._take(event)
@@ -287,6 +288,12 @@ def _answer_with(answer: Answer) -> Callable[[Request], Awaitable[Answer]]:
         return answer
 
     return app
+
+
+def peer_of(transport: asyncio.Transport | None) -> str:
+    """Return the address at the other end, empty when it has none."""
+    name = transport.get_extra_info("peername") if transport is not None else None
+    return str(name[0]) if isinstance(name, tuple) and name else ""
 
 
 def _request(headers: list[tuple[bytes, bytes]]) -> Request:

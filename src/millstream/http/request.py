@@ -53,6 +53,7 @@ class Request:
     version: str = "1.1"
     params: dict[str, str] = field(default_factory=dict)
     caller: Caller = ANYONE
+    peer: str = ""  # the client's address
     _query: dict[str, str] | None = None
 
     def header(self, name: bytes) -> bytes | None:

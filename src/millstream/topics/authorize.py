@@ -85,11 +85,11 @@ class Authorizer:
             return
         offered = offered_by(request, route)
         if route.pattern == WATCH:
-            request.caller = self._bound(offered)
+            request.caller = self._bound(request, offered)
             return
         scope = route.scope or _scope_of_nowhere(request, route)
         topic = request.params.get("topic") or _topic_of_nowhere(request, route)
-        request.caller = self._caller(offered, scope, topic)
+        request.caller = self._caller(request, offered, scope, topic)
         _check_scope(request.caller, scope)
         if topic is not None:
             check_name(topic, request.caller)
@@ -115,18 +115,20 @@ class Authorizer:
             return False
         return not (self._probe_auth and route.pattern.endswith(PROBES))
 
-    def _bound(self, offered: Offered | None) -> Caller:
+    def _bound(self, request: Request, offered: Offered | None) -> Caller:
         """Return whose watch it may be; the session knows who opened it."""
         try:
-            return self._caller(offered, "read", None)
+            return self._caller(request, offered, "read", None)
         except Unauthorized:
             return NOBODY
 
-    def _caller(self, offered: Offered | None, scope: str, topic: str | None) -> Caller:
+    def _caller(
+        self, request: Request, offered: Offered | None, scope: str, topic: str | None
+    ) -> Caller:
         key = self._keys.find(offered.bearer) if offered is not None and offered.bearer else None
         if key is not None:
             return self._key_caller(key)
-        user = self._identify(offered)
+        user = self._identify(offered, request.peer)
         if user is None:
             raise Unauthorized("say who you are: a valid key as Authorization: Bearer, or a user")
         return self._user_caller(user, scope, topic)
@@ -138,16 +140,17 @@ class Authorizer:
             self._callers[key] = known
         return known
 
-    def _identify(self, offered: Offered | None) -> Identity | None:
+    def _identify(self, offered: Offered | None, peer: str) -> Identity | None:
         credentials = self._users.credentials()
         if credentials.open or (offered is None and self._keys.required):
             return None  # where keys are handed out, a guest is nobody
-        presented = Presented(connection_type="HTTP")
+        presented = Presented(address=peer, connection_type="HTTP")
         if offered is not None:
             presented = Presented(
                 user=offered.user,
                 password=offered.password,
                 token=offered.bearer.decode("utf-8", "surrogateescape"),
+                address=peer,
                 connection_type="HTTP",
             )
             if presented.nothing:
