@@ -195,6 +195,12 @@ CONFIGS: list[dict[str, Any]] = [
     {"consumer_limits": {"max_ack_pending": 5, "inactive_threshold": NANO}},
     {"consumer_limits": {"bogus": 5}},
     {"retention": "interest", "discard": "new"},
+    {"allow_msg_counter": True},
+    {"allow_msg_counter": True, "discard": "new"},
+    {"allow_msg_counter": True, "allow_msg_ttl": True},
+    {"allow_msg_counter": True, "retention": "interest"},
+    {"allow_atomic": True},
+    {"allow_atomic": True, "persist_mode": "async"},
     {"sources": [{"name": "T"}]},
     {"sources": [{"name": "a.b"}]},
     {"sources": [{"name": "S"}, {"name": "S"}]},
@@ -356,3 +362,73 @@ async def test_a_restart_goes_on_behind_the_newest_record_of_each_source(tmp_pat
     assert cycle["error"]["description"] == "detected cycle"
     await client.close()
     await broker.stop()
+
+
+async def counting(client: Client) -> list[Any]:
+    await api(client, "STREAM.CREATE.C", {"name": "C", "subjects": ["c.*"],
+                                          "allow_msg_counter": True})  # fmt: skip
+    seen = []
+    for subject, incr, data in (
+        ("c.a", "+1", b""),
+        ("c.a", "5", b""),
+        ("c.b", "-7", b""),
+        ("c.a", "99999999999999999999999", b""),
+        ("c.a", "x", b""),
+        ("c.a", "", b""),
+        ("c.a", "1.5", b""),
+        ("c.a", "1", b"body"),
+    ):
+        seen.append(await publish(client, subject, data, {"Nats-Incr": incr} if incr else None))
+    seen += [await api(client, "STREAM.MSG.GET.C", {"seq": seq}) for seq in (1, 4)]
+    changed = {"name": "C", "subjects": ["c.*"]}
+    seen.append(await api(client, "STREAM.UPDATE.C", changed))
+    return seen
+
+
+async def test_counters_count_as_those_of_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, counting)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted
+
+
+BATCHES: list[list[dict[str, str]]] = [
+    [{"seq": "1"}, {"seq": "2"}, {"seq": "3", "commit": "1"}],
+    [{"seq": "1"}, {"seq": "2", "commit": "eob"}],
+    [{"seq": "1", "commit": "1"}],
+    [{"seq": "1", "commit": "eob"}],
+    [{"seq": "2"}],
+    [{"seq": "1001"}],
+    [{"seq": "1"}, {"seq": "3"}, {"seq": "2"}],
+    [{"seq": "1"}, {"seq": "2", "commit": "x"}],
+    [{}],
+    [{"seq": "1", "Nats-Expected-Last-Sequence": "99"}, {"seq": "2", "commit": "1"}],
+    [{"seq": "1", "Nats-Expected-Last-Msg-Id": "9"}, {"seq": "2", "commit": "1"}],
+    [{"seq": "1", "Nats-Msg-Id": "m"}, {"seq": "2", "Nats-Msg-Id": "m", "commit": "1"}],
+    [{"seq": "1", "Nats-Msg-Id": "m"}, {"seq": "2", "commit": "1"}],
+    [{"seq": "1", "Nats-Msg-Id": "m"}, {"seq": "2", "commit": "1"}],
+    [{"seq": "1", "Nats-Rollup": "sub"}, {"seq": "2", "commit": "1"}],
+]
+
+
+async def batching(client: Client) -> list[Any]:
+    asked = {"name": "B", "subjects": ["b.*"], "allow_atomic": True}
+    seen = [await api(client, "STREAM.CREATE.B", asked)]
+    for number, messages in enumerate(BATCHES):
+        for message in messages:
+            headers = {"Nats-Batch-Id": f"batch{number}"}
+            for key, value in message.items():
+                name = {"seq": "Nats-Batch-Sequence", "commit": "Nats-Batch-Commit"}.get(key, key)
+                headers[name] = value
+            reply = await client.request("b.a", b"x", timeout=2, headers=headers)
+            seen.append((number, message, reply.data and json.loads(reply.data)))
+        seen.append(await counts(client, "B"))
+    headers = {"Nats-Batch-Id": "x" * 65, "Nats-Batch-Sequence": "1"}
+    seen.append(await publish(client, "b.a", b"", headers))
+    seen.append(await api(client, "STREAM.MSG.GET.B", {"seq": 3}))
+    return seen
+
+
+async def test_atomic_batches_are_kept_and_committed_as_at_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, batching)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted

@@ -83,8 +83,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     [
         {"mirror": {"name": "X"}},
         {"sources": [{"name": "X", "external": {"api": "$JS.x.API"}}]},
-        {"allow_atomic": True},
-        {"allow_msg_counter": True},
         {"allow_msg_schedules": True},
         {"first_seq": 10},
     ],

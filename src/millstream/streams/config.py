@@ -253,6 +253,10 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"stream configuration update can not change {_TYPE} in its metadata",
             ),
             (
+                new.allow_msg_counter != self.allow_msg_counter,
+                "stream configuration update can not change message counter setting",
+            ),
+            (
                 new.first_seq != self.first_seq and new.first_seq != 0,
                 "stream configuration update can not change first sequence",
             ),
@@ -458,8 +462,8 @@ def _check_unsupported(config: StreamConfig) -> None:
     for key, used in (
         ("mirror", config.mirror),
         ("mirror_direct", config.mirror_direct),
-        ("allow_msg_counter", config.allow_msg_counter),
-        ("allow_atomic", config.allow_atomic),
+        ("allow_msg_counter with sources", config.allow_msg_counter and config.sources),
+        ("allow_msg_counter with allow_atomic", config.allow_msg_counter and config.allow_atomic),
         ("allow_batched", config.allow_batched),
         ("allow_msg_schedules", config.allow_msg_schedules),
         ("first_seq", config.first_seq > 1),

@@ -53,12 +53,34 @@ def check(fields: Mapping[str, Any]) -> None:
         raise InvalidStreamConfig("subject delete marker TTL must not be negative")
     if 0 < marker_ttl < _SHORTEST_MARKER_NS:
         raise InvalidStreamConfig("subject delete marker TTL must be at least 1 second")
+    if fields["allow_msg_counter"]:
+        _check_counter(fields)
+    if fields["persist_mode"] == "async":
+        _check_async(fields)
     if fields["placement"] and fields["placement"].get("preferred"):
         raise InvalidStreamConfig("preferred server not permitted in placement")
     if fields["subject_transform"] is not None:
         _check_transform(fields["subject_transform"])
     if fields["republish"] is not None:
         _check_republish(fields["republish"], fields["subjects"])
+
+
+def _check_counter(fields: Mapping[str, Any]) -> None:
+    for refused, why in (
+        (fields["discard"] == "new", "counter stream cannot use discard new"),
+        (fields["allow_msg_ttl"], "counter stream cannot use message TTLs"),
+        (fields["allow_msg_schedules"], "counter stream cannot use message schedules"),
+        (fields["retention"] != "limits", "counter stream can only use limits retention"),
+    ):
+        if refused:
+            raise InvalidStreamConfig(why)
+
+
+def _check_async(fields: Mapping[str, Any]) -> None:
+    if fields["storage"] != "file":
+        raise InvalidStreamConfig("async persist mode is only supported on file storage")
+    if fields["allow_atomic"]:
+        raise InvalidStreamConfig("async persist mode is not supported with atomic batch publish")
 
 
 def _check_transform(asked: Mapping[str, Any]) -> None:

@@ -10,6 +10,10 @@ from millstream.streams.config import StreamConfig
 MSG_ID = b"Nats-Msg-Id"
 TTL = b"Nats-TTL"
 ROLLUP = b"Nats-Rollup"
+INCR = b"Nats-Incr"
+BATCH_ID = b"Nats-Batch-Id"
+BATCH_SEQ = b"Nats-Batch-Sequence"
+BATCH_COMMIT = b"Nats-Batch-Commit"
 
 EXPECTED_STREAM = b"Nats-Expected-Stream"
 EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
@@ -108,9 +112,9 @@ class Facts(Protocol):
 
 
 _DISABLED = (
-    (b"Nats-Incr", 10168, "message counters is disabled"),
-    (b"Nats-Batch-Id", 10174, "atomic publish is disabled"),
-    (b"Nats-Schedule", 10188, "message schedules is disabled"),
+    (INCR, "allow_msg_counter", 10168, "message counters is disabled"),
+    (BATCH_ID, "allow_atomic", 10174, "atomic publish is disabled"),
+    (b"Nats-Schedule", "allow_msg_schedules", 10188, "message schedules is disabled"),
 )
 
 
@@ -123,8 +127,8 @@ def check(
     now_ns: int,
 ) -> None:
     """Raise when a header demands what does not hold; Duplicate when the id was seen before."""
-    for name, err_code, why in _DISABLED:
-        if name in headers:
+    for name, allowed, err_code, why in _DISABLED:
+        if name in headers and not getattr(config, allowed):
             raise PublishRefused(400, err_code, why)
     if headers.get(EXPECTED_STREAM, config.name.encode()) != config.name.encode():
         raise PublishRefused(400, 10060, "expected stream does not match")

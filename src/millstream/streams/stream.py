@@ -18,13 +18,15 @@ from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log import Committed, Log, LogState
-from millstream.streams import delete_markers, extras, patterns, preconditions, retention
+from millstream.streams import counter, delete_markers, extras, patterns, preconditions, retention
+from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import DuplicateWindow, PublishRefused
 from millstream.streams.removals import EVERYTHING, Removals
 from millstream.streams.republish import Republish
+from millstream.streams.run import Demand, Run
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
 from millstream.subjects.transform import SubjectTransform
@@ -85,40 +87,6 @@ class OperationDenied(MillstreamError):
         self.err_code = err_code  # type: ignore[misc]
 
 
-class _Run:
-    """Entries that went to the log together, until their commit is known."""
-
-    __slots__ = (
-        "batch", "count", "done", "duplicates", "error", "first_seq", "future", "last_of", "msg_id",
-        "previous", "rollup", "settled", "start", "ttl",
-    )  # fmt: skip
-
-    def __init__(self, batch: Batch, start: int, count: int) -> None:
-        self.batch = batch
-        self.start = start
-        self.count = count
-        self.first_seq = 0
-        self.settled = False
-        self.error: MillstreamError | None = None
-        self.done: Committed | None = None
-        self.future: asyncio.Future[tuple[int, int]] | None = None
-        self.msg_id = b""
-        self.rollup = b""
-        self.ttl = 0.0
-        self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
-        self.last_of: dict[bytes, int] | None = None
-        self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
-
-    def last_of_subjects(self) -> dict[bytes, int]:
-        """Return subject → newest sequence within this run."""
-        if self.last_of is None:
-            self.last_of = {
-                self.batch.message(self.start + at)[0]: self.first_seq + at
-                for at in range(self.count)
-            }
-        return self.last_of
-
-
 class Feed(Protocol):
     """Something that brings records into a stream by itself."""
 
@@ -170,11 +138,12 @@ class Stream:
         self._hub = hub
         self._interest = interest
         self._handles: list[int] = []
-        self._inflight: deque[_Run] = deque()
+        self._inflight: deque[Run] = deque()
         self._backlog = 0
         self._removing: set[_Removal] = set()  # decided and not yet logged, so not to be counted
         self._paused = False
         self._watchers: dict[object, Callable[[], None]] = {}
+        self._batches = AtomicBatches()
         self._window = DuplicateWindow(config.duplicate_window)
         self._last_msg_id = b""
         self._last_staged = log.state().last_seq
@@ -253,7 +222,7 @@ class Stream:
         if self._transform is not None:
             batch = _rewritten(batch, self._transform)
         if self._is_plain(batch):
-            self._append(_Run(batch, 0, len(batch)))
+            self._append(Run(batch, 0, len(batch)))
         else:
             self._deliver_each(batch)
 
@@ -270,7 +239,7 @@ class Stream:
     async def append_batch(self, batch: Batch) -> tuple[int, int]:
         """Store a batch laid out already, whole or not at all, as ``append`` does."""
         self._admit_whole(batch)
-        run = _Run(batch, 0, len(batch))
+        run = Run(batch, 0, len(batch))
         run.future = asyncio.get_running_loop().create_future()
         self._append(run)
         return await run.future
@@ -284,19 +253,21 @@ class Stream:
         except MillstreamError as error:
             done(error)
             return
-        run = _Run(batch, 0, len(batch))
+        run = Run(batch, 0, len(batch))
         run.done = done
-        if self.config.allow_rollup_hdrs:
-            run.rollup = demands.get(preconditions.ROLLUP, b"").lower()
-        if self.config.allow_msg_ttl and preconditions.TTL in demands:
-            with contextlib.suppress(PublishRefused):  # nothing that its own stream had refused
-                run.ttl = preconditions.ttl_seconds(demands[preconditions.TTL])
+        with contextlib.suppress(PublishRefused):  # its own stream may have had no use for it
+            wanted = Demand.of(0, demands)
+            rollup = wanted.rollup if self.config.allow_rollup_hdrs else b""
+            ttl = wanted.ttl if self.config.allow_msg_ttl else 0.0
+            run.demands = [wanted._replace(rollup=rollup, ttl=ttl)]
         self._append(run)
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
         config = self.config
         if config.sealed or config.discard == "new" or config.allow_msg_ttl:
+            return False
+        if config.allow_msg_counter:
             return False
         if 0 < config.max_msg_size < batch.size:
             return False
@@ -314,15 +285,15 @@ class Stream:
             if not special and self._fits(subject, headers, payload, at - start):
                 continue
             if at > start:
-                self._append(_Run(batch, start, at - start))
+                self._append(Run(batch, start, at - start))
             start = at + 1
             self._deliver_special(subject, reply, headers, payload)
         if len(batch) > start:
-            self._append(_Run(batch, start, len(batch) - start))
+            self._append(Run(batch, start, len(batch) - start))
 
     def _fits(self, subject: bytes, headers: bytes, payload: bytes, staged: int) -> bool:
         """Whether a message without demands can join the run before it."""
-        if self.config.sealed or self.config.discard == "new":
+        if self.config.sealed or self.config.discard == "new" or self.config.allow_msg_counter:
             return False
         del subject, staged
         return not 0 < self.config.max_msg_size < len(headers) + len(payload)
@@ -333,8 +304,16 @@ class Stream:
         """Store one message that carries demands, or that a limit may turn away."""
         headers = extras.without_status(headers)
         values = extras.first_values(headers) if headers else {}
+        if preconditions.BATCH_ID in values and self.config.allow_atomic:
+            self._deliver_batched(reply, Part(subject, headers, payload, values))
+            return
+        suffix = b"}"
         try:
+            added = counter.increment(values, payload) if self.config.allow_msg_counter else None
             self._check(subject, headers, payload, values)
+            if added is not None:
+                total = self._total_of(subject) + added
+                payload, suffix = counter.stored(total), b',"val":"%d"}' % total
         except preconditions.Duplicate as seen:
             self._ack_duplicate(reply, seen.seq)
             return
@@ -348,12 +327,72 @@ class Stream:
         except ValueError as error:
             self._ack_error(reply, PublishRefused(400, 10003, str(error)))
             return
-        run = _Run(batch, 0, 1)
-        run.msg_id = values.get(preconditions.MSG_ID, b"")
-        run.rollup = values.get(preconditions.ROLLUP, b"").lower()
-        if preconditions.TTL in values:
-            run.ttl = preconditions.ttl_seconds(values[preconditions.TTL])
+        run = Run(batch, 0, 1)
+        run.demands = [Demand.of(0, values)]
+        run.ack_suffix = suffix
         self._append(run)
+
+    def _total_of(self, subject: bytes) -> int:
+        """Return what a counter stands at, staged writes included."""
+        for run in reversed(self._inflight):
+            for at in reversed(range(run.start, run.start + run.count)):
+                if run.batch.message(at)[0] == subject:
+                    return counter.value_of(run.batch.message(at)[3])
+        last = self.last_of_subject(subject)
+        return counter.value_of(self.get(last).payload) if last else 0
+
+    def _deliver_batched(self, reply: bytes, part: Part) -> None:
+        """Keep a message of an atomic batch; the one that commits stores them all."""
+        try:
+            if self.config.sealed:
+                raise StreamSealed()
+            if 0 < self.config.max_msg_size < len(part.headers) + len(part.payload):
+                raise RecordTooLarge()
+            whole = self._batches.take(part, self._clock.time_ns())
+            if whole is None:
+                self._ack(reply, b"")  # it is kept, and no more than that
+                return
+            run = self._run_of(whole, reply)
+        except MillstreamError as error:
+            self._ack_error(reply, error)
+            return
+        batch_id = msgspec.json.encode(
+            part.values[preconditions.BATCH_ID].decode("utf-8", "replace")
+        )
+        run.ack_suffix = b',"batch":%s,"count":%d}' % (batch_id, len(whole))
+        self._append(run)
+
+    def _run_of(self, parts: list[Part], reply: bytes) -> Run:
+        """Return a whole atomic batch as one run, each message checked as if it came behind."""
+        batch, ahead, size, demands = Batch(), Ahead(self), 0, []
+        for at, part in enumerate(parts):
+            if preconditions.EXPECTED_LAST_MSG_ID in part.values:
+                raise PublishRefused(
+                    400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
+                )
+            now = self._clock.time_ns()
+            try:
+                preconditions.check(
+                    self.config, part.subject, part.values, ahead, self._window, now
+                )
+                ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+            except preconditions.Duplicate:
+                raise PublishRefused(
+                    400, 10201, "atomic publish batch contains duplicate message id"
+                ) from None
+            stored, tag, node, meta = extras.take_extras(part.headers)
+            if len(stored) > MAX_HEADERS:
+                raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+            batch.add(
+                part.subject, reply if at == len(parts) - 1 else b"", stored, part.payload,
+                tag, node, meta,
+            )  # fmt: skip
+            demands.append(Demand.of(at, part.values))
+            size += _size(part.subject, stored, part.payload)
+            self._check_room(part.subject, at + 1, size)
+        run = Run(batch, 0, len(parts))
+        run.demands = demands
+        return run
 
     def _check(
         self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
@@ -389,6 +428,8 @@ class Stream:
     def _admit_whole(self, batch: Batch) -> None:
         if self.config.sealed:
             raise StreamSealed()
+        if self.config.allow_msg_counter:
+            raise PublishRefused(400, 10169, "message counter increment is missing")
         config = self.config
         if config.max_msg_size <= 0 and config.discard != "new":
             return
@@ -404,7 +445,7 @@ class Stream:
             raise RecordTooLarge()  # could never fit, however empty the stream
         self._check_room(b"", len(batch), size)
 
-    def _append(self, run: _Run) -> None:
+    def _append(self, run: Run) -> None:
         if self._republish is not None:
             self._note_previous(run, self._republish)
         self._inflight.append(run)
@@ -418,26 +459,28 @@ class Stream:
             return
         run.first_seq = first
         self._last_staged = first + run.count - 1
-        self._last_msg_id = run.msg_id
-        if run.msg_id:
-            self._window.add(run.msg_id, first, self._clock.time_ns())
+        self._last_msg_id = run.last_msg_id
+        for demand in run.demands:
+            if demand.msg_id:
+                self._window.add(demand.msg_id, first + demand.at, self._clock.time_ns())
         self._backlog += run.batch.size
         if run.settled:  # the log committed at once, before we knew the sequence
             self._finish(run)
         elif self._backlog > BACKLOG_BYTES and not self._paused:
             self._pause(True)
 
-    def _settle(self, run: _Run, error: MillstreamError | None) -> None:
+    def _settle(self, run: Run, error: MillstreamError | None) -> None:
         run.settled = True
         run.error = error
         if run.first_seq:
             self._finish(run)
 
-    def _finish(self, run: _Run) -> None:
+    def _finish(self, run: Run) -> None:
         self._inflight.remove(run)
         self._backlog -= run.batch.size
         if run.error is not None:
-            self._window.forget(run.msg_id, run.first_seq)
+            for demand in run.demands:
+                self._window.forget(demand.msg_id, run.first_seq + demand.at)
             if not self._inflight:
                 self._last_staged = self.log.state().last_seq
         self._answer(run, run.error)
@@ -449,13 +492,13 @@ class Stream:
         if self._paused and self._backlog < BACKLOG_BYTES // 2:
             self._pause(False)
 
-    def _note_previous(self, run: _Run, republish: Republish) -> None:
+    def _note_previous(self, run: Run, republish: Republish) -> None:
         for at in range(run.start, run.start + run.count):
             subject = run.batch.message(at)[0]
             if subject not in run.previous and republish.wants(subject):
                 run.previous[subject] = self.last_of_subject(subject)
 
-    def _publish_again(self, run: _Run, republish: Republish) -> None:
+    def _publish_again(self, run: Run, republish: Republish) -> None:
         """Publish the committed records of a run under the subjects that republish names."""
         at, last = run.first_seq, run.first_seq + run.count - 1
         while at <= last and run.previous and self._hub is not None and self._interest is not None:
@@ -481,7 +524,7 @@ class Stream:
 
     # -- answers -----------------------------------------------------------------------------
 
-    def _answer(self, run: _Run, error: MillstreamError | None) -> None:
+    def _answer(self, run: Run, error: MillstreamError | None) -> None:
         if run.done is not None:
             run.done(error)
         elif run.future is not None:
@@ -496,7 +539,7 @@ class Stream:
         elif self._hub is not None and self._interest is not None and not self.config.no_ack:
             self._hub.publish_acks(
                 self._interest, run.batch, run.start, run.count, run.first_seq,
-                self._ack_prefix, b"}",
+                self._ack_prefix, run.ack_suffix,
             )  # fmt: skip
         for reply, body in run.duplicates:
             self._ack(reply, body)
@@ -761,12 +804,15 @@ class Stream:
 
     # -- limits ------------------------------------------------------------------------------
 
-    def _keep_limits(self, run: _Run | None) -> None:
+    def _keep_limits(self, run: Run | None) -> None:
         """Drop what is above the limits; ``run`` is what was committed, None means look at all."""
-        if run is not None and run.rollup:
-            self._roll_up(run)
-        if run is not None and run.ttl:
-            self._expire_later(run.first_seq, self._clock.time_ns(), run.ttl)
+        for demand in run.demands if run is not None else ():
+            assert run is not None
+            seq = run.first_seq + demand.at
+            if demand.rollup:
+                self._roll_up(run.batch.message(run.start + demand.at)[0], seq, demand.rollup)
+            if demand.ttl:
+                self._expire_later(seq, self._clock.time_ns(), demand.ttl)
         config = self.config
         if run is not None and config.retention == "interest":
             subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
@@ -782,16 +828,15 @@ class Stream:
                 self._trim_to(self._first_kept(over), "cap")
         self._arm_expiry()
 
-    def _roll_up(self, run: _Run) -> None:
-        if run.rollup == b"all":
-            self._trim_to(run.first_seq, "delete")
+    def _roll_up(self, subject: bytes, seq: int, what: bytes) -> None:
+        if what == b"all":
+            self._trim_to(seq, "delete")
             return
-        subject = run.batch.message(run.start)[0]
         text = subject.decode("utf-8", "surrogateescape")
         found = self.index.seqs_of(subject)
         if not patterns.is_literal(text):  # published to a pattern: replaces all that matches it
             found = self.index.seqs(self.index.select([text]))
-        older = [seq for seq in found if seq < run.first_seq]
+        older = [one for one in found if one < seq]
         if older:
             self._forget(older, _log_failure)
 
@@ -872,8 +917,8 @@ class Stream:
                 continue
             batch = Batch()
             batch.add(subject, b"", delete_markers.headers(ttl_ns), b"")
-            run = _Run(batch, 0, 1)
-            run.rollup, run.ttl = b"sub", ttl_ns // 10**9
+            run = Run(batch, 0, 1)
+            run.demands = [Demand(0, rollup=b"sub", ttl=ttl_ns // 10**9)]
             self._append(run)
 
     # -- recovery ----------------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""Run: entries that went to the log together, until their commit is known."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.kernel._batch import Batch
+from millstream.streams import preconditions
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from millstream.errors import MillstreamError
+    from millstream.store.log import Committed
+
+
+class Demand(NamedTuple):
+    """What one entry of a run asks of the stream once it is stored."""
+
+    at: int  # counted from the first of the run
+    msg_id: bytes = b""
+    rollup: bytes = b""
+    ttl: float = 0.0
+
+    @classmethod
+    def of(cls, at: int, values: Mapping[bytes, bytes]) -> "Demand":
+        """Read the demands of checked headers."""
+        ttl = values.get(preconditions.TTL)
+        return cls(
+            at,
+            values.get(preconditions.MSG_ID, b""),
+            values.get(preconditions.ROLLUP, b"").lower(),
+            preconditions.ttl_seconds(ttl) if ttl is not None else 0.0,
+        )
+
+
+class Run:
+    """Entries ``start`` to ``start + count`` of a batch, and who waits for them."""
+
+    __slots__ = (
+        "ack_suffix", "batch", "count", "demands", "done", "duplicates", "error", "first_seq",
+        "future", "last_of", "previous", "settled", "start",
+    )  # fmt: skip
+
+    def __init__(self, batch: Batch, start: int, count: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.count = count
+        self.first_seq = 0
+        self.settled = False
+        self.error: MillstreamError | None = None
+        self.done: Committed | None = None
+        self.future: asyncio.Future[tuple[int, int]] | None = None
+        self.demands: list[Demand] = []
+        self.ack_suffix = b"}"
+        self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
+        self.last_of: dict[bytes, int] | None = None
+        self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
+
+    @property
+    def last_seq(self) -> int:
+        """Return the newest sequence of the run."""
+        return self.first_seq + self.count - 1
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """Return the message id of the newest entry, empty when it has none."""
+        newest = self.demands[-1] if self.demands else None
+        return newest.msg_id if newest is not None and newest.at == self.count - 1 else b""
+
+    def last_of_subjects(self) -> dict[bytes, int]:
+        """Return subject → newest sequence within this run."""
+        if self.last_of is None:
+            self.last_of = {
+                self.batch.message(self.start + at)[0]: self.first_seq + at
+                for at in range(self.count)
+            }
+        return self.last_of
