@@ -460,3 +460,16 @@ def damage(directory: Path, text: bytes) -> None:
             path.write_bytes(data.replace(text, flipped))
             found += 1
     assert found
+
+
+async def test_a_push_consumer_with_a_group_waits_for_a_member_of_the_group(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client)
+        await client.jetstream().publish("s.a", b"x")
+        outsider = await client.subscribe("push")
+        await consumer(client, deliver_subject="push", deliver_group="workers")
+        assert "push_bound" not in await api(client, "CONSUMER.INFO.S.C")
+        assert await is_silent(client, outsider)
+        member = await client.subscribe("push", queue="workers")
+        await take(member, 1)
+        assert (await api(client, "CONSUMER.INFO.S.C"))["push_bound"] is True

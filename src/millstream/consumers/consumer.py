@@ -194,7 +194,7 @@ class Consumer:
         self.feed.take_on(config)
         self.answers.take_on(config)
         if self.push is not None:
-            self.push.move(config.deliver_subject)
+            self.push.move(config.deliver_subject, config.deliver_group)
         if self.pulls is not None:
             self.pulls.config = config
 

@@ -76,16 +76,17 @@ class PushDesk:
         self._feed = feed
         self._outlet = outlet
         self._clock = clock
+        self._group = config.deliver_group.encode()
         self._flow_prefix = f"$JS.FC.{feed.stream.name}.{feed.name}."
 
     @property
     def is_bound(self) -> bool:
         """Whether someone listens."""
-        return self._outlet.is_heard(self.state.subject)
+        return self._outlet.is_heard(self.state.subject, self._group)
 
-    def move(self, subject: str) -> None:
-        """Deliver to another subject from now on."""
-        self.state.subject = subject.encode()
+    def move(self, subject: str, group: str) -> None:
+        """Deliver to another subject or queue group from now on."""
+        self.state.subject, self._group = subject.encode(), group.encode()
 
     def serve(self, budget: int) -> int:
         """Deliver up to ``budget`` messages; returns how many went."""
