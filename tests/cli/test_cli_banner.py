@@ -46,3 +46,9 @@ def test_recovery_is_told_per_stream_and_summed_up_beyond_ten() -> None:
     assert "recovered S9: 1,003 records, 9 lost, 0 torn, in 0.02 s" in lines
     assert "recovered 2 more streams, in 0.02 s" in lines
     assert not any("S10" in line for line in lines)
+
+
+def test_keys_are_told_where_only_http_clients_are_asked() -> None:
+    text = banner(replace(FACTS, http_keys=True))
+    assert "http: on, nats: off" in text
+    assert "off, OPEN" in banner(replace(FACTS, http_keys=True, loopback_only=False))

@@ -142,6 +142,13 @@ def test_keys_open_the_http_port_but_not_the_nats_one() -> None:
         load_serve({"host": "0.0.0.0", **keys})
 
 
+def test_keys_that_would_travel_in_plain_text_are_warned_about() -> None:
+    keys = {"api_keys": parse_keys("s3cret")}
+    (warning,) = load_serve({"http_host": "0.0.0.0", **keys}).warnings
+    assert warning.startswith("keys and passwords go to 0.0.0.0 in plain text")
+    assert load_serve(keys).warnings == ()
+
+
 def test_keys_in_the_data_directory_open_the_http_port(tmp_path: Path) -> None:
     where = {"http_host": "0.0.0.0", "data_dir": tmp_path}
     with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0"):

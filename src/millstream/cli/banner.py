@@ -38,6 +38,8 @@ def _rows(facts: ServerFacts) -> Iterator[tuple[str, str, str]]:
         yield "http", facts.http_url, ", ".join(facts.http_offers)
     if facts.credentials:
         yield "auth", "on", "clients must say who they are"
+    elif facts.http_keys and facts.loopback_only:
+        yield "auth", "http: on, nats: off", "other machines cannot connect to nats"
     elif facts.loopback_only:
         yield "auth", "off, loopback only", "other machines cannot connect"
     else:

@@ -29,7 +29,8 @@ class ServerFacts:
     http_offers: tuple[str, ...] = ("API",)
     durability: str | None = "fsync before ack"
     credentials: bool = False
-    loopback_only: bool = True
+    http_keys: bool = False
+    loopback_only: bool = True  # as far as nobody is asked who they are
     ready_seconds: float = 0.0
     recovered: tuple[RecoveredStream, ...] = ()
     recovery_seconds: float = 0.0

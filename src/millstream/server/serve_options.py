@@ -1,6 +1,6 @@
 """What ``millstream serve`` was told: its defaults < a configuration file < environment < flags."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,9 +41,8 @@ def load_serve(
     if found:
         raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
     refuse_if_open(options, allowed=typed.allow_insecure_no_auth)
-    return Loaded(
-        options, tuple(str(text) for text in read.warnings), tuple(str(text) for text in read.notes)
-    )
+    warnings = (*(str(text) for text in read.warnings), *_in_plain_text(options))
+    return Loaded(options, warnings, tuple(str(text) for text in read.notes))
 
 
 def _with_our_own(options: Options, base: Options) -> Options:
@@ -86,6 +85,13 @@ def refuse_if_open(options: Options, *, allowed: bool) -> None:
                 f"refusing to listen on {host} without credentials: anyone could read and write. "
                 "Listen on 127.0.0.1, or pass --allow-insecure-no-auth on a network you trust"
             )
+
+
+def _in_plain_text(options: Options) -> Iterator[str]:
+    """Say where keys and passwords could be read on their way."""
+    monitor, host = options.monitor, options.monitor_host
+    if monitor.port is not None and not is_loopback(host) and _guards_http(options):
+        yield f"keys and passwords go to {host} in plain text: use https_port with a tls block"
 
 
 def _guards_http(options: Options) -> bool:

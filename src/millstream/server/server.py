@@ -205,7 +205,9 @@ class Server:
     def facts(self, ready_seconds: float, data_is_new: bool) -> ServerFacts:
         """Return what the banner says."""
         options = self._options
-        kept = self._parts.kept
+        kept, gate = self._parts.kept, self._parts.gate
+        http_keys = gate is not None and gate.authorize.required
+        open_hosts = [options.host] if http_keys else [options.host, options.monitor_host]
         return ServerFacts(
             data_dir=str(options.jetstream.directory) if options.jetstream is not None else "",
             data_is_new=data_is_new,
@@ -214,7 +216,8 @@ class Server:
             http_offers=("API", "/healthz") if options.monitor.topics else ("/healthz",),
             durability="fsync before ack" if kept is not None else None,
             credentials=options.credentials,
-            loopback_only=is_loopback(options.host) and is_loopback(options.monitor_host),
+            http_keys=http_keys,
+            loopback_only=all(is_loopback(host) for host in open_hosts),
             ready_seconds=ready_seconds,
             recovered=self._recovered(),
             recovery_seconds=kept.store.recovery.seconds if kept is not None else 0.0,
