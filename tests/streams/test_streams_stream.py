@@ -7,7 +7,8 @@ from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
 from millstream.streams import stream as stream_module
 from millstream.streams.config import StreamConfig
-from millstream.streams.stream import Stream, StreamFull, StreamSealed
+from millstream.streams.refusals import StreamFull, StreamSealed
+from millstream.streams.stream import Stream
 
 
 async def make(world: World, **config: object) -> Stream:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millstream.clock import Clock
-from millstream.delivery.timers import Timer, Timers
+from millstream.delivery.timers import Timers
 from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
@@ -22,8 +21,11 @@ from millstream.streams import counter, delete_markers, extras, patterns, precon
 from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
+from millstream.streams.expiry import Expiry
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import DuplicateWindow, PublishRefused
+from millstream.streams.pub_acks import PubAcks
+from millstream.streams.refusals import OperationDenied, StreamFull, StreamSealed
 from millstream.streams.removals import EVERYTHING, Removals
 from millstream.streams.republish import Republish
 from millstream.streams.run import Demand, Run
@@ -41,50 +43,6 @@ log = logging.getLogger(__name__)
 BACKLOG_BYTES = 64 * 1024 * 1024  # staged and not yet committed, before publishers are stalled
 READ_BYTES = 1024 * 1024
 MAX_HEADERS = 65_535
-
-
-class StreamSealed(MillstreamError):
-    """A sealed stream takes no writes and loses no records."""
-
-    status = 400
-    err_code = 10109
-    http_status = 409
-    code = "stream_sealed"
-
-    def __init__(self) -> None:
-        super().__init__("invalid operation on sealed stream")
-
-
-class StreamFull(MillstreamError):
-    """The stream refuses new records rather than drop old ones."""
-
-    status = 503
-    err_code = 10077
-    http_status = 422
-    code = "topic_full"
-
-    def __init__(self, why: str, config: StreamConfig, state: LogState) -> None:
-        topic = config.to_topic()
-        detail = {
-            "topic": config.name,
-            "cap_records": topic["cap_records"],
-            "cap_bytes": topic["cap_bytes"],
-            "head_seq": state.last_seq,
-            "earliest_seq": state.first_seq,
-        }
-        super().__init__(why, detail)
-
-
-class OperationDenied(MillstreamError):
-    """The stream's configuration forbids deleting or purging."""
-
-    status = 500
-    http_status = 409
-    code = "operation_denied"
-
-    def __init__(self, err_code: int, why: str) -> None:
-        super().__init__(why)
-        self.err_code = err_code  # type: ignore[misc]
 
 
 class Feed(Protocol):
@@ -134,7 +92,6 @@ class Stream:
         self.feeds: Sequence[Feed] = ()
         self._claims = Claims()
         self._clock = clock
-        self._timers = timers
         self._hub = hub
         self._interest = interest
         self._handles: list[int] = []
@@ -147,13 +104,12 @@ class Stream:
         self._window = DuplicateWindow(config.duplicate_window)
         self._last_msg_id = b""
         self._last_staged = log.state().last_seq
-        self._expiry: Timer | None = None
-        self._ttls: list[tuple[int, int]] = []  # heap of (expires at ns, seq)
-        self._ttl_timer: Timer | None = None
+        self._expiry = Expiry(self, clock, timers)
+        self._acks = PubAcks(config.name, hub, interest)
         self._closed = False
         self._transform = transform_of(config.subject_transform)
         self._republish = Republish.of(config.name, config.republish)
-        self._ack_prefix = b'{"stream":%s,"seq":' % msgspec.json.encode(config.name)
+        self._acks.is_silent = config.no_ack
         self._rebuild()
 
     @property
@@ -183,6 +139,7 @@ class Stream:
         recapture = config.subjects != self.config.subjects
         self.config = config
         self._window.window_ns = config.duplicate_window
+        self._acks.is_silent = config.no_ack
         self._transform = transform_of(config.subject_transform)
         self._republish = Republish.of(config.name, config.republish)
         if recapture:
@@ -210,9 +167,7 @@ class Stream:
             if self._interest is not None:
                 self._interest.remove_sink(handle)
         self._handles = []
-        for timer in (self._expiry, self._ttl_timer):
-            if timer is not None:
-                timer.cancel()
+        self._expiry.close()
         self._wake()
 
     # -- writes ------------------------------------------------------------------------------
@@ -315,17 +270,17 @@ class Stream:
                 total = self._total_of(subject) + added
                 payload, suffix = counter.stored(total), b',"val":"%d"}' % total
         except preconditions.Duplicate as seen:
-            self._ack_duplicate(reply, seen.seq)
+            self._acks.duplicate(reply, seen.seq, self._inflight)
             return
         except MillstreamError as error:
-            self._ack_error(reply, error)
+            self._acks.refuse(reply, error)
             return
         stored, tag, node, meta = extras.take_extras(headers)
         batch = Batch()
         try:
             batch.add(subject, reply, stored, payload, tag, node, meta)
         except ValueError as error:
-            self._ack_error(reply, PublishRefused(400, 10003, str(error)))
+            self._acks.refuse(reply, PublishRefused(400, 10003, str(error)))
             return
         run = Run(batch, 0, 1)
         run.demands = [Demand.of(0, values)]
@@ -350,11 +305,11 @@ class Stream:
                 raise RecordTooLarge()
             whole = self._batches.take(part, self._clock.time_ns())
             if whole is None:
-                self._ack(reply, b"")  # it is kept, and no more than that
+                self._acks.send(reply, b"")  # it is kept, and no more than that
                 return
             run = self._run_of(whole, reply)
         except MillstreamError as error:
-            self._ack_error(reply, error)
+            self._acks.refuse(reply, error)
             return
         batch_id = msgspec.json.encode(
             part.values[preconditions.BATCH_ID].decode("utf-8", "replace")
@@ -455,7 +410,7 @@ class Stream:
             )
         except MillstreamError as error:
             self._inflight.remove(run)
-            self._answer(run, error)
+            self._acks.settle(run, error)
             return
         run.first_seq = first
         self._last_staged = first + run.count - 1
@@ -483,7 +438,7 @@ class Stream:
                 self._window.forget(demand.msg_id, run.first_seq + demand.at)
             if not self._inflight:
                 self._last_staged = self.log.state().last_seq
-        self._answer(run, run.error)
+        self._acks.settle(run, run.error)
         if run.error is None and self._republish is not None:
             self._publish_again(run, self._republish)
         if run.error is None:
@@ -521,61 +476,6 @@ class Stream:
         if self._interest is not None:
             for handle in self._handles:
                 self._interest.pause_sink(handle, paused)
-
-    # -- answers -----------------------------------------------------------------------------
-
-    def _answer(self, run: Run, error: MillstreamError | None) -> None:
-        if run.done is not None:
-            run.done(error)
-        elif run.future is not None:
-            if not run.future.done():
-                if error is None:
-                    run.future.set_result((run.first_seq, run.first_seq + run.count - 1))
-                else:
-                    run.future.set_exception(error)
-        elif error is not None:
-            for at in range(run.start, run.start + run.count):
-                self._ack_error(run.batch.message(at)[1], error)
-        elif self._hub is not None and self._interest is not None and not self.config.no_ack:
-            self._hub.publish_acks(
-                self._interest, run.batch, run.start, run.count, run.first_seq,
-                self._ack_prefix, run.ack_suffix,
-            )  # fmt: skip
-        for reply, body in run.duplicates:
-            self._ack(reply, body)
-        if self._hub is not None:
-            self._hub.flush()
-
-    def _ack_duplicate(self, reply: bytes, seq: int) -> None:
-        body = b'%s%d,"duplicate": true}' % (self._ack_prefix, seq)
-        for run in self._inflight:
-            if run.first_seq <= seq < run.first_seq + run.count:
-                run.duplicates.append((reply, body))  # never ack what is not committed
-                return
-        self._ack(reply, body)
-
-    def _ack_error(self, reply: bytes, error: MillstreamError) -> None:
-        if not reply:
-            return
-        body = {
-            "error": {
-                "code": error.status,
-                "err_code": error.err_code,
-                "description": error.message,
-            },
-            "stream": self.name,
-            "seq": 0,
-        }
-        self._ack(reply, msgspec.json.encode(body))
-
-    def _ack(self, reply: bytes, body: bytes) -> None:
-        if (
-            reply
-            and self._hub is not None
-            and self._interest is not None
-            and not self.config.no_ack
-        ):
-            self._hub.publish(self._interest, reply, b"", b"", body)
 
     # -- what preconditions ask --------------------------------------------------------------
 
@@ -812,7 +712,7 @@ class Stream:
             if demand.rollup:
                 self._roll_up(run.batch.message(run.start + demand.at)[0], seq, demand.rollup)
             if demand.ttl:
-                self._expire_later(seq, self._clock.time_ns(), demand.ttl)
+                self._expiry.later(seq, self._clock.time_ns(), demand.ttl)
         config = self.config
         if run is not None and config.retention == "interest":
             subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
@@ -826,7 +726,7 @@ class Stream:
             over = retention.excess(config, self.state())
             if over:
                 self._trim_to(self._first_kept(over), "cap")
-        self._arm_expiry()
+        self._expiry.watch_age()
 
     def _roll_up(self, subject: bytes, seq: int, what: bytes) -> None:
         if what == b"all":
@@ -858,47 +758,15 @@ class Stream:
                 size -= _size(subject, headers, payload)
         return at
 
-    def _arm_expiry(self) -> None:
-        if self.config.max_age <= 0 or self._closed:
-            return
-        due = retention.next_expiry(self.config, self.state())
-        if due == 0 or (self._expiry is not None and self._expiry.callback is not None):
-            return
-        # A trim takes effect once it is logged: until then the oldest record is still there, and a
-        # timer without delay would fire for it over and over before the loop can log anything.
-        self._expiry = self._timers.after(
-            max(0.01, (due - self._clock.time_ns()) / 1e9), self._expire
-        )
+    def expire(self, seqs: list[int]) -> None:
+        """Drop records whose own lifetime is over."""
+        self._leave_markers(seqs)
+        self._forget(seqs, _log_failure)
 
-    def _expire(self) -> None:
-        until = retention.expired_until(self.config, self._clock.time_ns())
-        self._expiry = None
-        if until > 0:
-            first_kept = self.log.seek_time(until + 1)
-            if first_kept > self.log.state().first_seq:
-                self._leave_markers(self._seqs_below(first_kept))
-                self._trim_to(first_kept, "ttl")
-        self._arm_expiry()
-
-    def _expire_later(self, seq: int, ts_ns: int, seconds: float) -> None:
-        heapq.heappush(self._ttls, (ts_ns + int(seconds * 1e9), seq))
-        self._arm_ttl()
-
-    def _arm_ttl(self) -> None:
-        if self._ttl_timer is not None:
-            self._ttl_timer.cancel()
-        if self._ttls and not self._closed:
-            wait = (self._ttls[0][0] - self._clock.time_ns()) / 1e9
-            self._ttl_timer = self._timers.after(max(0.0, wait), self._expire_ttls)
-
-    def _expire_ttls(self) -> None:
-        now, doomed = self._clock.time_ns(), []
-        while self._ttls and self._ttls[0][0] <= now:
-            doomed.append(heapq.heappop(self._ttls)[1])
-        if doomed:
-            self._leave_markers(doomed)
-            self._forget(doomed, _log_failure)
-        self._arm_ttl()
+    def expire_below(self, first_kept: int) -> None:
+        """Drop everything older, which has outlived max_age."""
+        self._leave_markers(self._seqs_below(first_kept))
+        self._trim_to(first_kept, "ttl")
 
     def _seqs_below(self, first_kept: int) -> Iterator[int]:
         found = self.index.seqs(self._everything)
@@ -949,9 +817,11 @@ class Stream:
             self._last_msg_id = values[preconditions.MSG_ID]
             self._window.add(self._last_msg_id, seq, ts_ns)
         if preconditions.TTL in values and self.config.allow_msg_ttl:
-            seconds = preconditions.ttl_seconds(values[preconditions.TTL])
+            seconds = 0.0
+            with contextlib.suppress(PublishRefused):  # came in where lifetimes meant nothing
+                seconds = preconditions.ttl_seconds(values[preconditions.TTL])
             if seconds:
-                self._expire_later(seq, ts_ns, seconds)
+                self._expiry.later(seq, ts_ns, seconds)
 
 
 def settle(done: "asyncio.Future[None]", error: MillstreamError | None) -> None:

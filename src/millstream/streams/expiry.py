@@ -1,0 +1,91 @@
+"""Expiry: when records outlive the stream's max_age or a lifetime of their own."""
+
+import heapq
+from typing import Protocol
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
+from millstream.store.log import Log
+from millstream.streams import retention
+from millstream.streams.config import StreamConfig
+from millstream.streams.state import StreamState
+
+
+class Expiring(Protocol):
+    """What expiry asks of its stream, and what it makes it do."""
+
+    config: StreamConfig
+    log: Log
+
+    def state(self) -> StreamState:
+        """Return one consistent look at the stream."""
+        ...
+
+    def expire(self, seqs: list[int]) -> None:
+        """Drop records whose own lifetime is over."""
+        ...
+
+    def expire_below(self, first_kept: int) -> None:
+        """Drop everything older."""
+        ...
+
+
+class Expiry:
+    """The deadlines of one stream's records: two timers at most, however many records."""
+
+    def __init__(self, stream: Expiring, clock: Clock, timers: Timers) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._timers = timers
+        self._age_timer: Timer | None = None
+        self._lifetimes: list[tuple[int, int]] = []  # heap of (expires at ns, seq)
+        self._lifetime_timer: Timer | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Forget every deadline."""
+        self._is_closed = True
+        for timer in (self._age_timer, self._lifetime_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def watch_age(self) -> None:
+        """See to it that the oldest record goes when it outlives max_age."""
+        if self._stream.config.max_age <= 0 or self._is_closed:
+            return
+        due = retention.next_expiry(self._stream.config, self._stream.state())
+        if due == 0 or (self._age_timer is not None and self._age_timer.callback is not None):
+            return
+        # A trim takes effect once it is logged: until then the oldest record is still there, and a
+        # timer without delay would fire for it over and over before the loop can log anything.
+        wait = max(0.01, (due - self._clock.time_ns()) / 1e9)
+        self._age_timer = self._timers.after(wait, self._expire_by_age)
+
+    def _expire_by_age(self) -> None:
+        self._age_timer = None
+        until = retention.expired_until(self._stream.config, self._clock.time_ns())
+        if until > 0:
+            first_kept = self._stream.log.seek_time(until + 1)
+            if first_kept > self._stream.log.state().first_seq:
+                self._stream.expire_below(first_kept)
+        self.watch_age()
+
+    def later(self, seq: int, ts_ns: int, seconds: float) -> None:
+        """Let a record go so many seconds after its time."""
+        heapq.heappush(self._lifetimes, (ts_ns + int(seconds * 1e9), seq))
+        self._watch_lifetimes()
+
+    def _watch_lifetimes(self) -> None:
+        if self._lifetime_timer is not None:
+            self._lifetime_timer.cancel()
+        if self._lifetimes and not self._is_closed:
+            wait = (self._lifetimes[0][0] - self._clock.time_ns()) / 1e9
+            self._lifetime_timer = self._timers.after(max(0.0, wait), self._expire_lifetimes)
+
+    def _expire_lifetimes(self) -> None:
+        now, doomed = self._clock.time_ns(), []
+        while self._lifetimes and self._lifetimes[0][0] <= now:
+            doomed.append(heapq.heappop(self._lifetimes)[1])
+        if doomed:
+            self._stream.expire(doomed)
+        self._watch_lifetimes()
