@@ -10,7 +10,7 @@ from test_bit_flips import test_one_flipped_bit_costs_at_most_one_record_and_nam
 from test_random_sweep import faults, run_until_crash
 
 from millstream.errors import ShardReadOnly
-from millstream.store import committer, entry, file_log, local_engine, rebuild, replay
+from millstream.store import committer, entry, file_log, local_engine, replay
 from millstream.store import files as files_module
 from millstream.store import segment as segment_module
 from millstream.store import snapshot as snapshot_module
@@ -80,24 +80,10 @@ def forgets_gaps(self: Any, first: int, last: int, reason: str) -> list[Any]:
     return []
 
 
-def not_wiped(self: Any, file: Any, size: int, offset: int) -> None:
-    """Leave the half-written entry where it is."""
-
-
 def never_reserves(self: Any, last: int) -> None:
     self.reserved_seq = last
 
 
-def synced_without_asking(self: Any, position: int) -> bool:
-    self.synced_seq = self.committed_seq
-    return True
-
-
-def idx_trusted(self: Any, *rest: Any) -> bool:
-    return bool(KEPT["load_idx"](self, *rest[:2], 0))
-
-
-KEPT = {"load_idx": rebuild.Logs._load_idx}
 COMMITTER, ENGINE, LOG = committer.Committer, local_engine.LocalEngine, file_log.FileLog
 
 BUGS: dict[str, Plant] = {
@@ -119,10 +105,7 @@ BUGS: dict[str, Plant] = {
         lambda self, position: DROP(self, self._committer.applied_position),
     ),
     "lose without a gap": replaced(LOG, "add_gap", forgets_gaps),
-    "leave a refused write behind": replaced(ENGINE, "_wipe", not_wiped),
     "never reserve sequences": replaced(LOG, "_reserve", never_reserves),
-    "claim to be synced": replaced(LOG, "note_synced", synced_without_asking),
-    "trust an index of before the segment grew": replaced(rebuild.Logs, "_load_idx", idx_trusted),
     "do not log again what is above the mark": replaced(
         store_module.Store, "_relog", lambda self, *rest: []
     ),
@@ -133,7 +116,6 @@ BUGS: dict[str, Plant] = {
     "take pieces of batches from torn bytes": replaced(
         replay, "whole_batches", lambda frames, start: frames
     ),
-    "skip the floor in a trim's replay": replaced(rebuild.FileLog, "apply_trim", nothing),
 }
 DROP = store_module.Store._drop_wal_below
 SNAPSHOT = LOG.snapshot
