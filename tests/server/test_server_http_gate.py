@@ -466,6 +466,26 @@ async def test_a_user_reads_what_it_may_hear_and_writes_what_it_may_say(tmp_path
         assert await door.status("POST", "/v0/topics/orders.new/delete", part, body={}) == 403
 
 
+async def test_a_stream_ends_when_its_topic_takes_what_the_user_may_not_hear(
+    tmp_path: Path,
+) -> None:
+    async with gated(tmp_path, USERS) as door:
+        boss, part = basic("boss", "b"), basic("part", "p")
+        await door.send("PUT", "/v0/topics/mine", boss)
+        answer = await door.send("GET", "/v0/topics/mine/tail", part)
+        events = asyncio.create_task(everything(answer))
+        record = {"records": [{"data": "before"}]}
+        assert await door.status("POST", "/v0/topics/mine", boss, body=record) == 200
+        more = {"subjects": ["open.>"]}
+        assert await door.status("PUT", "/v0/topics/mine", boss, body=more) == 200
+        record = {"records": [{"data": "after", "subject": "open.x"}]}
+        assert await door.status("POST", "/v0/topics/mine", boss, body=record) == 200
+        told = await asyncio.wait_for(events, 5)
+        assert b'"code":"forbidden"' in told
+        assert b"before" in told
+        assert b"after" not in told
+
+
 async def test_the_token_of_the_nats_door_is_a_bearers(tmp_path: Path) -> None:
     async with gated(tmp_path, "authorization { token: t0ken }") as door:
         assert await door.status("GET", "/v0/topics") == 401

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,10 @@ class EventStream(AsyncIterator[bytes]):
         yield RETRY
         while len(session.gone) < len(session.cursors):
             alarm.clear()  # whatever changes from here on rings it again
+            barred = why_barred(session.caller, session.cursors.keys() - session.gone)
+            if barred:
+                yield self._frame(b"error", barred)
+                return
             for name in names:
                 stream = self._stream(name)
                 if stream is None:
@@ -123,9 +127,8 @@ class EventStream(AsyncIterator[bytes]):
                     chunk, caught_up = self._look(stream, pulse)
                     if chunk:
                         yield chunk  # one send for all that this look has found
-            if topics.stopping or session.caller.revoked:
-                why = _SHUTTING_DOWN if topics.stopping else REVOKED
-                yield self._frame(b"error", why)
+            if topics.stopping:
+                yield self._frame(b"error", _SHUTTING_DOWN)
                 return
             if self._heard and not await alarm.wait(heartbeat):
                 yield b": hb %d\n\n" % topics.now_ms()
@@ -207,7 +210,15 @@ _SHUTTING_DOWN = _encode(
     {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
 )
 
-REVOKED = _encode({"code": "unauthorized", "message": "the credential was revoked"})
+_REVOKED = _encode({"code": "unauthorized", "message": "the credential was revoked"})
+_FORBIDDEN = _encode({"code": "forbidden", "message": "the topic takes other subjects now"})
+
+
+def why_barred(caller: Caller, names: Iterable[str]) -> bytes:
+    """Return why a stream must end that was allowed when it was opened, empty while it goes on."""
+    if caller.revoked:
+        return _REVOKED
+    return b"" if all(caller.may_touch(name) for name in names) else _FORBIDDEN
 
 
 def _deleted(name: str) -> bytes:

@@ -16,7 +16,7 @@ from millstream.store.log import Durability
 from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
-from millstream.topics.events import RETRY, REVOKED, check_accept
+from millstream.topics.events import RETRY, check_accept, why_barred
 from millstream.topics.json_text import shown
 from millstream.topics.performance import Stopwatch
 from millstream.topics.rendering import headers_object, text
@@ -204,8 +204,9 @@ class WorkStream(AsyncIterator[bytes]):
         """Return the last event of the stream, empty while it goes on."""
         if self._topics.stopping:
             return b"event: error\ndata: %b\n\n" % _SHUTTING_DOWN
-        if self._caller.revoked:
-            return b"event: error\ndata: %b\n\n" % REVOKED
+        barred = why_barred(self._caller, (self._queue.stream.name,))
+        if barred:
+            return b"event: error\ndata: %b\n\n" % barred
         if self._queue.closed:
             return _error_event(409, "the queue is gone", self._queue)
         return b""
