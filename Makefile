@@ -18,6 +18,7 @@ run: build      ## set up if needed, then serve; ARGS='--port 5222' passes optio
 	./millstream serve $(ARGS)
 
 build: .venv/.kernel millstream ## the environment, the compiled kernel and ./millstream
+	@$(BIN)/python -m compileall -q src  # so that the first start is as quick as the next
 
 test: .venv/.dev .venv/.spark build lint ## everything, long forms in their short form
 	$(PYTEST) -n $(JOBS) -m "not spark"

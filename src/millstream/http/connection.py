@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol, cast
 
-from millstream.http.http2 import PREFACE, Http2Connection, peer_of
 from millstream.http.parser import Refusal, RequestParser
+from millstream.http.peer import peer_of
 from millstream.http.response import (
     Answer,
     Response,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # what a client of HTTP/2 opens with
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ONE_WRITE = 64 * 1024  # head and body up to this size leave in one send
 
@@ -148,6 +149,9 @@ class HttpConnection(asyncio.Protocol):
             return
         self._closing, self.deadline = True, None
         self._door.forget(self)
+        # Imported here: only clients that speak HTTP/2 pay for its tables.
+        from millstream.http.http2 import Http2Connection
+
         heir = Http2Connection(self._door, self._app)
         self._transport.set_protocol(heir)
         heir.connection_made(self._transport)

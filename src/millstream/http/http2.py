@@ -17,6 +17,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from millstream.http.peer import peer_of
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse, error_body
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from millstream.http.connection import Door
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 MOST_STREAMS = 1024
@@ -288,12 +288,6 @@ def _answer_with(answer: Answer) -> Callable[[Request], Awaitable[Answer]]:
         return answer
 
     return app
-
-
-def peer_of(transport: asyncio.Transport | None) -> str:
-    """Return the address at the other end, empty when it has none."""
-    name = transport.get_extra_info("peername") if transport is not None else None
-    return str(name[0]) if isinstance(name, tuple) and name else ""
 
 
 def _request(headers: list[tuple[bytes, bytes]]) -> Request:
