@@ -176,7 +176,7 @@ async def test_lists_figures_and_hints_name_only_what_the_key_may_see(tmp_path: 
         assert isinstance(figures, Response)
         assert b"a.one" in figures.body
         assert b"b.one" not in figures.body
-        watch = {"topics": {"a.one": {}, "b.one": {}}}
+        watch: dict[str, object] = {"topics": {"a.one": {}, "b.one": {}}}
         refused = await door.json("POST", "/v0/watch", bearer("mine"), body=watch)
         assert refused["error"]["detail"] == {"topic": "b.one"}
         hint = await door.json(
@@ -457,7 +457,7 @@ async def test_a_user_reads_what_it_may_hear_and_writes_what_it_may_say(tmp_path
         }
         listed = await door.json("GET", "/v0/topics", part)
         assert [topic["topic"] for topic in listed["topics"]] == ["mine", "orders.new"]
-        watch = {"topics": {"orders.new": {}, "all": {}}}
+        watch: dict[str, object] = {"topics": {"orders.new": {}, "all": {}}}
         assert await door.status("POST", "/v0/watch", part, body=watch) == 403
         assert await door.status("GET", "/v0/topics/all", reader) == 200
         for method in ("POST", "PUT", "DELETE"):
@@ -599,6 +599,34 @@ async def test_the_first_key_closes_an_open_door_and_the_last_does_not_open_it(
         door.parts.gate.check()
         assert await door.status("GET", "/v0/topics") == 401
         assert await door.status("GET", "/v0/topics", bearer(secret)) == 401
+
+
+async def test_a_name_handed_out_again_does_not_inherit_watches(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    old = bearer(hand_out(data, "one")["one"])
+    async with gated(tmp_path) as door:
+        await door.send("PUT", "/v0/topics/t", old)
+        opened = await door.json("POST", "/v0/watch", old, body={"topics": {"t": {}}})
+        revoke(data, "one")
+        new = bearer(hand_out(data, "one")["one"])
+        door.parts.gate.check()
+        assert await door.status("GET", "/v0/topics/t", new) == 200
+        assert await door.status("GET", opened["stream_url"], new) == 401
+
+
+async def test_a_key_belongs_to_one_account(tmp_path: Path) -> None:
+    with KeyFile(tmp_path / "data").changed() as keys:
+        made = {name: make_key(name, account=name) for name in ("A", "C", "nowhere")}
+        keys.extend(key for key, _ in made.values())
+    async with gated(tmp_path, USERS) as door:
+        secret = {name: bearer(secret) for name, (_, secret) in made.items()}
+        assert await door.status("PUT", "/v0/topics/t", secret["A"]) == 201
+        assert await door.status("GET", "/v0/topics/t", basic("boss", "b")) == 200
+        assert await door.status("GET", "/v0/topics/t", basic("other", "o")) == 404
+        assert await door.status("GET", "/varz", secret["A"]) == 403
+        for name in ("C", "nowhere"):  # no streams, no account
+            assert await door.status("PUT", "/v0/topics/t", secret[name]) == 403
+            assert await door.status("GET", "/v0/topics", secret[name]) == 403
 
 
 async def test_an_empty_list_of_keys_keeps_everyone_out(tmp_path: Path) -> None:

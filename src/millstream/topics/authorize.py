@@ -13,7 +13,7 @@ from functools import partial
 from urllib.parse import unquote
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
-from millstream.accounts.api_keys import ApiKey, KeyRing
+from millstream.accounts.api_keys import ApiKey, KeyRing, digest_of
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import Rights
@@ -136,8 +136,12 @@ class Authorizer:
     def _key_caller(self, key: ApiKey) -> Caller:
         known = self._callers.get(key)
         if known is None:
-            known = Caller(key.account, key.prefixes, f"key:{key.id}", key.scopes)
+            # A name may be handed out again: only the same secret is the same holder.
+            holder = f"key:{key.id}:{digest_of(key.digest).hex()}"
+            known = Caller(key.account, key.prefixes, holder, key.scopes)
             self._callers[key] = known
+        if key.account != GLOBAL_ACCOUNT and not self._users.keeps_streams(key.account):
+            raise Forbidden("the account of this key keeps no streams")
         return known
 
     def _identify(self, offered: Offered | None, peer: str) -> Identity | None:
@@ -169,7 +173,7 @@ class Authorizer:
             scopes.add("server")
         return Caller(
             user.account,
-            key=f"user:{user.account}:{user.name}",
+            key=f"user:{user.account}\0{user.name}",
             scopes=frozenset(scopes),
             covers=partial(judge, frozenset(scope.split("+")) if scope else frozenset()),
             standing=self._users_standing,
