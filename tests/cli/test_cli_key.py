@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -121,6 +122,22 @@ def test_a_served_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
     for shown in (told, said, door[2].read_bytes()):
         assert secret.encode() not in shown
         assert ENVIRONMENT.encode() not in shown
+
+
+def test_a_believed_request_does_not_vouch_for_the_next_on_its_connection(tmp_path: Path) -> None:
+    head = "GET /v0/topics HTTP/1.1\r\nHost: localhost\r\n"
+    believed = f"{head}Authorization: Bearer {ENVIRONMENT}\r\n\r\n"
+    split = f"{head}authorization: Bearer\r\n {ENVIRONMENT}\r\n\r\n"
+    with (
+        serving(tmp_path, MILLSTREAM_API_KEYS=ENVIRONMENT) as door,
+        socket.create_connection(door[:2], LIMIT) as client,
+    ):
+        client.sendall((believed + f"{head}\r\n" + believed + split).encode())
+        client.shutdown(socket.SHUT_WR)
+        told = b"".join(iter(lambda: client.recv(65536), b""))
+    statuses = [int(part[:3]) for part in told.split(b"HTTP/1.1 ")[1:]]
+    assert statuses[:3] == [200, 401, 200]
+    assert statuses[3] in (400, 401)
 
 
 def test_a_server_with_users_asks_http_clients_too(tmp_path: Path) -> None:
