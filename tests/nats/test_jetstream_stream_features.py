@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jetstream_broker import Broker
 from nats.aio.client import Client
 
@@ -432,3 +433,36 @@ async def test_atomic_batches_are_kept_and_committed_as_at_the_reference(tmp_pat
     ours, theirs = await both(tmp_path, batching)
     for mine, wanted in zip(ours, theirs, strict=True):
         assert mine == wanted
+
+
+async def test_the_first_message_gets_the_sequence_that_was_asked_for(tmp_path: Path):
+    async def scenario(client: Client) -> list[Any]:
+        asked = {"name": "F", "subjects": ["f"], "first_seq": 10}
+        seen = [await api(client, "STREAM.CREATE.F", asked), await counts(client, "F")]
+        seen += [await publish(client, "f"), await publish(client, "f"), await counts(client, "F")]
+        seen.append(await api(client, "STREAM.UPDATE.F", {**asked, "first_seq": 5}))
+        seen.append(await api(client, "STREAM.MSG.GET.F", {"seq": 1}))
+        await api(client, "STREAM.PURGE.F")
+        return [*seen, await counts(client, "F")]
+
+    ours, theirs = await both(tmp_path, scenario)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine == wanted
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+async def test_a_stream_that_starts_late_does_so_after_restarts_too(tmp_path: Path, storage: str):
+    asked = {"name": "F", "subjects": ["f"], "first_seq": 10, "storage": storage}
+    for cycle in range(3):
+        broker = Broker(str(tmp_path))
+        client = await nats.connect(broker.start(), allow_reconnect=False)
+        if cycle == 0:
+            await api(client, "STREAM.CREATE.F", asked)
+        kept = cycle - 1 if cycle and storage == "file" else 0
+        assert await counts(client, "F") == (kept, 10, 9 + kept)
+        if cycle:
+            assert (await publish(client, "f"))["seq"] == 10 + kept
+        state = (await api(client, "STREAM.INFO.F"))["state"]
+        assert "lost" not in state
+        await client.close()
+        await broker.stop()

@@ -84,7 +84,7 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
         {"mirror": {"name": "X"}},
         {"sources": [{"name": "X", "external": {"api": "$JS.x.API"}}]},
         {"allow_msg_schedules": True},
-        {"first_seq": 10},
+        {"compression": "s2"},
     ],
 )
 def test_what_is_not_done_yet_is_refused_and_not_ignored(fields):

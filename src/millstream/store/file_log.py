@@ -177,6 +177,24 @@ class FileLog:
         )
         return first
 
+    def start_at(self, first_seq: int) -> None:
+        """Give a log that never held a record another first sequence than 1.
+
+        The frames that say so go ahead of every record, so that no replay takes the missing
+        sequences for lost ones.
+        """
+        if self.next_seq != 1 or first_seq <= 1:
+            return
+        void = msgspec.json.encode(Voided(1, first_seq - 1, "void"))
+        self._host.control(VOID, self._log_id, void, self._start_logged)
+        self.next_seq = first_seq
+        self.committed_seq = self.synced_seq = first_seq - 1
+        self.trim(first_seq, "delete")
+
+    def _start_logged(self, error: MillstreamError | None) -> None:
+        if error is not None:
+            log.error("first sequence not written log=%x error=%s", self._log_id, error)
+
     def _committed(
         self,
         count: int,

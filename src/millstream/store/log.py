@@ -119,6 +119,10 @@ class Log(Protocol):
         """
         ...
 
+    def start_at(self, first_seq: int) -> None:
+        """Give a log that never held a record another first sequence than 1."""
+        ...
+
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
         """Return committed live records from ``start_seq`` on, ascending, at least one if any.
 

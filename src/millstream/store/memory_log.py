@@ -5,7 +5,7 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.committer import Submission
-from millstream.store.file_log import DELETE, TRIM, FileLog, LogOptions
+from millstream.store.file_log import DELETE, TRIM, VOID, FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
 from millstream.store.segment import Segment
@@ -33,8 +33,8 @@ class _NoDisk:
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
         """Grant the change: trims at once, deletes when the loop comes round."""
-        assert kind in (TRIM, DELETE)
-        if kind == TRIM:
+        assert kind in (TRIM, DELETE, VOID)
+        if kind != DELETE:
             done(None)
         else:
             self._post(partial(done, None))

@@ -235,9 +235,11 @@ class Catalog:
         await done
 
     def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
+        log = self._store.create_log(entry.id, config.durability(self._default_durability))
+        log.start_at(config.first_seq)  # does nothing to a log that has begun
         stream = Stream(
             config,
-            self._store.create_log(entry.id, config.durability(self._default_durability)),
+            log,
             created_ns=entry.created_ns,
             clock=self._clock,
             timers=self._timers,

@@ -256,10 +256,6 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 new.allow_msg_counter != self.allow_msg_counter,
                 "stream configuration update can not change message counter setting",
             ),
-            (
-                new.first_seq != self.first_seq and new.first_seq != 0,
-                "stream configuration update can not change first sequence",
-            ),
         ):
             if refused:
                 raise InvalidStreamConfig(why)
@@ -466,7 +462,6 @@ def _check_unsupported(config: StreamConfig) -> None:
         ("allow_msg_counter with allow_atomic", config.allow_msg_counter and config.allow_atomic),
         ("allow_batched", config.allow_batched),
         ("allow_msg_schedules", config.allow_msg_schedules),
-        ("first_seq", config.first_seq > 1),
         ("compression: " + config.compression, config.compression != "none"),
     ):
         if used:
