@@ -399,6 +399,7 @@ def _check(config: StreamConfig) -> None:
         ),
     )
     _check_limits(config)
+    feature_rules.check_mirror(msgspec.structs.asdict(config))
     _check_unsupported(config)
     _check_subjects(config)
     feature_rules.check(msgspec.structs.asdict(config))
@@ -457,7 +458,6 @@ def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
     for key, used in (
         ("mirror", config.mirror),
-        ("mirror_direct", config.mirror_direct),
         ("allow_msg_counter with sources", config.allow_msg_counter and config.sources),
         ("allow_msg_counter with allow_atomic", config.allow_msg_counter and config.allow_atomic),
         ("allow_batched", config.allow_batched),

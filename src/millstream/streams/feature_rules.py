@@ -65,6 +65,22 @@ def check(fields: Mapping[str, Any]) -> None:
         _check_republish(fields["republish"], fields["subjects"])
 
 
+def check_mirror(fields: Mapping[str, Any]) -> None:
+    """Refuse what no mirror can be."""
+    if not fields["mirror"]:
+        if fields["mirror_direct"]:
+            raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
+        return
+    for refused, err_code, why in (
+        (fields["first_seq"], 10143, "stream mirrors can not have first sequence configured"),
+        (fields["subjects"], 10034, "stream mirrors can not contain subjects"),
+        (fields["sources"], 10031, "stream mirrors can not also contain other sources"),
+        (fields["allow_msg_counter"], 10173, "stream mirrors can not also calculate counters"),
+    ):
+        if refused:
+            raise FeatureRefused(err_code, why)
+
+
 def _check_counter(fields: Mapping[str, Any]) -> None:
     for refused, why in (
         (fields["discard"] == "new", "counter stream cannot use discard new"),
