@@ -113,7 +113,7 @@ def build(
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
-        kept = keep(options.jetstream, nats.hub, guard.accounts, loop, clock, timers)
+        kept = keep(options.jetstream, info, nats.hub, guard.accounts, loop, clock, timers)
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
     facts = monitored(options, info, clock, kept, nats, timers)
@@ -141,6 +141,7 @@ def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
 
 def keep(
     options: JetStreamOptions,
+    info: ServerInfo,
     hub: Hub,
     accounts: Accounts,
     loop: asyncio.AbstractEventLoop,
@@ -168,6 +169,7 @@ def keep(
         timers,
         catalog=catalog,
         interests=spaces,
+        server_name=info.server_name,
         domain=options.domain,
     )
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
