@@ -100,3 +100,26 @@ async def test_streams_that_would_feed_each_other_are_refused():
         world, "D", subjects=["d.*"], sources=[{"name": "C", "filter_subject": "c.*"}]
     )
     assert other.feeds
+
+
+async def test_what_is_too_large_for_the_target_is_left_out_and_nothing_else():
+    world = World()
+    origin = await make(world, "A", subjects=["a.*"])
+    for payload in (b"one", b"x" * 200, b"two"):
+        put(origin, b"a.1", payload)
+    target = await make(world, "T", sources=[{"name": "A"}], max_msg_size=150)
+    world.advance(1)
+    assert payloads(target) == [b"one", b"two"]
+
+
+async def test_a_history_longer_than_a_capped_target_is_taken_in_as_there_is_room():
+    world = World()
+    origin = await make(world, "A", subjects=["a.*"])
+    for payload in (b"1", b"2", b"3"):
+        put(origin, b"a.1", payload)
+    target = await make(world, "T", sources=[{"name": "A"}], max_msgs=2, discard="new")
+    world.advance(1)
+    assert payloads(target) == [b"1", b"2"]
+    await target.purge()
+    world.advance(2)
+    assert payloads(target) == [b"3"]

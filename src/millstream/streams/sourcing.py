@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
-from millstream.errors import MillstreamError, StreamNotFound
+from millstream.errors import MillstreamError, RecordTooLarge, StreamNotFound
 from millstream.kernel._batch import Batch
 from millstream.streams import extras, preconditions, sources
 from millstream.streams.claims import Claim
@@ -56,6 +56,7 @@ class Sourcing:
         self._position = 1
         self._taken = 0
         self._active_ns = 0
+        self._careful_until = 0
         self._is_busy = False
         self._is_stopped = False
 
@@ -108,7 +109,10 @@ class Sourcing:
         origin, chosen = self._origin, self._chosen
         if self._is_busy or origin is None or chosen is None or self._is_stopped:
             return
-        frames = origin.index.read(chosen, self._position, PAGE_RECORDS, PAGE_BYTES)
+        # A page is taken in whole: what a limit may turn away goes record by record.
+        one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
+        most = 1 if one_by_one else PAGE_RECORDS
+        frames = origin.index.read(chosen, self._position, most, PAGE_BYTES)
         if not len(frames):
             return
         self._is_busy = True
@@ -146,7 +150,16 @@ class Sourcing:
         self._is_busy = False
         if self._is_stopped or origin is not self._origin:
             return
-        if error is not None:
+        if isinstance(error, RecordTooLarge):
+            self._careful_until = max(self._careful_until, seqs[-1])
+            if len(seqs) > 1:
+                self._timer = self._timers.after(0.0, self._pump)
+                return
+            log.warning(
+                "record too large for its target, left out stream=%s source=%s seq=%d",
+                self._target.name, self.source.name, seqs[0],
+            )  # fmt: skip
+        elif error is not None:
             log.info("source waits stream=%s error=%s", self._target.name, error)
             self._timer = self._timers.after(RETRY_AFTER, self._pump)
             return

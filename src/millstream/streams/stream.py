@@ -319,35 +319,36 @@ class Stream:
 
     def _run_of(self, parts: list[Part], reply: bytes) -> Run:
         """Return a whole atomic batch as one run, each message checked as if it came behind."""
-        batch, ahead, size, demands = Batch(), Ahead(self), 0, []
+        batch, ahead, size = Batch(), Ahead(self), 0
+        run = Run(batch, 0, len(parts))
         for at, part in enumerate(parts):
-            if preconditions.EXPECTED_LAST_MSG_ID in part.values:
-                raise PublishRefused(
-                    400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
-                )
-            now = self._clock.time_ns()
-            try:
-                preconditions.check(
-                    self.config, part.subject, part.values, ahead, self._window, now
-                )
-                ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
-            except preconditions.Duplicate:
-                raise PublishRefused(
-                    400, 10201, "atomic publish batch contains duplicate message id"
-                ) from None
+            self._check_part(part, ahead)
             stored, tag, node, meta = extras.take_extras(part.headers)
-            if len(stored) > MAX_HEADERS:
-                raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
-            batch.add(
-                part.subject, reply if at == len(parts) - 1 else b"", stored, part.payload,
-                tag, node, meta,
-            )  # fmt: skip
-            demands.append(Demand.of(at, part.values))
             size += _size(part.subject, stored, part.payload)
             self._check_room(part.subject, at + 1, size)
-        run = Run(batch, 0, len(parts))
-        run.demands = demands
+            answered = reply if at == len(parts) - 1 else b""
+            try:
+                batch.add(part.subject, answered, stored, part.payload, tag, node, meta)
+            except ValueError as error:
+                raise PublishRefused(400, 10003, str(error)) from error
+            run.demands.append(Demand.of(at, part.values))
         return run
+
+    def _check_part(self, part: Part, ahead: Ahead) -> None:
+        if preconditions.EXPECTED_LAST_MSG_ID in part.values:
+            raise PublishRefused(
+                400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
+            )
+        if len(part.headers) > MAX_HEADERS:
+            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+        now = self._clock.time_ns()
+        try:
+            preconditions.check(self.config, part.subject, part.values, ahead, self._window, now)
+            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+        except preconditions.Duplicate:
+            raise PublishRefused(
+                400, 10201, "atomic publish batch contains duplicate message id"
+            ) from None
 
     def _check(
         self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
