@@ -11,8 +11,8 @@ from millstream.kernel._batch import Batch
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFiles
 from millstream.store.memory_log import MemoryLog
-from millstream.streams import patterns
 from millstream.streams.subject_index import SubjectIndex
+from millstream.subjects.matcher import matcher
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1", b"b.2.c"]
 FILTERS: list[list[str]] = [[], ["a.1"], ["a.*"], ["b.>"], ["a.1", "b.*"], ["zz"]]
@@ -87,7 +87,7 @@ class Agreement(RuleBasedStateMachine):
     def searches_agree(self) -> None:
         seen = {seq: s for seq, s in self.records.items() if seq not in self.hidden}
         for names, chosen in self.selections:
-            match = patterns.matcher(names) or (lambda subject: True)
+            match = matcher(names) or (lambda subject: True)
             wanted = [seq for seq in sorted(seen) if match(seen[seq])]
             assert list(self.index.seqs(chosen)) == wanted
             assert self.index.counts(chosen) == Counter(seen[seq] for seq in wanted)

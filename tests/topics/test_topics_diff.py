@@ -224,6 +224,13 @@ def test_cap_and_time_to_live_together_are_mixed_and_source_trims_come_last() ->
     assert start_reading(trimmed, 0).tombstone.reason == "source_trim"  # type: ignore[union-attr]
 
 
+def test_a_floor_counts_for_what_its_reason_took_from_the_position_on() -> None:
+    floors = {"cap": 2, "ttl": 4, "delete": 9}
+    aged = StreamState(5, 0, 5, 9, 9, 0, 0, 0, 4, (), floors)
+    assert start_reading(aged, 0).tombstone.reason == "mixed"  # type: ignore[union-attr]
+    assert start_reading(aged, 2).tombstone.reason == "ttl"  # type: ignore[union-attr]
+
+
 def test_between_the_last_loss_and_the_earliest_record_nothing_is_said() -> None:
     deleted_further = state((Gap(1, 2, "cap"),), first=5, floor=2)
     start = start_reading(deleted_further, 2)

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.streams import patterns
 from millstream.streams.config import (
     InvalidJson,
     ReplicasUnsupported,
@@ -16,6 +15,7 @@ from millstream.streams.config import (
 )
 from millstream.streams.times import go_text as go_text
 from millstream.streams.times import rfc3339, time_ns
+from millstream.subjects.subject import has_wildcard, is_pattern, overlap
 
 ACK_WAIT_NS = 30_000_000_000
 MAX_WAITING = 512
@@ -318,11 +318,11 @@ def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     subject = config.deliver_subject
-    if not patterns.is_valid(subject):
+    if not is_pattern(subject):
         raise ConsumerRefused(10112, "invalid push consumer deliver subject")
-    if not patterns.is_literal(subject):
+    if has_wildcard(subject):
         raise ConsumerRefused(10079, "consumer deliver subject has wildcards")
-    if any(patterns.overlap(subject, captured) for captured in stream.subjects):
+    if any(overlap(subject, captured) for captured in stream.subjects):
         raise ConsumerRefused(10081, "consumer deliver subject forms a cycle")
     if config.max_waiting:
         raise ConsumerRefused(10080, "consumer in push mode can not set max waiting")
@@ -376,9 +376,9 @@ def _check_filters(config: ConsumerConfig) -> None:
     if "" in filters:
         raise ConsumerRefused(10139, "consumer filter in FilterSubjects cannot be empty")
     for at, one in enumerate(filters):
-        if not patterns.is_valid(one):
+        if not is_pattern(one):
             raise ConsumerRefused(
                 10093, "consumer filter subject is not a valid subset of the interest subjects"
             )
-        if any(patterns.overlap(one, other) for other in filters[at + 1 :]):
+        if any(overlap(one, other) for other in filters[at + 1 :]):
             raise ConsumerRefused(10138, "consumer subject filters cannot overlap")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
-from millstream.streams import patterns
+from millstream.subjects.subject import overlap
 
 
 def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
@@ -30,7 +30,7 @@ def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> No
     """Refuse filters that overlap with those of another consumer."""
     mine = config.filters or (">",)
     for other in (other for other in others if not _is_internal(other)):
-        if any(patterns.overlap(a, b) for a in mine for b in other.filters or (">",)):
+        if any(overlap(a, b) for a in mine for b in other.filters or (">",)):
             raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
 
 

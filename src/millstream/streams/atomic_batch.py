@@ -7,7 +7,6 @@ before its commit; a batch that is not committed within ten idle seconds is forg
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from millstream.streams import patterns
 from millstream.streams.preconditions import (
     BATCH_COMMIT,
     BATCH_ID,
@@ -16,6 +15,7 @@ from millstream.streams.preconditions import (
     Facts,
     PublishRefused,
 )
+from millstream.subjects.matcher import matcher
 
 MOST_MESSAGES = 1000
 MOST_OPEN = 50
@@ -68,7 +68,7 @@ class Ahead:
 
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern."""
-        match = patterns.matcher([pattern.decode("utf-8", "surrogateescape")])
+        match = matcher([pattern.decode("utf-8", "surrogateescape")])
         found = (seq for one, seq in self._subjects.items() if match is None or match(one))
         return max(found, default=0) or self._facts.last_of_subject(pattern)
 

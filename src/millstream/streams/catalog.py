@@ -23,11 +23,12 @@ from millstream.errors import (
 )
 from millstream.store.log import Committed, Durability, Log
 from millstream.store.recovery import Control
-from millstream.streams import patterns, sources
+from millstream.streams import sources
 from millstream.streams.config import StreamConfig
 from millstream.streams.sources import Source
 from millstream.streams.sourcing import Sourcing
 from millstream.streams.stream import Stream, settle
+from millstream.subjects.subject import overlap
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
@@ -188,7 +189,7 @@ class Catalog:
         for other in self.streams(account):
             if other.name == config.name:
                 continue
-            if any(patterns.overlap(a, b) for a in config.subjects for b in other.config.subjects):
+            if any(overlap(a, b) for a in config.subjects for b in other.config.subjects):
                 raise SubjectsOverlap()
 
     def _check_cycle(self, config: StreamConfig, account: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from millstream.streams import patterns
+from millstream.subjects.matcher import matcher
 
 
 class Claim:
@@ -13,7 +13,7 @@ class Claim:
     def __init__(self, filters: Sequence[str], first: int, done: Iterable[int]) -> None:
         self.first = first
         self.done = set(done)
-        self._match: Callable[[bytes], bool] | None = patterns.matcher(filters)
+        self._match: Callable[[bytes], bool] | None = matcher(filters)
 
     def covers(self, subject: bytes) -> bool:
         """Whether records of this subject concern the holder."""

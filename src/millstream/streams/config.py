@@ -13,7 +13,8 @@ import msgspec
 
 from millstream.errors import BadRequest, InvalidStreamConfig, MillstreamError
 from millstream.store.log import Durability
-from millstream.streams import feature_rules, patterns, sources
+from millstream.streams import feature_rules, sources
+from millstream.subjects.subject import is_pattern, is_subset, overlap
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -478,17 +479,15 @@ _RESERVED = (
 
 def _check_subjects(config: StreamConfig) -> None:
     for at, subject in enumerate(config.subjects):
-        _refuse((not patterns.is_valid(subject), "invalid subject"))
+        _refuse((not is_pattern(subject), "invalid subject"))
         for other in config.subjects[at + 1 :]:
-            _refuse(
-                (patterns.overlap(subject, other), f'subject "{subject}" overlaps with "{other}"')
-            )
+            _refuse((overlap(subject, other), f'subject "{subject}" overlaps with "{other}"'))
         if config.no_ack:
             continue
         _refuse((subject == ">", "capturing all subjects requires no-ack to be true"))
         for space, allowed, why in _RESERVED:
-            harmless = bool(allowed) and patterns.covers(allowed, subject)
-            _refuse((patterns.overlap(subject, space) and not harmless, why))
+            harmless = bool(allowed) and is_subset(subject, allowed)
+            _refuse((overlap(subject, space) and not harmless, why))
 
 
 def _refuse(*checks: tuple[bool, str]) -> None:

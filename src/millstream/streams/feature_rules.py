@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.errors import InvalidStreamConfig, MillstreamError
-from millstream.streams import patterns
+from millstream.subjects.subject import is_pattern, overlap
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
 _SHORTEST_MARKER_NS = 1_000_000_000
@@ -101,7 +101,7 @@ def _check_async(fields: Mapping[str, Any]) -> None:
 
 def _check_transform(asked: Mapping[str, Any]) -> None:
     source = asked.get("src", "")
-    if source and not patterns.is_valid(source):
+    if source and not is_pattern(source):
         raise FeatureRefused(10155, f"stream transform source: invalid subject {source}")
     try:
         transform_of(asked)
@@ -111,7 +111,7 @@ def _check_transform(asked: Mapping[str, Any]) -> None:
 
 def _check_republish(asked: Mapping[str, Any], subjects: tuple[str, ...]) -> None:
     source, destination = asked.get("src", ""), asked.get("dest", "")
-    if any(patterns.overlap(destination, subject) for subject in subjects):
+    if any(overlap(destination, subject) for subject in subjects):
         raise InvalidStreamConfig("stream configuration for republish destination forms a cycle")
     try:
         transform_of(asked)

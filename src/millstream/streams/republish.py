@@ -8,10 +8,10 @@ same subject, 0 when it is the first), so that they notice what they missed.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from millstream.streams import patterns
 from millstream.streams.extras import VERSION
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.times import rfc3339
+from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.subjects.transform import SubjectTransform
 
 
@@ -48,7 +48,7 @@ class Republish:
     ) -> Copy | None:
         """Return what to publish for a record; None when no subject could carry it."""
         target = self._transform.apply(subject.decode("utf-8", "surrogateescape"))
-        if not patterns.is_valid(target) or not patterns.is_literal(target):
+        if not is_pattern(target) or has_wildcard(target):
             return None
         lines = [
             (b"Nats-Stream", self._stream),

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from millstream.errors import InvalidStreamConfig
-from millstream.streams import patterns
 from millstream.streams.extras import VERSION, first_values
 from millstream.streams.feature_rules import FeatureRefused, transform_of
+from millstream.subjects.subject import is_pattern, is_subset, overlap
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
 HEADER = b"Nats-Stream-Source"
@@ -83,7 +83,7 @@ def _check_filters(source: Source) -> None:
             "source with multiple subject transforms cannot also have a single subject filter",
         )
     for rewrite in source.subject_transforms:
-        if rewrite.src and not patterns.is_valid(rewrite.src):
+        if rewrite.src and not is_pattern(rewrite.src):
             raise FeatureRefused(10145, f"source transform source: invalid subject {rewrite.src}")
     try:
         source.transforms()
@@ -91,9 +91,9 @@ def _check_filters(source: Source) -> None:
         raise FeatureRefused(10146, f"source transform: {error.message}") from error
     taken = source.filters
     for at, one in enumerate(taken):
-        if any(patterns.covers(other, one) for other in taken[:at] + taken[at + 1 :]):
+        if any(is_subset(one, other) for other in taken[:at] + taken[at + 1 :]):
             raise FeatureRefused(10147, "source filters can not overlap")
-    if source.filter_subject and not patterns.is_valid(source.filter_subject):
+    if source.filter_subject and not is_pattern(source.filter_subject):
         raise InvalidSourceFilter(source.filter_subject)
 
 
@@ -139,7 +139,7 @@ def forms_cycle(
             source = Source.read(wire)
             wanted = source.filter_subject
             if source.name in visited:
-                if not wanted or any(patterns.overlap(subject, wanted) for subject in taken):
+                if not wanted or any(overlap(subject, wanted) for subject in taken):
                     return True
             elif source.name in known:
                 waiting.append((source.name, *known[source.name]))

@@ -1,6 +1,7 @@
 """StreamState: one consistent look at a stream."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from millstream.store.log import Gap
 
@@ -19,3 +20,5 @@ class StreamState:
     num_deleted: int  # holes between first and last
     evict_floor: int  # highest sequence lost involuntarily, 0 = none
     gaps: tuple[Gap, ...]
+    # Why records went from the old end: the highest sequence that each reason took.
+    floors: Mapping[str, int] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError, RecordNotFound, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log import Committed, Log, LogState
-from millstream.streams import counter, delete_markers, extras, patterns, preconditions, retention
+from millstream.streams import counter, delete_markers, extras, preconditions, retention
 from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.claims import Claim, Claims
 from millstream.streams.config import StreamConfig
@@ -31,6 +31,8 @@ from millstream.streams.republish import Republish
 from millstream.streams.run import Demand, Run
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
+from millstream.subjects.matcher import matcher
+from millstream.subjects.subject import has_wildcard
 from millstream.subjects.transform import SubjectTransform
 
 if TYPE_CHECKING:
@@ -491,7 +493,7 @@ class Stream:
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern, staged writes included."""
         text = pattern.decode("utf-8", "surrogateescape")
-        match = patterns.matcher([text])
+        match = matcher([text])
         for run in reversed(self._inflight):
             staged = run.last_of_subjects()
             if match is None:
@@ -529,6 +531,7 @@ class Stream:
             num_deleted=max(held - state.count, 0),
             evict_floor=state.evict_floor,
             gaps=state.gaps,
+            floors=state.floors,
         )
 
     def _bytes(self, state: LogState) -> int:
@@ -735,7 +738,7 @@ class Stream:
             return
         text = subject.decode("utf-8", "surrogateescape")
         found = self.index.seqs_of(subject)
-        if not patterns.is_literal(text):  # published to a pattern: replaces all that matches it
+        if has_wildcard(text):  # published to a pattern: replaces all that matches it
             found = self.index.seqs(self.index.select([text]))
         older = [one for one in found if one < seq]
         if older:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from millstream.kernel._index import SubjectTable
 from millstream.store.log import IndexedSegment, Log
-from millstream.streams import patterns
+from millstream.subjects.matcher import matcher
+from millstream.subjects.subject import has_wildcard
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -21,8 +22,8 @@ class Selection:
 
     def __init__(self, table: SubjectTable, filters: Sequence[str]) -> None:
         self._table = table
-        self._match = patterns.matcher(filters)
-        self._literals = [one.encode() for one in filters if patterns.is_literal(one)]
+        self._match = matcher(filters)
+        self._literals = [one.encode() for one in filters if not has_wildcard(one)]
         self.is_literal = bool(filters) and len(self._literals) == len(filters)  # no wildcards
         self._bits = bytearray()
         self._ids: bytes | None = None if self._match is None else b""

@@ -2,7 +2,7 @@
 
 from itertools import zip_longest
 
-_BLANKS = (" ", "\t", "\r", "\n", "\f")
+_BLANKS = (" ", "\t", "\r", "\n", "\f", "\0")
 
 
 def is_pattern(subject: str) -> bool:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.streams import patterns
 from millstream.streams.state import StreamState
+from millstream.subjects.matcher import matcher
 from millstream.topics.rendering import Fields, Renderer
-from millstream.topics.settled import loss_reason, settled
+from millstream.topics.settled import settled
 from millstream.topics.tombstone import Tombstone, start_reading
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None
 
 
 def _read_page(stream: "Stream", query: Query, state: StreamState, now_ns: int) -> Page:
-    start = start_reading(state, query.from_seq, loss_reason(stream))
+    start = start_reading(state, query.from_seq)
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
     stop = state.last_seq if start.stop_before is None else start.stop_before - 1
     found: list[Fields] = []
@@ -130,7 +130,7 @@ def _skips(stream: "Stream", query: Query, now_ns: int) -> "Callable[[Fields], b
     wish = query.filter
     if not (oldest or nodes or wish):
         return None
-    match = patterns.matcher([wish.subject]) if wish and wish.subject else None
+    match = matcher([wish.subject]) if wish and wish.subject else None
 
     def skip(record: Fields) -> bool:
         _, ts_ns, subject, _, _, tag, node, _ = record

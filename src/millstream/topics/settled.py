@@ -20,7 +20,8 @@ SCAN_BYTES = 1024 * 1024
 def settled(stream: "Stream", now_ns: int) -> StreamState:
     """Return the stream's state without what its caps and its time to live have doomed."""
     state = stream.state()
-    floor = max(_expired_floor(stream, state, now_ns), _capped_floor(stream, state))
+    doomed = {"ttl": _expired_floor(stream, state, now_ns), "cap": _capped_floor(stream, state)}
+    floor = max(doomed.values())
     if floor <= state.first_seq:
         return state
     left = stream.count_from(floor, None)
@@ -29,17 +30,15 @@ def settled(stream: "Stream", now_ns: int) -> StreamState:
         first_seq=floor,
         messages=left,
         evict_floor=max(state.evict_floor, floor - 1),
+        floors=_raised(state, doomed),
         num_deleted=max(0, state.last_seq - floor + 1 - left),
     )
 
 
-def loss_reason(stream: "Stream") -> str:
-    """Return why records went from the old end, as far as the configuration tells."""
-    config = stream.config
-    capped = config.max_msgs > 0 or config.max_bytes > 0
-    if config.max_age > 0:
-        return "mixed" if capped else "ttl"
-    return "cap"
+def _raised(state: StreamState, doomed: dict[str, int]) -> dict[str, int]:
+    """Return the floors of each reason as they will be once the removals have happened."""
+    taken = {reason: kept - 1 for reason, kept in doomed.items() if kept > state.first_seq}
+    return {**state.floors, **taken}
 
 
 def _expired_floor(stream: "Stream", state: StreamState, now_ns: int) -> int:

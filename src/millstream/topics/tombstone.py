@@ -39,20 +39,16 @@ class Start:
     stop_before: int | None
 
 
-def start_reading(state: StreamState, from_seq: int, usual_reason: str = "cap") -> Start:
-    """Decide how a read after ``from_seq`` begins.
-
-    ``usual_reason`` is why this topic loses old records where the log does not say.
-    """
+def start_reading(state: StreamState, from_seq: int) -> Start:
+    """Decide how a read after ``from_seq`` begins."""
     head, earliest = state.last_seq, state.first_seq
     if from_seq > head:
         gone = Tombstone(1, head, "recreated", earliest, head)
         return Start(earliest - 1, gone, _next_gap(state, earliest - 1))
     front = _front_loss(state)
     if from_seq < front:
-        lost = Tombstone(
-            from_seq + 1, front, _reason(state, from_seq + 1, front, usual_reason), front + 1, head
-        )
+        reason = _reason(state, from_seq + 1, front)
+        lost = Tombstone(from_seq + 1, front, reason, front + 1, head)
         cursor = max(front, earliest - 1)
         return Start(cursor, lost, _next_gap(state, cursor))
     for gap in state.gaps:
@@ -78,15 +74,17 @@ def _next_gap(state: StreamState, cursor: int) -> int | None:
     return min(firsts, default=None)
 
 
-def _reason(state: StreamState, gap_from: int, gap_to: int, usual_reason: str) -> str:
+def _reason(state: StreamState, gap_from: int, gap_to: int) -> str:
+    """Name the loss: a reason counts when it took anything from ``gap_from`` on."""
     reasons = {
         gap.reason
         for gap in state.gaps
         if gap.reason != VOID and gap.last >= gap_from and gap.first <= gap_to
     }
+    reasons |= {reason for reason, floor in state.floors.items() if floor >= gap_from}
     if {"cap", "ttl"} <= reasons:
         return "mixed"
     for reason in ("cap", "ttl", "source_trim"):
         if reason in reasons:
             return reason
-    return next(iter(sorted(reasons)), usual_reason)
+    return next(iter(sorted(reasons - {"delete"})), "cap")

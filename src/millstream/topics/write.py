@@ -8,8 +8,9 @@ from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.kernel._batch import Batch
 from millstream.store.log import Durability
-from millstream.streams import patterns
 from millstream.streams.config import StreamConfig
+from millstream.subjects.matcher import matcher
+from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies, json_text
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit, TopicNotFound
@@ -162,9 +163,9 @@ def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
     if not subjects:
         return
     allowed = stream.config.subjects
-    match = patterns.matcher(allowed) if allowed else lambda subject: False
+    match = matcher(allowed) if allowed else lambda subject: False
     for subject in subjects:
-        legal = patterns.is_valid(subject) and patterns.is_literal(subject)
+        legal = is_pattern(subject) and not has_wildcard(subject)
         if not legal or (match is not None and not match(subject.encode())):
             raise BadRequest(
                 f"subject {subject!r} is not one that this topic takes",

@@ -8,9 +8,9 @@ import msgspec
 from millstream.errors import RecordNotFound
 from millstream.message import Record
 from millstream.nats.jetstream.errors import ApiError, bad_request, read_as
-from millstream.streams import patterns
 from millstream.streams.stream import Stream
 from millstream.streams.times import rfc3339, time_ns
+from millstream.subjects.subject import has_wildcard
 from millstream.wire.headers import with_extras
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def find(stream: Stream, asked: GetRequest) -> Record:
     """Return the record that a request names; raises RecordNotFound."""
     index = stream.index
     if asked.last_by_subj:
-        if patterns.is_literal(asked.last_by_subj):
+        if not has_wildcard(asked.last_by_subj):
             return stream.get(stream.log.last_by_subject(asked.last_by_subj.encode()))
         return stream.get(index.last_seq(index.select([asked.last_by_subj])))
     if asked.next_by_subj:

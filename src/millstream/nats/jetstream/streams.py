@@ -13,9 +13,9 @@ from millstream.nats.jetstream.errors import (
     read_as,
     read_object,
 )
-from millstream.streams import patterns
 from millstream.streams.config import StreamConfig
 from millstream.streams.stream import Stream
+from millstream.subjects.subject import is_pattern, overlap
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream
@@ -138,7 +138,7 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     stream = js.catalog.get(name, js.account)
     if asked.seq and asked.keep:
         raise bad_request()
-    if asked.filter and not patterns.is_valid(asked.filter):
+    if asked.filter and not is_pattern(asked.filter):
         raise bad_request()
     purged = await stream.purge(asked.filter, asked.seq, asked.keep)
     return {"success": True, "purged": purged}
@@ -159,4 +159,4 @@ def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:
 
 
 def _captures(stream: Stream, subject: str) -> bool:
-    return any(patterns.overlap(subject, captured) for captured in stream.config.subjects)
+    return any(overlap(subject, captured) for captured in stream.config.subjects)
