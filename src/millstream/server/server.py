@@ -15,7 +15,7 @@ from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.lame_duck import departures, take
 from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.log_output import LogOutput
-from millstream.server.options import Options
+from millstream.server.options import JetStreamOptions, Options
 from millstream.server.options_file import Load
 from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
@@ -213,8 +213,8 @@ class Server:
             data_is_new=data_is_new,
             nats_url=_url("nats", self.nats_address),
             http_url=self.http_url,
-            http_offers=("API", "/healthz") if options.monitor.topics else ("/healthz",),
-            durability="fsync before ack" if kept is not None else None,
+            http_offers=("API", "/metrics") if options.monitor.topics else ("/varz",),
+            durability=_promise(options.jetstream),
             credentials=options.credentials,
             http_keys=http_keys,
             loopback_only=all(is_loopback(host) for host in open_hosts),
@@ -249,3 +249,12 @@ class Server:
 def _url(scheme: str, address: tuple[str, int]) -> str:
     host, port = address
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _promise(stream: JetStreamOptions | None) -> str | None:
+    """Return when an acknowledgement is sent unless a stream asks for another class."""
+    if stream is None:
+        return None
+    if stream.sync_interval is None:
+        return "fsync before ack"
+    return f"ack after write, synced every {stream.sync_interval:g} s"
