@@ -148,6 +148,12 @@ def test_mistakes_are_answered_word_for_word(serving: Serving, line: bytes, answ
     assert serving.tell(serving.client(), line) == answer
 
 
+def test_a_first_connect_keeps_what_was_subscribed_before_it(serving: Serving) -> None:
+    client = serving.client(opening=b"")
+    answer = serving.tell(client, b"SUB a 1\r\n" + CONNECT + b"PUB a 2\r\nhi\r\n")
+    assert answer.endswith(b"MSG a 1 2\r\nhi\r\n")
+
+
 def test_a_second_connect_amends_the_first_and_drops_subscriptions(serving: Serving) -> None:
     client = serving.client()
     serving.tell(client, b"SUB a 1\r\nCONNECT {}\r\n")

@@ -150,7 +150,10 @@ class Session:
         return self.transport.peer
 
     def connect(self, options: bytes) -> None:
-        """Take CONNECT; a second one amends the first and starts without subscriptions."""
+        """Take CONNECT; a second one amends the first and starts without subscriptions.
+
+        So does a first one that makes somebody else of the guest who came before it.
+        """
         try:
             asked = parse_connect(options, self.options)
         except MalformedConnect:
@@ -163,7 +166,8 @@ class Session:
         presented = presented_by(asked, self.transport, self._info.nonce)
         admitted = self._reception.admit(presented)
         self.options = asked
-        self._hub.unsubscribe_all(self.cid)
+        if self.connected or not self._stays(admitted):
+            self._hub.unsubscribe_all(self.cid)
         self._leave()
         if admitted is None:
             self._reception.events.refused(self)
@@ -173,6 +177,12 @@ class Session:
         else:
             self._presented = presented
             self._accept(admitted)
+
+    def _stays(self, admitted: Admitted | None) -> bool:
+        """Whether the client is who it was, in the account where it was."""
+        if admitted is None:
+            return False
+        return admitted.space is self.space and admitted.identity == self.identity
 
     def _accept(self, admitted: Admitted) -> None:
         is_first, self.connected = not self.connected, True
