@@ -660,59 +660,6 @@ def test_a_closed_hub_holds_no_descriptor() -> None:
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_connections_subscriptions_are_listed_as_they_were_asked_for() -> None:
-    recorder = Recorder()
-    cid = recorder.client()
-    recorder.hub.feed(cid, b"SUB a.*.c 1\r\nSUB b.> workers 2\r\nSUB plain 3\r\nUNSUB 3 5\r\n")
-    recorder.hub.feed(cid, b"PUB plain 2\r\nhi\r\n")
-    assert sorted(recorder.hub.subscriptions(cid)) == [
-        (b"a.*.c", b"", b"1", 0, 0),
-        (b"b.>", b"workers", b"2", 0, 0),
-        (b"plain", b"", b"3", 1, 5),
-    ]
-
-
-def test_an_observer_sees_a_closing_connection_whole_and_once() -> None:
-    recorder = Recorder()
-    seen: list[tuple[int, int, int, int]] = []
-
-    def look(cid: int, reason: int) -> None:
-        stats = recorder.hub.connection_stats(cid)
-        seen.append((cid, reason, stats["in_msgs"], len(recorder.hub.subscriptions(cid))))
-
-    recorder.hub.on_closing = look
-    cid = recorder.client()
-    recorder.hub.feed(cid, b"SUB a 1\r\nPUB a 2\r\nhi\r\n")
-    recorder.hub.close_connection(cid, 100)
-    recorder.hub.close_connection(cid, 100)
-    assert seen == [(cid, 100, 1, 1)]
-
-
-def test_activity_is_stamped_with_the_hubs_time() -> None:
-    recorder = Recorder()
-    cid = recorder.client()
-    recorder.hub.now_ns = 7
-    recorder.hub.feed(cid, b"PING\r\n")
-    recorder.hub.now_ns = 9
-    recorder.hub.feed(cid, b"PI")
-    assert recorder.hub.connection_stats(cid)["last_ns"] == 7
-
-
-def test_a_connection_knows_the_clients_port_and_when_it_came() -> None:
-    recorder = Recorder()
-    recorder.hub.now_ns = 5
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.create_connection(listening.getsockname()) as client,
-    ):
-        accepted, _ = listening.accept()
-        accepted.setblocking(False)
-        cid = recorder.hub.attach(accepted.detach(), recorder.interest)
-        stats = recorder.hub.connection_stats(cid)
-        assert (stats["port"], stats["start_ns"]) == (client.getsockname()[1], 5)
-    assert recorder.hub.connection_stats(recorder.client())["port"] == 0
-
-
 def test_a_client_that_asks_and_never_reads_its_answers_is_closed_as_slow() -> None:
     door = Recorder(max_pending=1_000)
     a = door.client()
