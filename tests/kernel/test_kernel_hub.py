@@ -1,7 +1,6 @@
 """The hub without sockets: connections are fed and taken from."""
 
 import os
-import socket
 from collections.abc import Iterator
 from random import Random
 
