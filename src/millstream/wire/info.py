@@ -1,6 +1,7 @@
 """INFO: what a server says about itself, first of all and whenever it changes."""
 
 import base64
+import binascii
 from typing import Any
 
 import msgspec
@@ -79,15 +80,5 @@ def public_server_id(entropy: bytes) -> str:
     if len(entropy) != _ENTROPY:
         raise ValueError("a server id is made of 32 random bytes")
     body = bytes([_SERVER_PREFIX]) + entropy
-    return base64.b32encode(body + _crc16(body).to_bytes(2, "little")).decode().rstrip("=")
-
-
-def _crc16(data: bytes) -> int:
-    """Return the CRC-16/XMODEM that nkeys end with."""
-    crc = 0
-    for byte in data:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1) ^ (0x1021 if crc & 0x8000 else 0)
-        crc &= 0xFFFF
-    return crc
+    check = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + check).decode().rstrip("=")
