@@ -1,8 +1,5 @@
 """Upgrade: whether an HTTP request may become a WebSocket, and the answer to it either way."""
 
-import base64
-import binascii
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +9,9 @@ from urllib.parse import urlsplit
 
 from millstream.http.parser import Refusal
 from millstream.http.request import Request
+from millstream.http.upgrade import offers_deflate, refused, switch_headers, websocket_problem
 from millstream.nats.transport import Cookies
 
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_DEFLATE = "permessage-deflate"
-_AGREED = f"{_DEFLATE}; server_no_context_takeover; client_no_context_takeover"
 _PORTS = {"http": 80, "https": 443}
 _HEADER_TEXT = re.compile(r"[\t -~\x80-\xff]*")
 
@@ -94,9 +89,8 @@ def upgrade(request: Request, terms: WebsocketTerms, tls: bool) -> Upgrade | Ref
     problem = _problem(request) or _origin_problem(request, terms, tls)
     if problem is not None:
         return problem
-    compressed = terms.compression and _DEFLATE in _extensions(request)
-    key = request.header(b"sec-websocket-key") or b""
-    answer = _switch(key, compressed, terms.headers)
+    compressed = terms.compression and offers_deflate(request)
+    answer = _switch(request, compressed, terms.headers)
     return Upgrade(answer, compressed, _cookies(request, terms))
 
 
@@ -113,22 +107,10 @@ def refusal_answer(refusal: Refusal) -> bytes:
 
 def _problem(request: Request) -> Refusal | None:
     if request.path.endswith("/mqtt"):
-        return _refused(404, "MQTT over WebSocket is not served here")
+        return refused(404, "MQTT over WebSocket is not served here")
     if request.path.endswith("/leafnode"):
-        return _refused(404, "leafnodes over WebSocket are not served here: use the leafnode port")
-    if request.method != "GET":
-        return _refused(405, "the method of a WebSocket request must be GET")
-    if request.version != "1.1" or request.body:
-        return _refused(400, "a WebSocket request is an HTTP/1.1 request without a body")
-    if "websocket" not in _tokens(request, b"upgrade"):
-        return _refused(400, "the header Upgrade must say websocket: this port speaks nothing else")
-    if "upgrade" not in _tokens(request, b"connection"):
-        return _refused(400, "the header Connection must say Upgrade")
-    if not _good_key(request.header(b"sec-websocket-key") or b""):
-        return _refused(400, "the header Sec-WebSocket-Key must hold 16 bytes in base64")
-    if "13" not in _tokens(request, b"sec-websocket-version"):
-        return _refused(400, "the header Sec-WebSocket-Version must be 13")
-    return None
+        return refused(404, "leafnodes over WebSocket are not served here: use the leafnode port")
+    return websocket_problem(request)
 
 
 def _origin_problem(request: Request, terms: WebsocketTerms, tls: bool) -> Refusal | None:
@@ -140,13 +122,13 @@ def _origin_problem(request: Request, terms: WebsocketTerms, tls: bool) -> Refus
         return None
     origin = _place(said.decode("latin-1"))
     if origin is None:
-        return _refused(403, "the origin is not allowed: it cannot be read")
+        return refused(403, "the origin is not allowed: it cannot be read")
     if terms.same_origin:
         host = (request.header(b"host") or b"").decode("latin-1")
         if origin != _place(f"{'https' if tls else 'http'}://{host}"):
-            return _refused(403, "the origin is not allowed: it is another site's")
+            return refused(403, "the origin is not allowed: it is another site's")
     if terms.allowed_origins and origin not in map(_place, terms.allowed_origins):
-        return _refused(403, "the origin is not allowed: it is not on the list")
+        return refused(403, "the origin is not allowed: it is not on the list")
     return None
 
 
@@ -165,35 +147,15 @@ def _place(origin: str) -> tuple[str, str, int] | None:
     return scheme, parts.hostname.lower(), port
 
 
-def _tokens(request: Request, name: bytes) -> set[str]:
-    values = b",".join(value for key, value in request.headers if key == name)
-    return {token.strip().lower() for token in values.decode("latin-1").split(",")}
-
-
-def _extensions(request: Request) -> set[str]:
-    """Return the names of the extensions that the client offers; parameters are ours to set."""
-    return {token.split(";")[0].strip() for token in _tokens(request, b"sec-websocket-extensions")}
-
-
-def _good_key(key: bytes) -> bool:
-    try:
-        return len(base64.b64decode(key, validate=True)) == 16
-    except binascii.Error:
-        return False
-
-
-def _switch(key: bytes, compressed: bool, extra: Sequence[tuple[str, str]]) -> bytes:
-    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
-    lines = [
-        "HTTP/1.1 101 Switching Protocols",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        f"Sec-WebSocket-Accept: {accept}",
+def _switch(request: Request, compressed: bool, extra: Sequence[tuple[str, str]]) -> bytes:
+    lines = [b"HTTP/1.1 101 Switching Protocols"]
+    lines += [b"%b: %b" % header for header in switch_headers(request, compressed)]
+    lines += [
+        f"{name}: {value}".encode("latin-1")
+        for name, value in extra
+        if _HEADER_TEXT.fullmatch(value)
     ]
-    if compressed:
-        lines.append(f"Sec-WebSocket-Extensions: {_AGREED}")
-    lines.extend(f"{name}: {value}" for name, value in extra if _HEADER_TEXT.fullmatch(value))
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _cookies(request: Request, terms: WebsocketTerms) -> Cookies:
@@ -210,7 +172,3 @@ def _cookies(request: Request, terms: WebsocketTerms) -> Cookies:
         password=jar.get(terms.pass_cookie, ""),
         token=jar.get(terms.token_cookie, ""),
     )
-
-
-def _refused(status: int, message: str) -> Refusal:
-    return Refusal(status, "websocket_refused", message)

@@ -1,4 +1,4 @@
-"""WebSocket frames as values (RFC 6455, RFC 7692); NATS reads them as one stream of bytes.
+"""WebSocket frames as values (RFC 6455, RFC 7692), as one stream of bytes or message by message.
 
     0 FIN RSV1 RSV2 RSV3 opcode(4)   1 MASK length(7)   [u16 | u64 length]   [mask key]   payload
 
@@ -65,7 +65,14 @@ class Pong:
     """An answer, to nobody's question."""
 
 
-Event: TypeAlias = Data | Ping | Pong | Close
+@dataclass(frozen=True, slots=True)
+class End:
+    """The message ends whose data came before; told only to readers who want to know."""
+
+    is_text: bool
+
+
+Event: TypeAlias = Data | Ping | Pong | Close | End
 
 
 class FrameError(Exception):
@@ -80,10 +87,13 @@ class FrameReader:
     """``feed`` bytes as they come, then call ``next`` until it returns None.
 
     With ``inflate_limit`` compression was agreed on, and a message may inflate to so many bytes.
+    With ``ends`` each message is followed by an ``End``; NATS reads one stream and wants none.
     """
 
-    def __init__(self, inflate_limit: int | None = None) -> None:
+    def __init__(self, inflate_limit: int | None = None, *, ends: bool = False) -> None:
         self._buffer = bytearray()
+        self._ends = ends
+        self._end: End | None = None  # to be told next
         self._limit = inflate_limit
         self._left = 0  # bytes that the data frame under way still has
         self._in_frame = False
@@ -100,6 +110,9 @@ class FrameReader:
     def next(self) -> Event | None:
         """Return what comes next, or None while bytes are missing; raises FrameError."""
         while True:
+            if self._end is not None:
+                end, self._end = self._end, None
+                return end
             if self._inflater is not None and (piece := self._inflater.more()):
                 return self._data(piece)
             if self._in_frame and not self._left:
@@ -148,6 +161,8 @@ class FrameReader:
 
     def _end_message(self) -> None:
         self._between, self._inflater = True, None
+        if self._ends:
+            self._end = End(is_text=self._text is not None)
         if self._text is not None:
             self._check_text(b"", final=True)
             self._text = None
@@ -291,14 +306,20 @@ class _Inflater:
             raise FrameError(Status.BAD_DATA, "a compressed message goes on after its end")
 
 
-def encode(payload: bytes, compressed: bool = False) -> bytes:
-    """Return one unmasked binary frame; ``compressed`` where that was agreed on and is worth it."""
+def encode(payload: bytes, compressed: bool = False, *, text: bool = False) -> bytes:
+    """Return one unmasked frame; ``compressed`` where that was agreed on and is worth it."""
+    opcode = _TEXT if text else _BINARY
     if not compressed or len(payload) < _WORTH_COMPRESSING:
-        return _head(_FIN | _BINARY, len(payload)) + payload
+        return _head(_FIN | opcode, len(payload)) + payload
     deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = deflate.compress(payload) + deflate.flush(zlib.Z_SYNC_FLUSH)
     packed = packed.removesuffix(_TAIL)
-    return _head(_FIN | _RSV1 | _BINARY, len(packed)) + packed
+    return _head(_FIN | _RSV1 | opcode, len(packed)) + packed
+
+
+def ping(payload: bytes = b"") -> bytes:
+    """Return a question whether the other end lives."""
+    return _head(_FIN | _PING, len(payload)) + payload
 
 
 def pong(payload: bytes) -> bytes:
