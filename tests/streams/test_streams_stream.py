@@ -5,7 +5,7 @@ from streams_fakes import World, batch_of, headers_of
 
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
-from millstream.streams import stream as stream_module
+from millstream.streams import writes as writes_module
 from millstream.streams.config import StreamConfig
 from millstream.streams.refusals import StreamFull, StreamSealed
 from millstream.streams.stream import Stream
@@ -235,7 +235,7 @@ async def test_extras_sent_as_headers_are_stored_as_tag_node_and_meta():
 
 
 async def test_publishers_are_stalled_above_the_backlog_and_read_again_below_it(monkeypatch):
-    monkeypatch.setattr(stream_module, "BACKLOG_BYTES", 100)
+    monkeypatch.setattr(writes_module, "BACKLOG_BYTES", 100)
     world = World()
     stream = await make(world)
     stream.log.hold()

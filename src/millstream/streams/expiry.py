@@ -14,8 +14,15 @@ from millstream.streams.state import StreamState
 class Expiring(Protocol):
     """What expiry asks of its stream, and what it makes it do."""
 
-    config: StreamConfig
-    log: Log
+    @property
+    def config(self) -> StreamConfig:
+        """Return the stream's configuration."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Return the stream's log."""
+        ...
 
     def state(self) -> StreamState:
         """Return one consistent look at the stream."""

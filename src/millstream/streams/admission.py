@@ -1,0 +1,295 @@
+"""Admission: which messages a stream takes in, and as which runs."""
+
+import contextlib
+from typing import Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError, RecordTooLarge
+from millstream.kernel._batch import Batch
+from millstream.message import Record
+from millstream.store.log import Committed, Log
+from millstream.streams import counter, extras, preconditions, retention
+from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
+from millstream.streams.config import StreamConfig
+from millstream.streams.feature_rules import transform_of
+from millstream.streams.preconditions import PublishRefused
+from millstream.streams.refusals import StreamFull, StreamSealed
+from millstream.streams.run import Demand, Run
+from millstream.streams.size import record_size
+from millstream.streams.subject_index import SubjectIndex
+from millstream.streams.writes import Writes
+from millstream.subjects.transform import SubjectTransform
+
+MAX_HEADERS = 65_535
+
+
+class Admitting(Protocol):
+    """What admission asks of its stream."""
+
+    config: StreamConfig
+    log: Log
+    index: SubjectIndex
+
+    def stored_bytes(self) -> int:
+        """Return the size of what is in the log, as the reference counts it."""
+        ...
+
+    def get(self, seq: int) -> Record:
+        """Return one record."""
+        ...
+
+
+class Admission:
+    """Checks what comes in and passes on to ``writes`` what may be stored."""
+
+    def __init__(self, stream: Admitting, writes: Writes, clock: Clock) -> None:
+        self._stream = stream
+        self._writes = writes
+        self._clock = clock
+        self._batches = AtomicBatches()
+        self._transform: SubjectTransform | None = None
+        self.configure(stream.config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow what a configuration says about subjects."""
+        self._transform = transform_of(config.subject_transform)
+
+    # -- whole batches -----------------------------------------------------------------------
+
+    def publish(self, batch: Batch) -> None:
+        """Store captured publishes in order; each is answered for itself."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
+        if self._is_plain(batch):
+            self._writes.append(Run(batch, 0, len(batch)))
+        else:
+            self._publish_each(batch)
+
+    def admit_whole(self, batch: Batch) -> None:
+        """Raise unless all records of a batch may be stored together."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
+        if config.allow_msg_counter:
+            raise PublishRefused(400, 10169, "message counter increment is missing")
+        if config.max_msg_size <= 0 and config.discard != "new":
+            return
+        size = 0
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            if 0 < config.max_msg_size < len(headers) + len(payload):
+                raise RecordTooLarge()
+            size += record_size(config, subject, headers, payload)
+        if config.discard != "new":
+            return
+        if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
+            raise RecordTooLarge()  # could never fit, however empty the stream
+        self._check_room(b"", len(batch), size)
+
+    def take_in(self, batch: Batch, demands: dict[bytes, bytes], done: Committed) -> None:
+        """Store records of another stream, all or none; ``demands`` are those of a lone record."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
+        try:
+            self.admit_whole(batch)
+        except MillstreamError as error:
+            done(error)
+            return
+        run = Run(batch, 0, len(batch))
+        run.done = done
+        run.demands = self._kept_demands(demands)
+        self._writes.append(run)
+
+    def _kept_demands(self, demands: dict[bytes, bytes]) -> list[Demand]:
+        """Return what this stream does about the demands of a record that another took in."""
+        config = self._stream.config
+        with contextlib.suppress(PublishRefused):  # its own stream may have had no use for it
+            wanted = Demand.of(0, demands)
+            rollup = wanted.rollup if config.allow_rollup_hdrs else b""
+            ttl = wanted.ttl if config.allow_msg_ttl else 0.0
+            return [wanted._replace(rollup=rollup, ttl=ttl)]
+        return []
+
+    # -- message by message ------------------------------------------------------------------
+
+    def _is_plain(self, batch: Batch) -> bool:
+        """Whether no message of the batch needs a look of its own."""
+        config = self._stream.config
+        if config.sealed or config.discard == "new" or config.allow_msg_ttl:
+            return False
+        if config.allow_msg_counter:
+            return False
+        if 0 < config.max_msg_size < batch.size:
+            return False
+        if not batch.any_headers:
+            return True
+        # One search over the buffer: a payload that looks like a header only costs time.
+        buffer = batch.buffer
+        return not (b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer)
+
+    def _publish_each(self, batch: Batch) -> None:
+        start = 0
+        for at in range(len(batch)):
+            subject, reply, headers, payload, _ = batch.message(at)
+            special = bool(headers) and extras.is_special(headers)
+            if not special and self._needs_no_look(headers, payload):
+                continue
+            if at > start:
+                self._writes.append(Run(batch, start, at - start))
+            start = at + 1
+            self._publish_special(subject, reply, headers, payload)
+        if len(batch) > start:
+            self._writes.append(Run(batch, start, len(batch) - start))
+
+    def _needs_no_look(self, headers: bytes, payload: bytes) -> bool:
+        """Whether a message without demands can join the run before it."""
+        config = self._stream.config
+        if config.sealed or config.discard == "new" or config.allow_msg_counter:
+            return False
+        return not 0 < config.max_msg_size < len(headers) + len(payload)
+
+    def _publish_special(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Store one message that carries demands, or that a limit may turn away."""
+        headers = extras.without_status(headers)
+        values = extras.first_values(headers) if headers else {}
+        config, acks = self._stream.config, self._writes.acks
+        if preconditions.BATCH_ID in values and config.allow_atomic:
+            self._publish_batched(reply, Part(subject, headers, payload, values))
+            return
+        suffix = b"}"
+        try:
+            added = counter.increment(values, payload) if config.allow_msg_counter else None
+            self._check(subject, headers, payload, values)
+            if added is not None:
+                total = self._total_of(subject) + added
+                payload, suffix = counter.stored(total), b',"val":"%d"}' % total
+        except preconditions.Duplicate as seen:
+            acks.duplicate(reply, seen.seq, self._writes.inflight)
+            return
+        except MillstreamError as error:
+            acks.refuse(reply, error)
+            return
+        stored, tag, node, meta = extras.take_extras(headers)
+        batch = Batch()
+        try:
+            batch.add(subject, reply, stored, payload, tag, node, meta)
+        except ValueError as error:
+            acks.refuse(reply, PublishRefused(400, 10003, str(error)))
+            return
+        run = Run(batch, 0, 1)
+        run.demands = [Demand.of(0, values)]
+        run.ack_suffix = suffix
+        self._writes.append(run)
+
+    def _total_of(self, subject: bytes) -> int:
+        """Return what a counter stands at, staged writes included."""
+        for run in reversed(self._writes.inflight):
+            for at in reversed(range(run.start, run.start + run.count)):
+                if run.batch.message(at)[0] == subject:
+                    return counter.value_of(run.batch.message(at)[3])
+        last = self._writes.last_of_subject(subject)
+        return counter.value_of(self._stream.get(last).payload) if last else 0
+
+    # -- atomic batches ----------------------------------------------------------------------
+
+    def _publish_batched(self, reply: bytes, part: Part) -> None:
+        """Keep a message of an atomic batch; the one that commits stores them all."""
+        config, acks = self._stream.config, self._writes.acks
+        try:
+            if config.sealed:
+                raise StreamSealed()
+            if 0 < config.max_msg_size < len(part.headers) + len(part.payload):
+                raise RecordTooLarge()
+            whole = self._batches.take(part, self._clock.time_ns())
+            if whole is None:
+                acks.send(reply, b"")  # it is kept, and no more than that
+                return
+            run = self._run_of(whole, reply)
+        except MillstreamError as error:
+            acks.refuse(reply, error)
+            return
+        batch_id = msgspec.json.encode(
+            part.values[preconditions.BATCH_ID].decode("utf-8", "replace")
+        )
+        run.ack_suffix = b',"batch":%s,"count":%d}' % (batch_id, len(whole))
+        self._writes.append(run)
+
+    def _run_of(self, parts: list[Part], reply: bytes) -> Run:
+        """Return a whole atomic batch as one run, each message checked as if it came behind."""
+        batch, ahead, size = Batch(), Ahead(self._writes), 0
+        run = Run(batch, 0, len(parts))
+        for at, part in enumerate(parts):
+            self._check_part(part, ahead)
+            stored, tag, node, meta = extras.take_extras(part.headers)
+            size += record_size(self._stream.config, part.subject, stored, part.payload)
+            self._check_room(part.subject, at + 1, size)
+            answered = reply if at == len(parts) - 1 else b""
+            try:
+                batch.add(part.subject, answered, stored, part.payload, tag, node, meta)
+            except ValueError as error:
+                raise PublishRefused(400, 10003, str(error)) from error
+            run.demands.append(Demand.of(at, part.values))
+        return run
+
+    def _check_part(self, part: Part, ahead: Ahead) -> None:
+        if preconditions.EXPECTED_LAST_MSG_ID in part.values:
+            raise PublishRefused(
+                400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
+            )
+        if len(part.headers) > MAX_HEADERS:
+            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        try:
+            preconditions.check(config, part.subject, part.values, ahead, window, now)
+            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+        except preconditions.Duplicate:
+            raise PublishRefused(
+                400, 10201, "atomic publish batch contains duplicate message id"
+            ) from None
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _check(
+        self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
+    ) -> None:
+        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        if config.sealed:
+            raise StreamSealed()
+        preconditions.check(config, subject, values, self._writes, window, now)
+        if 0 < config.max_msg_size < len(headers) + len(payload):
+            raise RecordTooLarge()
+        if len(headers) > MAX_HEADERS:
+            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+        self._check_room(subject, 1, record_size(config, subject, headers, payload))
+
+    def _check_room(self, subject: bytes, messages: int, size: int) -> None:
+        """Apply discard new, staged writes counted in."""
+        config, log = self._stream.config, self._stream.log
+        if config.discard != "new":
+            return
+        per_subject = config.max_msgs_per_subject
+        if per_subject > 0 and self._stream.index.count_of(subject, staged=True) >= per_subject:
+            if config.discard_new_per_subject:
+                raise StreamFull("maximum messages per subject exceeded", config, log.state())
+            return  # the oldest of this subject makes room
+        held = log.state().count + self._writes.staged
+        held_bytes = self._stream.stored_bytes() + self._writes.backlog
+        why_not = retention.refusal(config, held, held_bytes, messages, size)
+        if why_not is not None:
+            raise StreamFull(why_not, config, log.state())
+
+
+def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:
+    """Return the batch under the subjects that the transform makes of those that match."""
+    made = Batch()
+    for at in range(len(batch)):
+        subject, reply, headers, payload, origin = batch.message(at)
+        text = subject.decode("utf-8", "surrogateescape")
+        if transform.matches(text):
+            subject = transform.apply(text).encode("utf-8", "surrogateescape")
+        made.add(subject, reply, headers, payload, *batch.extras(at), origin=origin)
+    return made

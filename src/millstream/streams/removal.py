@@ -1,0 +1,311 @@
+"""Removal: what leaves a stream, and why: deletes, purges, roll-ups, limits, settled interest."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Protocol
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timers
+from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
+from millstream.message import Record
+from millstream.store.log import Log
+from millstream.streams import delete_markers, retention
+from millstream.streams.claims import Claims
+from millstream.streams.config import StreamConfig
+from millstream.streams.expiry import Expiry
+from millstream.streams.refusals import OperationDenied, StreamSealed
+from millstream.streams.removals import EVERYTHING, Removals
+from millstream.streams.run import Demand, Run
+from millstream.streams.size import record_size
+from millstream.streams.state import StreamState
+from millstream.streams.subject_index import Selection, SubjectIndex
+from millstream.streams.writes import Writes
+from millstream.subjects.subject import has_wildcard
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+
+
+class Losing(Protocol):
+    """What removal asks of its stream, and whom it tells."""
+
+    config: StreamConfig
+    log: Log
+    index: SubjectIndex
+
+    def state(self) -> StreamState:
+        """Return one consistent look at the stream."""
+        ...
+
+    def get(self, seq: int) -> Record:
+        """Return one record."""
+        ...
+
+    def count_from(self, seq: int, chosen: Selection | None = None) -> int:
+        """Return how many live records from ``seq`` on are chosen."""
+        ...
+
+    def wake(self) -> None:
+        """Let watchers look again."""
+        ...
+
+
+class _Going:
+    """Records that are on their way out."""
+
+    count = 0
+
+
+class Removal:
+    """Carries out every removal of one stream, and keeps its limits."""
+
+    def __init__(self, stream: Losing, writes: Writes, clock: Clock, timers: Timers) -> None:
+        self.notes = Removals()
+        self.claims = Claims()
+        self.expiry = Expiry(self, clock, timers)
+        self._stream = stream
+        self._writes = writes
+        self._clock = clock
+        self._going: set[_Going] = set()  # decided and not yet logged, so not to be counted
+
+    # What expiry asks of us is what it asks of the stream.
+
+    @property
+    def config(self) -> StreamConfig:
+        """Return the stream's configuration."""
+        return self._stream.config
+
+    @property
+    def log(self) -> Log:
+        """Return the stream's log."""
+        return self._stream.log
+
+    def state(self) -> StreamState:
+        """Return one consistent look at the stream."""
+        return self._stream.state()
+
+    @property
+    def going(self) -> int:
+        """Return how many records are on their way out."""
+        return sum(going.count for going in self._going)
+
+    # -- interest ----------------------------------------------------------------------------
+
+    def settled(self, holder: str, seqs: Sequence[int]) -> None:
+        """Take note that a consumer is done with records; limits retention keeps them."""
+        if self.config.retention == "workqueue":
+            self._let_go(list(seqs))
+        elif self.config.retention == "interest":
+            self._let_go(self.claims.settle(holder, seqs, self._stream.index.subject_of))
+
+    def drop_unclaimed(self) -> None:
+        """Drop what nobody needs, where interest retention says so."""
+        if self.config.retention != "interest":
+            return
+        doomed: list[int] = []
+        for known in self.log.subjects.ids():
+            subject = self.log.subjects.subject(known)
+            claims = self.claims.on(subject)
+            found = self._stream.index.seqs_of(subject)
+            doomed += (seq for seq in found if not any(claim.needs(seq) for claim in claims))
+        self._let_go(sorted(doomed))
+
+    def _let_go(self, seqs: list[int]) -> None:
+        """Remove records that are done with; a failure leaves them for the next start."""
+        if not seqs or self.config.sealed:
+            return
+        try:
+            self._forget(seqs, _log_failure)
+        except MillstreamError as error:
+            _log_failure(error)
+
+    # -- on request --------------------------------------------------------------------------
+
+    async def delete(self, seqs: Sequence[int]) -> int:
+        """Remove these records for good; returns how many were there, once that is durable."""
+        if self.config.sealed:
+            raise StreamSealed()
+        if self.config.deny_delete:
+            raise OperationDenied(10057, "message delete not permitted")
+        return await self._remove(list(seqs))
+
+    async def purge(self, subject: str = "", below: int = 0, keep: int = 0) -> int:
+        """Remove what matches ``subject``: all, those below a sequence, or all but the newest."""
+        if self.config.sealed:
+            raise StreamSealed()
+        if self.config.deny_purge:
+            raise OperationDenied(10110, "stream purge not permitted")
+        index = self._stream.index
+        chosen = index.select([subject] if subject else ())
+        last = self.log.state().last_seq
+        stop = min(below - 1, last) if below else last
+        if chosen.is_everything and not keep:
+            return await self._trim_and_wait(stop + 1)
+        doomed = [s for s in index.seqs(chosen) if s <= stop]
+        if keep:
+            doomed = doomed[:-keep]
+        return await self._remove(doomed)
+
+    async def _remove(self, seqs: list[int]) -> int:
+        if not seqs:
+            return 0
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        removed = self._forget(seqs, partial(settle, done))
+        await done
+        return removed
+
+    def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
+        going, index = _Going(), self._stream.index
+
+        def settled(error: MillstreamError | None) -> None:
+            self._going.discard(going)
+            index.reveal(seqs)
+            done(error)
+            self._removed(max(seqs))
+
+        self._going.add(going)
+        index.hide(seqs)
+        try:
+            going.count = self.log.delete(seqs, settled)
+        except MillstreamError:
+            self._going.discard(going)
+            index.reveal(seqs)
+            raise
+        self.claims.forget(seqs)
+        self._removed(max(seqs))
+        return going.count
+
+    async def _trim_and_wait(self, first_kept: int) -> int:
+        """Remove everything below ``first_kept`` and return how much once that is durable.
+
+        Removals are logged in order, so that deleting the oldest record behind the trim
+        settles after it.
+        """
+        state = self.log.state()
+        if first_kept <= state.first_seq:
+            return 0
+        doomed = state.count - self._stream.count_from(first_kept, None)
+        self._trim_to(first_kept, "delete")
+        await self._remove([state.first_seq])
+        return doomed
+
+    def _trim_to(self, first_kept: int, reason: str) -> None:
+        self.log.trim(first_kept, reason)
+        self.claims.forget_below(first_kept)
+        self._removed(first_kept - 1)
+
+    def _removed(self, highest: int = EVERYTHING) -> None:
+        self.notes.note(highest)
+        self._stream.wake()
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def keep_limits(self, run: Run | None) -> None:
+        """Drop what is above the limits; ``run`` is what was committed, None means look at all."""
+        if run is not None:
+            self._meet_demands(run)
+        config = self.config
+        if run is not None and config.retention == "interest":
+            subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
+            self._let_go(self.claims.unwanted(run.first_seq, subjects))
+        if config.max_msgs_per_subject > 0:
+            touched = set(run.last_of_subjects()) if run is not None else None
+            doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
+            if doomed:
+                self._forget(doomed, _log_failure)
+        if config.max_msgs > 0 or config.max_bytes > 0:
+            over = retention.excess(config, self.state())
+            if over:
+                self._trim_to(self._first_kept(over), "cap")
+        self.expiry.watch_age()
+
+    def _meet_demands(self, run: Run) -> None:
+        for demand in run.demands:
+            seq = run.first_seq + demand.at
+            if demand.rollup:
+                self._roll_up(run.batch.message(run.start + demand.at)[0], seq, demand.rollup)
+            if demand.ttl:
+                self.expiry.later(seq, self._clock.time_ns(), demand.ttl)
+
+    def _roll_up(self, subject: bytes, seq: int, what: bytes) -> None:
+        if what == b"all":
+            self._trim_to(seq, "delete")
+            return
+        text, index = subject.decode("utf-8", "surrogateescape"), self._stream.index
+        found = index.seqs_of(subject)
+        if has_wildcard(text):  # published to a pattern: replaces all that matches it
+            found = index.seqs(index.select([text]))
+        older = [one for one in found if one < seq]
+        if older:
+            self._forget(older, _log_failure)
+
+    def _first_kept(self, over: retention.Excess) -> int:
+        """Walk from the old end until enough has been passed; the newest record always stays."""
+        state = self.log.state()
+        if over.bytes == 0 and state.count == state.last_seq - state.first_seq + 1:
+            return state.first_seq + over.messages
+        at, messages, size = state.first_seq, over.messages, over.bytes
+        while (messages > 0 or size > 0) and at <= state.last_seq:
+            frames = self.log.read(at, 256, _READ_BYTES)
+            if not len(frames):
+                break
+            for seq, _, subject, payload, headers, *_ in frames:
+                if messages <= 0 and size <= 0:
+                    return at
+                at = seq + 1
+                messages -= 1
+                size -= record_size(self.config, subject, headers, payload)
+        return at
+
+    # -- age ---------------------------------------------------------------------------------
+
+    def expire(self, seqs: list[int]) -> None:
+        """Drop records whose own lifetime is over."""
+        self._leave_markers(seqs)
+        self._forget(seqs, _log_failure)
+
+    def expire_below(self, first_kept: int) -> None:
+        """Drop everything older, which has outlived max_age."""
+        self._leave_markers(self._seqs_below(first_kept))
+        self._trim_to(first_kept, "ttl")
+
+    def _seqs_below(self, first_kept: int) -> Iterator[int]:
+        index = self._stream.index
+        return takewhile(lambda seq: seq < first_kept, index.seqs(index.select(())))
+
+    def _leave_markers(self, doomed: Iterable[int]) -> None:
+        """Write a marker for each subject whose newest record is about to expire."""
+        ttl_ns = self.config.subject_delete_marker_ttl
+        if ttl_ns <= 0 or self.config.sealed:
+            return
+        for seq in list(doomed):
+            subject = self._stream.index.subject_of(seq)
+            if subject is None or self._writes.last_of_subject(subject) != seq:
+                continue
+            if delete_markers.is_marker(self._stream.get(seq).headers):
+                continue
+            batch = Batch()
+            batch.add(subject, b"", delete_markers.headers(ttl_ns), b"")
+            run = Run(batch, 0, 1)
+            run.demands = [Demand(0, rollup=b"sub", ttl=ttl_ns // 10**9)]
+            self._writes.append(run)
+
+
+def settle(done: "asyncio.Future[None]", error: MillstreamError | None) -> None:
+    """Resolve a future by the outcome of a commit."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.error("removal failed, it will be tried again error=%s", error)

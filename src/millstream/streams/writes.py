@@ -1,0 +1,174 @@
+"""Writes: runs on their way into a stream's log, and what is true with them counted in."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError
+from millstream.store.log import Log
+from millstream.streams.config import StreamConfig
+from millstream.streams.preconditions import DuplicateWindow
+from millstream.streams.pub_acks import PubAcks
+from millstream.streams.republish import Republish
+from millstream.streams.run import Run
+from millstream.streams.subject_index import SubjectIndex
+from millstream.subjects.matcher import matcher
+
+if TYPE_CHECKING:
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+BACKLOG_BYTES = 64 * 1024 * 1024  # staged and not yet committed, before publishers are stalled
+_READ_BYTES = 1024 * 1024
+
+
+class Writes:
+    """Stages runs in order and tells everybody who waits what became of them.
+
+    ``committed`` is called with each run that is in the log, ``paused`` when publishers are to be
+    stalled or let go on.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        log: Log,
+        index: SubjectIndex,
+        clock: Clock,
+        hub: "Hub | None",
+        interest: "Interest | None",
+        *,
+        committed: Callable[[Run], None],
+        paused: Callable[[bool], None],
+    ) -> None:
+        self.acks = PubAcks(config.name, hub, interest)
+        self.window = DuplicateWindow(config.duplicate_window)
+        self.inflight: deque[Run] = deque()
+        self.backlog = 0
+        self.newest_msg_id = b""
+        self._log = log
+        self._index = index
+        self._clock = clock
+        self._hub = hub
+        self._interest = interest
+        self._committed = committed
+        self._pause = paused
+        self._paused = False
+        self._last_staged = log.state().last_seq
+        self._republish: Republish | None = None
+        self.configure(config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow what a configuration says about acks, ids and copies."""
+        self.window.window_ns = config.duplicate_window
+        self.acks.is_silent = config.no_ack
+        self._republish = Republish.of(config.name, config.republish)
+
+    @property
+    def staged(self) -> int:
+        """Return how many records wait for their commit."""
+        return sum(run.count for run in self.inflight)
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def append(self, run: Run) -> None:
+        """Stage a run; who waits for it hears of its commit or its failure."""
+        if self._republish is not None:
+            self._note_previous(run, self._republish)
+        self.inflight.append(run)
+        try:
+            first = self._log.append(
+                run.batch, run.start, run.count, self._clock.time_ns(), partial(self._settle, run)
+            )
+        except MillstreamError as error:
+            self.inflight.remove(run)
+            self.acks.settle(run, error)
+            return
+        run.first_seq = first
+        self._last_staged = first + run.count - 1
+        self.newest_msg_id = run.last_msg_id
+        for demand in run.demands:
+            if demand.msg_id:
+                self.window.add(demand.msg_id, first + demand.at, self._clock.time_ns())
+        self.backlog += run.batch.size
+        if run.settled:  # the log committed at once, before we knew the sequence
+            self._finish(run)
+        elif self.backlog > BACKLOG_BYTES and not self._paused:
+            self._stall(True)
+
+    def _settle(self, run: Run, error: MillstreamError | None) -> None:
+        run.settled = True
+        run.error = error
+        if run.first_seq:
+            self._finish(run)
+
+    def _finish(self, run: Run) -> None:
+        self.inflight.remove(run)
+        self.backlog -= run.batch.size
+        if run.error is not None:
+            for demand in run.demands:
+                self.window.forget(demand.msg_id, run.first_seq + demand.at)
+            if not self.inflight:
+                self._last_staged = self._log.state().last_seq
+        self.acks.settle(run, run.error)
+        if run.error is None and self._republish is not None:
+            self._publish_again(run, self._republish)
+        if run.error is None:
+            self._committed(run)
+        if self._paused and self.backlog < BACKLOG_BYTES // 2:
+            self._stall(False)
+
+    def _stall(self, paused: bool) -> None:
+        self._paused = paused
+        self._pause(paused)
+
+    # -- copies ------------------------------------------------------------------------------
+
+    def _note_previous(self, run: Run, republish: Republish) -> None:
+        for at in range(run.start, run.start + run.count):
+            subject = run.batch.message(at)[0]
+            if subject not in run.previous and republish.wants(subject):
+                run.previous[subject] = self.last_of_subject(subject)
+
+    def _publish_again(self, run: Run, republish: Republish) -> None:
+        """Publish the committed records of a run under the subjects that republish names."""
+        at, last = run.first_seq, run.first_seq + run.count - 1
+        while at <= last and run.previous and self._hub is not None and self._interest is not None:
+            frames = self._log.read(at, last - at + 1, _READ_BYTES)
+            if not len(frames):
+                break
+            for seq, ts_ns, subject, payload, headers, *_ in frames:
+                if seq > last or subject not in run.previous:
+                    continue
+                previous, run.previous[subject] = run.previous[subject], seq
+                copy = republish.copy(seq, ts_ns, subject, payload, headers, previous)
+                if copy is not None:
+                    self._hub.publish(self._interest, copy.subject, b"", copy.headers, copy.payload)
+            at = frames.last_seq + 1
+        if self._hub is not None:
+            self._hub.flush()
+
+    # -- what preconditions ask --------------------------------------------------------------
+
+    def last_seq(self) -> int:
+        """Return the newest sequence given out, staged writes included."""
+        return self._last_staged
+
+    def last_msg_id(self) -> bytes:
+        """Return the message id of the newest write, empty when it had none."""
+        return self.newest_msg_id
+
+    def last_of_subject(self, pattern: bytes) -> int:
+        """Return the newest sequence of a subject or pattern, staged writes included."""
+        text = pattern.decode("utf-8", "surrogateescape")
+        match = matcher([text])
+        for run in reversed(self.inflight):
+            staged = run.last_of_subjects()
+            if match is None:
+                return max(staged.values())
+            found = max((seq for subject, seq in staged.items() if match(subject)), default=0)
+            if found:
+                return found
+        return self._index.last_seq(self._index.select([text]))
