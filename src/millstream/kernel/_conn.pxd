@@ -47,6 +47,7 @@ cdef struct Conn:
     bint no_responders
     bint guarded              # ask the handler before a publish (once per change of subject)
     bint tracked              # tell the handler the reply subjects of what is delivered
+    bint mapped               # ask the handler where a publish really goes
     bint parsing
     bint closed
     bint slow

@@ -11,6 +11,7 @@ cdef class Peer:
     cdef Conn *conn
     cdef Interest interest
     cdef dict subs            # sid → address of the Sub
+    cdef bytes mapped_to      # where the publish under way really goes
 
 
 cdef class Connections(Outboxes):
@@ -24,9 +25,11 @@ cdef class Connections(Outboxes):
     cdef uint32_t next_cid
     cdef int busy
     cdef uint64_t slow_consumers
-    cdef Py_ssize_t max_payload
-    cdef Py_ssize_t max_pending
-    cdef readonly double write_deadline
+    cdef public Py_ssize_t max_payload        # of connections to come
+    cdef public Py_ssize_t max_pending        # of connections to come
+    cdef public Py_ssize_t max_control_line
+    cdef public double write_deadline
+    cdef public bint holds_publishers         # back while a client that they publish to is nearly full
     cdef double looked_at
 
     cdef Conn *_open(self, int fd, Interest interest) except NULL

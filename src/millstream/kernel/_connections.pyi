@@ -13,8 +13,15 @@ class Connections(Outboxes):
     """Called with cid and reason before a connection loses its subscriptions and counters."""
     now_ns: int
     """What activity is stamped with; whoever wants to know keeps it current."""
-    @property
-    def write_deadline(self) -> float: ...
+    max_payload: int
+    """Of connections to come; ``configure`` changes that of others."""
+    max_pending: int
+    """Of connections to come."""
+    max_control_line: int
+    """Of an operation's arguments."""
+    write_deadline: float
+    holds_publishers: bool
+    """Whether publishers wait a moment for a client whose outbox is nearly full."""
     def attach(self, fd: int, interest: Interest) -> int: ...
     def attach_fed(self, interest: Interest) -> int: ...
     def configure(
@@ -28,6 +35,7 @@ class Connections(Outboxes):
         no_responders: bool,
         guarded: bool = False,
         track_replies: bool = False,
+        mapped: bool = False,
         max_payload: int | None = None,
     ) -> None: ...
     def move(self, cid: int, interest: Interest) -> None: ...

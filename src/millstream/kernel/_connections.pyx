@@ -39,9 +39,12 @@ cdef class Connections(Outboxes):
 
     def __cinit__(
         self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
-        Py_ssize_t max_pending=8 << 20, double write_deadline=10.0, **others,
+        Py_ssize_t max_pending=8 << 20, double write_deadline=10.0,
+        Py_ssize_t max_control_line=4096, bint holds_publishers=True, **others,
     ):
         self.handler = handler
+        self.max_control_line = max_control_line
+        self.holds_publishers = holds_publishers
         self.max_payload = max_payload
         self.max_pending = max_pending
         self.write_deadline = write_deadline
@@ -109,7 +112,8 @@ cdef class Connections(Outboxes):
 
     def configure(
         self, uint32_t cid, *, bint verbose, bint pedantic, bint echo, bint headers,
-        bint no_responders, bint guarded=False, bint track_replies=False, max_payload=None,
+        bint no_responders, bint guarded=False, bint track_replies=False, bint mapped=False,
+        max_payload=None,
     ):
         """Set what CONNECT negotiated and what the client's credentials allow."""
         cdef Conn *conn = self._conn(cid)
@@ -122,6 +126,7 @@ cdef class Connections(Outboxes):
         conn.no_responders = no_responders
         conn.guarded = guarded
         conn.tracked = track_replies
+        conn.mapped = mapped
         conn.memo_match = NULL
 
     def write(self, uint32_t cid, bytes data not None):
@@ -293,6 +298,8 @@ cdef class Connections(Outboxes):
 
     cdef void _stall(self, Conn *conn, void *on, bint is_client) noexcept:
         """Stop reading from a publisher until what it waits for (a sink or a client) has room."""
+        if is_client and not self.holds_publishers:
+            return
         conn.stalled_on = on
         conn.stalled_by_client = is_client
         conn.waits = 0

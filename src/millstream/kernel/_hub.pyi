@@ -48,6 +48,11 @@ class Handler(Protocol):
 
         After DENIED and ALLOWED_ONCE each message is asked for. The handler says -ERR itself.
         """
+    def map_subject(self, cid: int, subject: bytes) -> bytes:
+        """Asked for each message of a ``mapped`` connection: return where it really goes.
+
+        What is returned is what the permissions are about, and what receivers see.
+        """
 
 class Hub(Publishing):
     """Every NATS connection's bytes: parse, match, copy, flush."""
@@ -60,6 +65,8 @@ class Hub(Publishing):
         max_pending: int = ...,
         decorate: Callable[[bytes, bytes, bytes, bytes], bytes] | None = None,
         write_deadline: float = 10.0,
+        max_control_line: int = 4096,
+        holds_publishers: bool = True,
     ) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
     def take(self, cid: int, most: int = 0) -> bytes: ...

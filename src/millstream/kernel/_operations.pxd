@@ -7,6 +7,9 @@ from millstream.kernel._scan cimport Word
 cdef class Operations(Delivery):
     cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
+    cdef Py_ssize_t _line(
+        self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
+    ) noexcept
     cdef Py_ssize_t _incomplete(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
     cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept
     cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept
@@ -16,6 +19,7 @@ cdef class Operations(Delivery):
         const char *body, const char *end, bint headed,
     ) noexcept
     cdef void _publish_from(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _map(self, Conn *conn, Pub *pub) noexcept
     cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept

@@ -3,13 +3,17 @@
 
 import logging
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from millstream.kernel._buffer cimport append
 from millstream.kernel._conn cimport CLOSED_ON_ERROR, Conn, Pub
+from millstream.kernel._connections cimport Peer
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._interest cimport Interest, Match
+from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
     read_verb, split_words, verb_may_come,
@@ -25,7 +29,7 @@ cdef enum:
     TOO_LARGE = 3
     TOO_LONG = 4
     NO_HEADERS = 5
-    CONTROL_LINE = 4096
+    BRIEF = 1024              # a subject up to here needs no memory of its own in an answer
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
@@ -55,22 +59,27 @@ cdef class Operations(Delivery):
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
-        cdef Py_ssize_t reach = size if size < CONTROL_LINE + 2 else CONTROL_LINE + 2
-        cdef const char *lf = <const char *>memchr(at, b"\n", reach)
-        cdef const char *args
-        cdef const char *line_end
-        cdef int verb
+        cdef Py_ssize_t reach = self.max_control_line + 2
+        cdef const char *lf = <const char *>memchr(at, b"\n", size if size < reach else reach)
         if lf == NULL:
             return self._incomplete(conn, at, size)
-        verb = read_verb(at, lf - at, &args)
+        return self._line(conn, at, lf, size)
+
+    cdef Py_ssize_t _line(
+        self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
+    ) noexcept:
+        """Carry out the operation whose line ends at ``lf``."""
+        cdef const char *args
+        cdef const char *line_end
+        cdef int verb = read_verb(at, lf - at, &args)
         if args == lf and verb > LONE_VERBS:
             # nats-server takes the first byte of an argument whatever it is, a line feed too
-            lf = <const char *>memchr(args + 1, b"\n", at + reach - args - 1)
+            lf = <const char *>memchr(args + 1, b"\n", at + size - args - 1)
             if lf == NULL:
                 return self._incomplete(conn, at, size)
             args += 1
         line_end = lf - 1 if lf > at and (lf - 1)[0] == b"\r" else lf
-        if line_end - at > CONTROL_LINE:
+        if verb > LONE_VERBS and line_end - args > self.max_control_line:
             return self._refuse(conn, TOO_LONG)
         if verb == PUB:
             return self._message(conn, at, args, line_end, lf + 1, at + size, False)
@@ -85,20 +94,26 @@ cdef class Operations(Delivery):
 
     cdef Py_ssize_t _incomplete(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         """Wait for the end of a line as long as it may still become one."""
+        cdef const char *args
         cdef const char *lf
-        cdef const char *ignored
-        cdef int verb = read_verb(at, size, &ignored)
+        cdef int verb = read_verb(at, size, &args)
+        cdef Py_ssize_t before = args - at
+        cdef Py_ssize_t most = LONGEST_PING  # whatever follows PING or PONG is ignored
+        cdef bint odd = verb > LONE_VERBS and before < size and args[0] == b"\n"
         if verb == NO_VERB and not verb_may_come(at, size):
             return self._refuse(conn, BAD_OPERATION)
-        if size < CONTROL_LINE + 2:
+        if size < self.max_control_line + 2:
             return 0
-        if size > LONGEST_PING or (verb != PING and verb != PONG):
-            return self._refuse(conn, TOO_LONG)
-        lf = <const char *>memchr(at, b"\n", size)  # whatever follows PING or PONG is ignored
+        if verb != PING and verb != PONG:  # only arguments count, and no end of blanks before them
+            most = self.max_control_line + 2 + min(before, self.max_control_line)
+        if odd:
+            before += 1
+        lf = NULL
+        if before < min(size, most):
+            lf = <const char *>memchr(at + before, b"\n", min(size, most) - before)
         if lf == NULL:
-            return 0
-        self._control(conn, verb, at, at)
-        return lf + 1 - at
+            return 0 if size < most else self._refuse(conn, TOO_LONG)
+        return self._line(conn, at, args if odd else lf, size)
 
     cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept:
         try:
@@ -168,6 +183,8 @@ cdef class Operations(Delivery):
         pub.origin = conn
         pub.origin_cid = conn.cid
         pub.disguised = False
+        if conn.mapped and not self._map(conn, pub):
+            return
         if conn.memo_match == NULL or conn.memo_match.stale \
                 or conn.memo_sweeps != interest.sweeps \
                 or conn.memo.tail != pub.subject_len \
@@ -183,6 +200,18 @@ cdef class Operations(Delivery):
             self._mark(conn)
         if self._deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
+
+    cdef bint _map(self, Conn *conn, Pub *pub) noexcept:
+        """Ask the handler where the message really goes; False when the connection did not live."""
+        cdef Peer peer = <Peer>conn.peer
+        try:
+            peer.mapped_to = self.handler.map_subject(conn.cid, pub.subject[:pub.subject_len])
+        except Exception:
+            self._failed(conn, "mapping a subject failed cid=%d")
+            return False
+        pub.subject = PyBytes_AS_STRING(peer.mapped_to)
+        pub.subject_len = PyBytes_GET_SIZE(peer.mapped_to)
+        return not conn.closed
 
     cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Remember what this subject matches; what was allowed stays so while it is the same."""
@@ -236,14 +265,16 @@ cdef class Operations(Delivery):
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Tell a requester that nobody listens, on the inbox that it waits at."""
         cdef Match *match = interest.match_once(pub.reply, pub.reply_len)
-        cdef char block[CONTROL_LINE + 64]
-        cdef Py_ssize_t size = 0
+        cdef char brief[BRIEF + 32]
+        cdef Py_ssize_t size = 32 + pub.subject_len
+        cdef char *block = brief
         cdef Pub answer
         cdef uint32_t i
+        if pub.subject_len > BRIEF:
+            block = <char *>must_alloc(size)
         memcpy(block, b"NATS/1.0 503\r\nNats-Subject: ", 28)
         memcpy(block + 28, pub.subject, pub.subject_len)
         memcpy(block + 28 + pub.subject_len, b"\r\n\r\n", 4)
-        size = 32 + pub.subject_len
         memset(&answer, 0, sizeof(Pub))
         answer.subject = pub.reply
         answer.subject_len = pub.reply_len
@@ -253,7 +284,9 @@ cdef class Operations(Delivery):
             if match.plain[i].client == <void *>conn:
                 # not a message of the subscription: its maximum does not count this
                 self._write_message(conn, match.plain[i], &answer)
-                return
+                break
+        if block != brief:
+            free(block)
 
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
         """Everything that is not a message; what needs judgement goes to the handler."""
