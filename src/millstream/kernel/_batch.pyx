@@ -4,9 +4,40 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef Py_ssize_t MOST = 0xFFFFFFFF  # offsets are 32-bit
+
+
+cdef const char *_fault(const Entry *head, Py_ssize_t room, Py_ssize_t most) noexcept nogil:
+    """Return what is wrong with an entry of which ``room`` bytes are there, NULL for nothing."""
+    cdef Py_ssize_t size = <Py_ssize_t>sizeof(Entry) + head.subject_len + head.reply_len
+    size += <Py_ssize_t>head.tag_len + head.node_len
+    size += <Py_ssize_t>head.meta_len + head.headers_len + head.payload_len
+    if size != head.size:
+        return "its lengths do not add up"
+    if size > room:
+        return "it is cut short"
+    if head.subject_len == 0:
+        return "it has no subject"
+    if head.reply_len or head.origin or head.flags or head.meta_len:
+        return "reply, origin, flags and meta must be empty"
+    if head.headers_len > 0xFFFF or head.node_len > 0xFF:
+        return "headers hold at most 65535 bytes, node at most 255"
+    if <Py_ssize_t>head.headers_len + head.payload_len > most:
+        return "headers and payload are too large"
+    return NULL
+
+
+cdef const char *_header_fault(const Entry *head, const char *at) noexcept nogil:
+    """Return what is wrong with an entry's header block, NULL for nothing."""
+    at += sizeof(Entry) + head.subject_len + head.tag_len + head.node_len
+    if (
+        head.headers_len < 12 or memcmp(at, b"NATS/1.0\r\n", 10)
+        or memcmp(at + head.headers_len - 4, b"\r\n\r\n", 4)
+    ):
+        return "its headers are no NATS header block"
+    return NULL
 
 
 cdef class Batch:
@@ -111,6 +142,61 @@ cdef class Batch:
         if headers:
             self.any_headers = True
 
+    def add_entries(self, bytes data not None, Py_ssize_t most):
+        """Append entries that somebody else laid out; ``most`` bounds headers and payload of one.
+
+        Refuses before it changes anything: what does not add up, and what only a server may say.
+        """
+        cdef const char *base = PyBytes_AS_STRING(data)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        cdef Py_ssize_t at = 0, count = 0
+        cdef Entry head
+        cdef bint headers = False
+        cdef const char *wrong = NULL
+        with nogil:
+            while at < size:
+                if size - at < <Py_ssize_t>sizeof(Entry):
+                    wrong = "an entry is cut short"
+                    break
+                memcpy(&head, base + at, sizeof(Entry))
+                wrong = _fault(&head, size - at, most)
+                if wrong == NULL and head.headers_len:
+                    wrong = _header_fault(&head, base + at)
+                if wrong != NULL:
+                    break
+                headers = headers or head.headers_len > 0
+                at += head.size
+                count += 1
+        if wrong != NULL:
+            raise ValueError(f"entry {count}: {wrong.decode()}")
+        self.reserve(size)
+        _reserve_starts(self, count)
+        memcpy(self.data + self.used, base, size)
+        at = 0
+        while at < size:
+            self.starts[self.length] = <uint32_t>(self.used + at)
+            self.length += 1
+            memcpy(&head, base + at, sizeof(Entry))
+            at += head.size
+        self.used += size
+        self.any_headers = self.any_headers or headers
+
+    def subjects(self):
+        """Return the distinct subjects."""
+        cdef set found = set()
+        cdef const Entry *head
+        cdef const Entry *before = NULL
+        cdef Py_ssize_t i
+        for i in range(self.length):
+            head = self.entry(i)
+            if (
+                before == NULL or before.subject_len != head.subject_len
+                or memcmp(before + 1, head + 1, head.subject_len)
+            ):
+                found.add((<const char *>(head + 1))[:head.subject_len])
+            before = head
+        return found
+
     def __len__(self):
         return self.length
 
@@ -161,3 +247,14 @@ cdef class Batch:
         node = at[:head.node_len]
         at += head.node_len
         return tag, node, at[:head.meta_len]
+
+
+cdef int _reserve_starts(Batch batch, Py_ssize_t count) except -1:
+    cdef void *grown
+    if batch.length + count > batch.starts_room:
+        grown = realloc(batch.starts, (batch.length + count) * sizeof(uint32_t))
+        if grown == NULL:
+            raise MemoryError
+        batch.starts = <uint32_t *>grown
+        batch.starts_room = batch.length + count
+    return 0

@@ -62,6 +62,23 @@ Committed = Callable[[MillstreamError | None], None]
 """Called on the loop, once: None when the class's promise holds, else why it never will."""
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A control frame that becomes durable with an append, in the same commit, or not at all."""
+
+    kind: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Records that have their sequences; whoever logs what they stand for reports the outcome."""
+
+    first_seq: int
+    committed: Committed
+    sync: bool  # whether the log's class asks for stable storage
+
+
 class IndexedSegment(Protocol):
     """A stretch of a log, as searches by subject see it; staged records are in the index too."""
 
@@ -110,12 +127,55 @@ class Log(Protocol):
         """Return what an ack of this log means."""
         ...
 
-    def append(self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed) -> int:
+    def append(
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        ts_ns: int,
+        done: Committed,
+        note: Note | None = None,
+    ) -> int:
         """Stage entries ``start..start+count`` as one whole-or-absent batch.
+
+        With a ``note`` the batch is synced, whatever the class, before ``done`` is called.
 
         Returns the first sequence; the records follow contiguously. ``ts_ns`` is raised to the
         previous record's where the wall clock ran backwards. Raises ``ShardReadOnly`` or
         ``StorageFull`` when the log already knows that it cannot commit.
+        """
+        ...
+
+    def stage(self, batch: Batch, ts_ns: int, done: Committed) -> Staged:
+        """Stage a whole batch as ``append`` does, but leave its logging to the caller."""
+        ...
+
+    def skip(self, count: int, reason: str, done: Committed) -> Staged:
+        """Stage sequences that hold nothing, for ``reason``; the caller logs them."""
+        ...
+
+    def append_exact(
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        seqs: Sequence[int],
+        times_ns: Sequence[int],
+        done: Committed,
+        note: Note | None = None,
+    ) -> None:
+        """Stage entries under the caller's sequences and times, as one whole-or-absent batch.
+
+        ``seqs`` ascend above everything appended before. Those left out in between were never
+        there: holes without a gap, counted with what was deleted. Times are raised as ``append``
+        does. Raises ValueError for sequences that do not follow, or more than 2**32 apart.
+        """
+        ...
+
+    def skip_to(self, seq: int, done: Committed) -> None:
+        """Give the next append at least ``seq``, durably; does nothing when it is there already.
+
+        Once done the log ends at ``seq - 1``; the sequences left out are holes without a gap.
         """
         ...
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.committer import Submission
-from millstream.store.file_log import DELETE, TRIM, VOID, FileLog, LogOptions
+from millstream.store.file_log import DELETE, SKIP, TRIM, VOID, FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
 from millstream.store.segment import Segment
@@ -32,12 +32,18 @@ class _NoDisk:
     def control(
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
-        """Grant the change: trims at once, deletes when the loop comes round."""
-        assert kind in (TRIM, DELETE, VOID)
-        if kind != DELETE:
+        """Grant the change: trims at once, what follows the appends when the loop comes round."""
+        assert kind in (TRIM, DELETE, VOID, SKIP)
+        if kind in (TRIM, VOID):
             done(None)
         else:
             self._post(partial(done, None))
+
+    def joined(
+        self, kind: int, log_id: int, body: bytes, done: Committed
+    ) -> tuple[bytes, Committed]:
+        """Nothing is written, so nothing has to be joined."""
+        return b"", done
 
     def post(self, callback: Callable[[], None]) -> object:
         """Run on the loop, soon."""

@@ -102,6 +102,37 @@ class Admission:
         run.demands = self._kept_demands(demands)
         self._writes.append(run)
 
+    def deposited(self, batch: Batch) -> Run:
+        """Return a sink's batch as one run, without records whose message id is known."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
+        self.admit_whole(batch)
+        if not batch.any_headers or b"\nNats-" not in batch.buffer:
+            return Run(batch, 0, len(batch))
+        kept, ahead = Batch(), Ahead(self._writes)
+        run = Run(kept, 0, 0)
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            part = Part(subject, headers, payload, extras.first_values(headers) if headers else {})
+            if not self._is_new(part, ahead):
+                continue
+            kept.add(subject, b"", headers, payload, *batch.extras(at))
+            run.demands.append(Demand.of(run.count, part.values))
+            run.count += 1
+        return run
+
+    def _is_new(self, part: Part, ahead: Ahead) -> bool:
+        """Whether a record is none that was stored before, or comes twice in one batch."""
+        config, window = self._stream.config, self._writes.window
+        try:
+            preconditions.check(
+                config, part.subject, part.values, ahead, window, self._clock.time_ns()
+            )
+            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+        except preconditions.Duplicate:
+            return False
+        return True
+
     def _kept_demands(self, demands: dict[bytes, bytes]) -> list[Demand]:
         """Return what this stream does about the demands of a record that another took in."""
         config = self._stream.config

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from millstream.errors import MillstreamError
-    from millstream.store.log import Committed
+    from millstream.store.log import Committed, Note
 
 
 class Demand(NamedTuple):
@@ -38,7 +38,7 @@ class Run:
 
     __slots__ = (
         "ack_suffix", "batch", "count", "demands", "done", "duplicates", "error", "first_seq",
-        "future", "last_of", "previous", "settled", "start",
+        "future", "last_of", "note", "previous", "settled", "start",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int) -> None:
@@ -49,6 +49,7 @@ class Run:
         self.settled = False
         self.error: MillstreamError | None = None
         self.done: Committed | None = None
+        self.note: Note | None = None  # what is written down in the same commit
         self.future: asyncio.Future[tuple[int, int]] | None = None
         self.demands: list[Demand] = []
         self.ack_suffix = b"}"

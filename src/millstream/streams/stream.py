@@ -10,7 +10,7 @@ from millstream.delivery.timers import Timers
 from millstream.errors import RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Committed, Log
+from millstream.store.log import Committed, Log, Note
 from millstream.streams import extras, preconditions
 from millstream.streams.admission import Admission
 from millstream.streams.claims import Claim
@@ -171,6 +171,20 @@ class Stream:
         """Store a batch laid out already, whole or not at all, as ``append`` does."""
         self._admission.admit_whole(batch)
         run = Run(batch, 0, len(batch))
+        run.future = asyncio.get_running_loop().create_future()
+        self._writes.append(run)
+        return await run.future
+
+    async def deposit(self, batch: Batch, note: Note) -> tuple[int, int] | None:
+        """Store a sink's batch and its note in one commit: both, or neither.
+
+        Records whose message id is known are left out. None means that there was nothing to
+        store; the note is then not written either.
+        """
+        run = self._admission.deposited(batch)
+        if not run.count:
+            return None
+        run.note = note
         run.future = asyncio.get_running_loop().create_future()
         self._writes.append(run)
         return await run.future

@@ -80,8 +80,9 @@ class Writes:
         self.inflight.append(run)
         try:
             first = self._log.append(
-                run.batch, run.start, run.count, self._clock.time_ns(), partial(self._settle, run)
-            )
+                run.batch, run.start, run.count, self._clock.time_ns(), partial(self._settle, run),
+                *((run.note,) if run.note is not None else ()),
+            )  # fmt: skip
         except MillstreamError as error:
             self.inflight.remove(run)
             self.acks.settle(run, error)
