@@ -29,7 +29,7 @@ from millstream.subjects.subject import has_wildcard, is_pattern
 
 log = logging.getLogger(__name__)
 
-SINK_BATCH = 28
+SINK_BATCH = 26
 SECTION = "sinks"
 MOST_SINKS = 10_000  # of one stream
 MOST_JOBS = 1_000  # of those, sinks of a single job
