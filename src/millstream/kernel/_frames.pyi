@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import TypeAlias
 
@@ -56,7 +56,20 @@ def encode_batch(
     offset: int,
     whole: bool,
 ) -> bytes: ...
-def encode_control(kind: int, stream_id: int, seq: int, ts_ns: int, body: bytes) -> bytes: ...
+def encode_exact(
+    batch: Batch,
+    start: int,
+    count: int,
+    stream_id: int,
+    seqs: Sequence[int],
+    times_ns: Sequence[int],
+    least_ns: int,
+    index: SegmentIndex | None,
+    offset: int,
+) -> bytes: ...
+def encode_control(
+    kind: int, stream_id: int, seq: int, ts_ns: int, body: bytes, more: bool = False
+) -> bytes: ...
 def check(buffer: _Buffer, offset: int) -> int: ...
 def check_header(buffer: _Buffer, offset: int) -> int: ...
 def body(buffer: _Buffer, offset: int) -> bytes: ...

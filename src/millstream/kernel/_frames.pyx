@@ -325,8 +325,9 @@ cdef inline void _seal(char *frame, Head *head) noexcept nogil:
 
 cdef int _encode(
     Batch batch, Py_ssize_t start, Py_ssize_t count, Head *head, char *to, SegmentIndex index,
-    uint64_t offset, bint whole,
+    uint64_t offset, bint whole, const uint64_t *places,
 ) except -1:
+    """Write the frames and their index entries; ``places`` are (seq, time) pairs, NULL if dense."""
     cdef Py_ssize_t i
     cdef const Entry *entry
     cdef const char *body
@@ -337,6 +338,10 @@ cdef int _encode(
     slot.flags = 0
     for i in range(start, start + count):
         entry = batch.entry(i)
+        if places != NULL:
+            head.seq = places[0]
+            head.ts_ns = slot.ts_ns = places[1]
+            places += 2
         head.frame_len = <uint32_t>_entry_frame_len(entry)
         head.flags = C_MORE if whole and i < start + count - 1 else 0
         head.subject_len = entry.subject_len
@@ -367,16 +372,12 @@ cdef int _encode(
     return 0
 
 
-def encode_batch(
-    Batch batch not None, Py_ssize_t start, Py_ssize_t count, uint64_t stream_id,
-    uint64_t first_seq, uint64_t ts_ns, SegmentIndex index, uint64_t offset, bint whole,
+cdef bytes _encoded(
+    Batch batch, Py_ssize_t start, Py_ssize_t count, uint64_t stream_id, uint64_t first_seq,
+    uint64_t last_seq, uint64_t ts_ns, SegmentIndex index, uint64_t offset, bint whole,
+    const uint64_t *places,
 ):
-    """Return entries ``start..start+count`` as record frames with contiguous sequences.
-
-    In the same pass ``index`` gets their entries, ``offset`` being the segment offset of the first
-    frame. With ``whole`` all frames but the last carry MORE, so that recovery takes the batch whole
-    or not at all; without it every record stands for itself. Refuses before it changes anything.
-    """
+    """Return the frames and extend the index; refuses before it changes anything."""
     cdef Py_ssize_t i, before, size = 0
     cdef const Entry *entry
     cdef bytes frames
@@ -393,7 +394,7 @@ def encode_batch(
     if index is not None and count:
         if offset + size > 0xFFFFFFFF:
             raise OverflowError("a segment holds at most 4 GiB")
-        if not index.fits(first_seq) or not index.fits(first_seq + count - 1):
+        if not index.fits(first_seq) or not index.fits(last_seq):
             raise ValueError(f"sequence {first_seq} does not follow in the index")
         index.reserve(count)
     head.magic = C_MAGIC
@@ -405,7 +406,7 @@ def encode_batch(
     frames = PyBytes_FromStringAndSize(NULL, size)
     before = 0 if index is None else index.length
     try:
-        _encode(batch, start, count, &head, PyBytes_AS_STRING(frames), index, offset, whole)
+        _encode(batch, start, count, &head, PyBytes_AS_STRING(frames), index, offset, whole, places)
     except MemoryError:
         if index is not None:
             index._cut(before)
@@ -413,8 +414,59 @@ def encode_batch(
     return frames
 
 
-def encode_control(uint8_t kind, uint64_t stream_id, uint64_t seq, uint64_t ts_ns, bytes body not None):
-    """Return one control frame with ``body`` as its payload."""
+def encode_batch(
+    Batch batch not None, Py_ssize_t start, Py_ssize_t count, uint64_t stream_id,
+    uint64_t first_seq, uint64_t ts_ns, SegmentIndex index, uint64_t offset, bint whole,
+):
+    """Return entries ``start..start+count`` as record frames with contiguous sequences.
+
+    In the same pass ``index`` gets their entries, ``offset`` being the segment offset of the first
+    frame. With ``whole`` all frames but the last carry MORE, so that recovery takes the batch whole
+    or not at all; without it every record stands for itself. Refuses before it changes anything.
+    """
+    return _encoded(
+        batch, start, count, stream_id, first_seq, first_seq + count - 1, ts_ns, index, offset,
+        whole, NULL,
+    )
+
+
+def encode_exact(
+    Batch batch not None, Py_ssize_t start, Py_ssize_t count, uint64_t stream_id, seqs, times_ns,
+    uint64_t least_ns, SegmentIndex index, uint64_t offset,
+):
+    """Return entries as one whole batch with the sequences and times given.
+
+    Sequences ascend. A time below the one before it, or below ``least_ns``, is raised to that.
+    """
+    cdef Py_ssize_t i
+    cdef bytes frames
+    cdef uint64_t *places
+    if count < 1 or len(seqs) != count or len(times_ns) != count:
+        raise ValueError("a sequence and a time for each of at least one record")
+    places = <uint64_t *>malloc(2 * count * sizeof(uint64_t))
+    if places == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            places[2 * i] = seqs[i]
+            if i and places[2 * i] <= places[2 * i - 2]:
+                raise ValueError(f"sequence {places[2 * i]} does not ascend")
+            least_ns = max(least_ns, <uint64_t>times_ns[i])
+            places[2 * i + 1] = least_ns
+        frames = _encoded(
+            batch, start, count, stream_id, places[0], places[2 * count - 2], 0, index, offset,
+            True, places,
+        )
+    finally:
+        free(places)
+    return frames
+
+
+def encode_control(
+    uint8_t kind, uint64_t stream_id, uint64_t seq, uint64_t ts_ns, bytes body not None,
+    bint more=False,
+):
+    """Return one control frame with ``body`` as its payload; with ``more`` its batch goes on."""
     cdef Head head
     cdef bytes frame
     cdef Py_ssize_t size = C_HEADER + C_TRAILER + PyBytes_GET_SIZE(body)
@@ -423,7 +475,7 @@ def encode_control(uint8_t kind, uint64_t stream_id, uint64_t seq, uint64_t ts_n
     head.magic = C_MAGIC
     head.frame_len = <uint32_t>size
     head.kind = kind
-    head.flags = 0
+    head.flags = C_MORE if more else 0
     head.subject_len = head.headers_len = head.meta_len = head.tag_len = 0
     head.payload_len = <uint32_t>PyBytes_GET_SIZE(body)
     head.node_len = head.zero = 0

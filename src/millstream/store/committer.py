@@ -14,14 +14,15 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly, StorageFull
+from millstream.kernel._frames import scan
 from millstream.store.commit import Ok
-from millstream.store.entry import TARGET_BYTES, Run, encode_entry
+from millstream.store.entry import RUN, TARGET_BYTES, Run, encode_entry
 from millstream.store.local_engine import LocalEngine
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,31 @@ class Submission:
     data: bytes
     sync: bool
     committed: Callable[[MillstreamError | None], None]
+    control: bytes = b""  # control frames that count only together with these records
+    runs: tuple[Run, ...] = ()  # the stretches of ``data``, where sequences are left out
+    order: tuple[int, ...] = ()  # further logs on whose timeline this stands
+
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """Return the logs whose order this must keep."""
+        return (self.stream_id, *self.order)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes go into the log."""
+        return len(self.control) + len(self.data) + RUN.size * len(self.runs)
+
+    def pieces(self) -> Iterator[tuple[Run, bytes]]:
+        """Yield each run with its frames."""
+        if self.control:
+            frames = len(scan(self.control)[0])
+            yield Run(self.stream_id, 0, frames, len(self.control)), self.control
+        if not self.runs:
+            yield Run(self.stream_id, self.first_seq, self.count, len(self.data)), self.data
+        at = 0
+        for run in self.runs:
+            yield run, self.data[at : at + run.size]
+            at += run.size
 
 
 class Committer:
@@ -169,9 +195,9 @@ class Committer:
             return False
         size = 0
         for submission in self._queue:
-            if submission.sync or self._waits_for_sync(submission.stream_id):
+            if submission.sync or self._waits_for_sync(submission):
                 return False
-            size += len(submission.data)
+            size += submission.size
         entries = len(self._queue) + size // self._entry_bytes + 1
         return (
             size <= SMALL_GROUP
@@ -179,8 +205,10 @@ class Committer:
             and self._clock.monotonic() >= self._slow_until
         )
 
-    def _waits_for_sync(self, stream_id: int) -> bool:
-        return bool(self._awaiting) and any(stream_id in ids for ids in self._awaiting)
+    def _waits_for_sync(self, submission: Submission) -> bool:
+        return bool(self._awaiting) and any(
+            not ids.isdisjoint(submission.ordered) for ids in self._awaiting
+        )
 
     def _take(self) -> list[Submission]:
         """Take the queue for writing; the other side keeps off until ``_appending`` falls."""
@@ -264,7 +292,7 @@ class Committer:
             self._appending = False
             self._unanswered += bool(early)
             if late:
-                self._awaiting.append({submission.stream_id for submission in late})
+                self._awaiting.append({log_id for each in late for log_id in each.ordered})
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
             due = self._due(self._dirty_since)
@@ -296,9 +324,10 @@ class Committer:
                     self._write_large(chunk[0])
                 else:
                     runs: list[Run] = []
+                    parts: list[bytes] = []
                     for submission in chunk:
-                        _add_run(runs, submission)
-                    self._append(runs, [s.data for s in chunk], commits=True)
+                        _add_runs(runs, parts, submission)
+                    self._append(runs, parts, commits=True)
             except (StorageFull, ShardReadOnly) as error:
                 return written, error
             written += chunk
@@ -306,12 +335,10 @@ class Committer:
 
     def _write_large(self, submission: Submission) -> None:
         """Write a batch above the entry size as several entries; only the last one commits it."""
-        pieces = split_frames(submission.data, self._entry_bytes)
-        first = submission.first_seq
-        for i, (piece, count) in enumerate(pieces):
-            run = Run(submission.stream_id, first, count, len(piece))
-            self._append([run], [piece], commits=i == len(pieces) - 1, continues=i > 0)
-            first += count if first else 0
+        entries = split_pieces(submission.pieces(), self._entry_bytes)
+        for i, pieces in enumerate(entries):
+            runs, parts = [run for run, _ in pieces], [data for _, data in pieces]
+            self._append(runs, parts, commits=i == len(entries) - 1, continues=i > 0)
 
     def _append(
         self, runs: list[Run], parts: list[bytes], commits: bool, continues: bool = False
@@ -384,8 +411,14 @@ class Committer:
             return self._wake.wait(max(self._dirty_age - age, 0.0))
 
 
-def _add_run(runs: list[Run], submission: Submission) -> None:
+def _add_runs(runs: list[Run], parts: list[bytes], submission: Submission) -> None:
     """Name a submission in the run table; records that follow each other share a run."""
+    if submission.control or submission.runs:
+        for run, data in submission.pieces():
+            runs.append(run)
+            parts.append(data)
+        return
+    parts.append(submission.data)
     size = len(submission.data)
     if runs and submission.first_seq and runs[-1].first_seq:
         stream_id, first_seq, frames, before = runs[-1]
@@ -401,11 +434,11 @@ def _chunks(group: list[Submission], target: int) -> Iterator[list[Submission]]:
     chunk: list[Submission] = []
     size = 0
     for submission in group:
-        if chunk and size + len(submission.data) > target:
+        if chunk and size + submission.size > target:
             yield chunk
             chunk, size = [], 0
         chunk.append(submission)
-        size += len(submission.data)
+        size += submission.size
     if chunk:
         yield chunk
 
@@ -418,12 +451,27 @@ def _in_promise_order(group: list[Submission]) -> tuple[list[Submission], list[S
     late: list[Submission] = []
     waiting: set[int] = set()
     for submission in group:
-        if submission.sync or submission.stream_id in waiting:
-            waiting.add(submission.stream_id)
+        if submission.sync or not waiting.isdisjoint(submission.ordered):
+            waiting.update(submission.ordered)
             late.append(submission)
         else:
             early.append(submission)
     return early, late
+
+
+def split_pieces(pieces: Iterable[tuple[Run, bytes]], target: int) -> list[list[tuple[Run, bytes]]]:
+    """Cut runs with their frames into entries of about ``target`` bytes."""
+    entries: list[list[tuple[Run, bytes]]] = []
+    room = 0
+    for (stream_id, first, _, _), frames in pieces:
+        for data, count in split_frames(frames, target):
+            if len(data) > room:
+                entries.append([])
+                room = target
+            entries[-1].append((Run(stream_id, first, count, len(data)), data))
+            room -= len(data)
+            first += count if first else 0
+    return entries
 
 
 def split_frames(data: bytes, target: int = TARGET_BYTES) -> list[tuple[bytes, int]]:

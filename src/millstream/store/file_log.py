@@ -3,9 +3,10 @@
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -13,20 +14,23 @@ import msgspec
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
-from millstream.kernel._frames import Frames, encode_batch
+from millstream.kernel._frames import Frames, encode_batch, encode_control, encode_exact
 from millstream.kernel._index import SubjectTable
 from millstream.store.committer import Submission
+from millstream.store.entry import Run
 from millstream.store.files import Files
-from millstream.store.log import Committed, Durability, Gap, LogState
+from millstream.store.log import Committed, Durability, Gap, LogState, Note, Staged
 from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
 from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.worker import Worker
 
-TRIM, DELETE, VOID, RESERVE = 21, 22, 23, 24  # control frames that the store itself understands
+# Control frames that the store itself understands.
+TRIM, DELETE, VOID, RESERVE, SKIP = 21, 22, 23, 24, 28
 
 NO_FRAMES = Frames(b"", b"")
 MOST_RESERVED = 1 << 20
+MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment's base
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,13 @@ class Voided(msgspec.Struct, array_like=True):
     reason: str
 
 
+class Skipped(msgspec.Struct, array_like=True):
+    """Body of a SKIP frame: sequences that never held anything, so that nobody misses them."""
+
+    ranges: list[tuple[int, int]]
+    next_seq: int = 0  # where the log goes on; 0: the records that tell follow in the same batch
+
+
 class Host(Protocol):
     """What a log needs of the store that holds it."""
 
@@ -77,6 +88,12 @@ class Host(Protocol):
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
         """Log a control frame."""
+        ...
+
+    def joined(
+        self, kind: int, log_id: int, body: bytes, done: Committed
+    ) -> tuple[bytes, Committed]:
+        """Return control frames to commit with records, and what to call with the outcome."""
         ...
 
     def post(self, callback: Callable[[], None]) -> object:
@@ -107,8 +124,9 @@ class FileLog:
         self._durability = durability
         self._options = options
         self.directory = log_directory(host.directory, log_id)
-        self._dropped = False
         self._closed = False
+        self._abandoned: list[Segment] = []
+        self._unwanted = False  # the files are being removed
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reserve_step = 128
@@ -129,6 +147,7 @@ class FileLog:
         self.gaps: list[Gap] = []
         self.deleted = SeqRanges()
         self.lost = SeqRanges()  # the gaps' sequences
+        self.holds_dead = False  # dead segments stay: a replay may have to copy from them yet
 
     @property
     def log_id(self) -> int:
@@ -146,36 +165,191 @@ class FileLog:
 
     # --- writing
 
-    def append(self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed) -> int:
+    def append(
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        ts_ns: int,
+        done: Committed,
+        note: Note | None = None,
+    ) -> int:
         """Stage entries as one whole-or-absent batch; returns the first sequence."""
+        staged, data = self._stage(batch, start, count, ts_ns, done, note is not None)
+        self._submit(staged, count, data, note)
+        return staged.first_seq
+
+    def stage(self, batch: Batch, ts_ns: int, done: Committed) -> Staged:
+        """Stage a whole batch whose frames are not logged: the caller logs what makes them again.
+
+        It must do so before anything else is appended, and report the outcome.
+        """
+        return self._stage(batch, 0, len(batch), ts_ns, done)[0]
+
+    def _stage(
+        self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed, noted: bool = False
+    ) -> tuple[Staged, bytes]:
         self._host.check(self._log_id)
         first = self.next_seq
         last = first + count - 1
         if self._durability is Durability.DISK and last > self.reserved_seq:
             self._reserve(last)
-        segment = self._growing()
+        segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
         data = encode_batch(
             batch, start, count, self._log_id, first, ts_ns, segment.index, segment.size, True
         )
         segment.stage(data, first, last)
+        return self._staged(first, last, count, len(data), ts_ns, done, noted), data
+
+    def _staged(
+        self,
+        first: int,
+        last: int,
+        count: int,
+        size: int,
+        ts_ns: int,
+        done: Committed,
+        noted: bool,
+        holes: Sequence[tuple[int, int]] = (),
+    ) -> Staged:
+        """Note what was staged; what a class promises without the disk is true at once."""
         self.next_seq = last + 1
         self.staged_ts_ns = ts_ns
         if self._durability is Durability.MEMORY:
-            self._commit(count, last, len(data), ts_ns)
-            self._host.post(partial(done, None))
-            done = self._memory_done
-        self._host.submit(
-            Submission(
-                self._log_id,
-                first,
-                count,
-                data,
-                self._durability is Durability.FSYNC,
-                partial(self._committed, count, last, len(data), ts_ns, done),
-            )
+            self._skip(holes)
+            self._commit(count, last, size, ts_ns)
+            if not noted:
+                self._host.post(partial(done, None))
+                done = self._memory_done
+        committed = partial(self._committed, count, last, size, ts_ns, done)
+        if holes:
+            committed = partial(self._skip_committed, holes, committed)
+        return Staged(first, committed, noted or self._durability is Durability.FSYNC)
+
+    def _submit(
+        self,
+        staged: Staged,
+        count: int,
+        data: bytes,
+        note: Note | None,
+        holes: Sequence[tuple[int, int]] = (),
+        runs: tuple[Run, ...] = (),
+    ) -> None:
+        """Have staged records committed, with what must not be told apart from them."""
+        control, committed = b"", staged.committed
+        if holes:
+            body = msgspec.json.encode(Skipped(list(holes)))
+            control = encode_control(SKIP, self._log_id, 0, 0, body, more=True) * 2
+        if note is not None:
+            noted, committed = self._host.joined(note.kind, self._log_id, note.body, committed)
+            control += noted
+        submission = Submission(self._log_id, staged.first_seq, count, data, staged.sync, committed)
+        submission.control, submission.runs = control, runs
+        self._host.submit(submission)
+
+    def append_exact(
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        seqs: Sequence[int],
+        times_ns: Sequence[int],
+        done: Committed,
+        note: Note | None = None,
+    ) -> None:
+        """Stage entries under the caller's sequences and times; what is left out is skipped.
+
+        No sequence is reserved for the ``disk`` class: what a power cut takes comes back under
+        the same sequence, because the caller has it from elsewhere.
+        """
+        self._host.check(self._log_id)
+        if not seqs or seqs[0] < self.next_seq:
+            raise ValueError(f"sequences must follow {self.next_seq - 1}")
+        first, last = seqs[0], seqs[-1]
+        if last - first > MOST_DELTA:
+            raise ValueError(f"a batch reaches over at most {MOST_DELTA} sequences")
+        segment = self._growing(first, last)
+        index, at = segment.index, len(segment.index)
+        data = encode_exact(
+            batch,
+            start,
+            count,
+            self._log_id,
+            seqs,
+            times_ns,
+            self.staged_ts_ns,
+            index,
+            segment.size,
         )
-        return first
+        segment.stage(data, first, last)
+        holes = _holes(self.next_seq, seqs)
+        runs = _stretches(segment, at) if holes else ()
+        ts_ns = index.ts_ns(len(index) - 1)
+        noted = note is not None
+        staged = self._staged(first, last, count, len(data), ts_ns, done, noted, holes)
+        self._submit(staged, count, data, note, holes, runs)
+
+    def skip_to(self, seq: int, done: Committed) -> None:
+        """Give the next record at least ``seq``; what is left out was never there."""
+        self._host.check(self._log_id)
+        if seq <= self.next_seq:
+            self._host.post(partial(done, None))
+            return
+        holes = [(self.next_seq, seq - 1)]
+        body = msgspec.json.encode(Skipped(holes, seq))
+        self._host.control(SKIP, self._log_id, body, partial(self._skipped_to, seq, holes, done))
+        self.next_seq = seq
+        if self._durability is Durability.MEMORY:  # what follows is committed at once
+            self._skipped_to(seq, holes, lambda error: None, None)
+
+    def _skipped_to(
+        self,
+        seq: int,
+        holes: Sequence[tuple[int, int]],
+        done: Committed,
+        error: MillstreamError | None,
+    ) -> None:
+        if error is None:
+            self._skip(holes)
+            self.committed_seq = max(self.committed_seq, seq - 1)
+            if not self._written:
+                self.synced_seq = max(self.synced_seq, seq - 1)
+        done(error)
+
+    def _skip_committed(
+        self,
+        holes: Sequence[tuple[int, int]],
+        committed: Committed,
+        error: MillstreamError | None,
+    ) -> None:
+        if error is None:
+            self._skip(holes)
+        committed(error)
+
+    def _skip(self, holes: Sequence[tuple[int, int]]) -> None:
+        for first, last in holes:
+            self.deleted.add(max(first, self.first_kept), last)
+
+    def skip(self, count: int, reason: str, done: Committed) -> Staged:
+        """Stage ``count`` sequences that hold nothing; the caller logs that, and reports it."""
+        self._host.check(self._log_id)
+        first = self.next_seq
+        if self._durability is Durability.DISK and first + count > self.reserved_seq:
+            self._reserve(first + count)
+        self.next_seq = first + count
+        committed = partial(self._skipped, first, self.next_seq - 1, reason, done)
+        return Staged(first, committed, self._durability is Durability.FSYNC)
+
+    def _skipped(
+        self, first: int, last: int, reason: str, done: Committed, error: MillstreamError | None
+    ) -> None:
+        if error is None:
+            self.add_gap(first, last, reason)
+            self.committed_seq = max(self.committed_seq, last)
+            if self._durability is Durability.FSYNC:
+                self.synced_seq = max(self.synced_seq, last)
+        done(error)
 
     def start_at(self, first_seq: int) -> None:
         """Give a log that never held a record another first sequence than 1.
@@ -251,15 +425,16 @@ class FileLog:
         if error is not None:
             self.reserved_seq = self.committed_seq
 
-    def _growing(self) -> Segment:
-        """Return the segment that takes the next record, a new one when the last is full."""
+    def _growing(self, first: int, last: int) -> Segment:
+        """Return the segment that takes ``first..last``, a new one when the newest is full."""
         if self.segments:
             segment = self.segments[-1]
-            if not segment.full and self.is_full(segment):
+            too_far = last - segment.base_seq > MOST_DELTA
+            if not segment.full and (too_far or self.is_full(segment)):
                 segment.full = True
             if not segment.full:
                 return segment
-        return self.start_segment(self.next_seq)
+        return self.start_segment(first)
 
     def start_segment(self, base_seq: int) -> Segment:
         """Begin a segment at ``base_seq``."""
@@ -496,6 +671,18 @@ class FileLog:
         if emptied:
             self.drop_dead_segments()
 
+    def delete_range(self, first: int, last: int) -> None:
+        """Take everything in ``first..last`` out of the index: so a snapshot says."""
+        self.deleted.add(first, last)
+        at = max(bisect_right(self.segments, first, key=_base) - 1, 0)
+        for segment in self.segments[at:]:
+            if segment.base_seq > last:
+                break
+            for position in segment.positions(first, last):
+                if segment.index.delete(position):
+                    size = segment.index.frame_len(position)
+                    segment.flags.append(segment.index.offset(position) + size - 1)
+
     def forget(self, seqs: list[int]) -> None:
         """Note deletes of records whose file is already gone."""
         for seq in seqs:
@@ -504,6 +691,8 @@ class FileLog:
 
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""
+        if self.holds_dead:
+            return
         dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
         dead = [s for s in dead if self._accounted(s)]
         if not dead:
@@ -552,7 +741,7 @@ class FileLog:
             log.error("segment not written file=%s error=%s", segment.path, error)
             return
         segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
-        if self._dropped:
+        if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
         elif seal:  # apart from the write: what is written is not written again when this fails
             segment.busy = True
@@ -566,7 +755,7 @@ class FileLog:
         segment.sealed = True
         segment.synced = segment.flushed
         segment.release()
-        if self._dropped:
+        if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
 
     def take_flush(self, segment: Segment) -> Flush:
@@ -612,9 +801,18 @@ class FileLog:
 
     def drop(self) -> None:
         """Remove the log's files."""
-        self._dropped = True
-        segments, self.segments = self.segments, []
+        self.abandon()
+        self.remove_files()
+
+    def abandon(self) -> None:
+        """Hold nothing any more; the files stay until ``remove_files``."""
+        self._abandoned, self.segments = self.segments, []
         self.count = self.bytes = 0
+
+    def remove_files(self) -> None:
+        """Remove the files of a log that was abandoned."""
+        self._unwanted = True
+        segments, self._abandoned = self._abandoned, []
         self._host.worker.run(
             partial(self._remove_files, segments), partial(_report, self.directory)
         )
@@ -630,12 +828,32 @@ class FileLog:
     def close(self) -> None:
         """Close the files; commits that are still being reported no longer touch them."""
         self._closed = True
-        for segment in self.segments:
+        for segment in [*self.segments, *self._abandoned]:
             segment.close()
 
 
 def _base(segment: Segment) -> int:
     return segment.base_seq
+
+
+def _holes(next_seq: int, seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return what ascending ``seqs`` leave out from ``next_seq`` on."""
+    if seqs[-1] - next_seq + 1 == len(seqs):
+        return []
+    before = (next_seq - 1, *seqs[:-1])
+    return [(a + 1, b - 1) for a, b in zip(before, seqs, strict=True) if b > a + 1]
+
+
+def _stretches(segment: Segment, at: int) -> tuple[Run, ...]:
+    """Return the unbroken stretches of what was staged last, from position ``at`` on."""
+    index = segment.index
+    end = len(index)
+    starts = [i for i in range(at, end) if i == at or index.seq(i - 1) + 1 < index.seq(i)]
+    offsets = [*map(index.offset, starts), segment.size]
+    return tuple(
+        Run(segment.log_id, index.seq(i), after - i, offsets[n + 1] - offsets[n])
+        for n, (i, after) in enumerate(pairwise([*starts, end]))
+    )
 
 
 def _report(path: str, error: Exception | None) -> None:

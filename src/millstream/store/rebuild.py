@@ -1,15 +1,37 @@
 """Logs while they are being rebuilt: segments first, then what the WAL has behind them."""
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 
 from millstream.errors import StorageUnusable
-from millstream.kernel._frames import RECORD, encode_control, index_frames, scan
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import (
+    RECORD,
+    Frames,
+    encode_batch,
+    encode_control,
+    index_frames,
+    scan,
+)
+from millstream.store import derived
+from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
-from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID, FileLog, Trimmed, Voided
+from millstream.store.file_log import (
+    DELETE,
+    MOST_DELTA,
+    RESERVE,
+    SKIP,
+    TRIM,
+    VOID,
+    FileLog,
+    Skipped,
+    Trimmed,
+    Voided,
+)
 from millstream.store.files import Files
 from millstream.store.log import Durability, Gap
 from millstream.store.recovery import LogRecovery
@@ -38,6 +60,7 @@ class Logs:
         self.logs: dict[int, FileLog] = {}
         self.dropped: set[int] = set()
         self.recovered: dict[int, LogRecovery] = {}
+        self.copied_from: set[int] = set()  # sources of DERIVE frames that no snapshot covers
         self.torn = False  # the replay is past the first place that a crash may have torn
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
         self.relog: list[tuple[Run, bytes]] = []  # for the new WAL file: kept or given up, in order
@@ -167,8 +190,7 @@ class Logs:
     def _settle(self, target: FileLog, known: LogSnapshot) -> None:
         """Bring counters and marks to where the snapshot was, and find what is missing below."""
         for first, last in known.deleted:
-            target.apply_delete(list(range(first, last + 1)))
-            target.deleted.add(first, last)
+            target.delete_range(first, last)
         last = max((s.last_seq for s in target.segments), default=0)
         target.committed_seq = max(known.committed_seq, last)
         target.next_seq = target.committed_seq + 1
@@ -191,10 +213,8 @@ class Logs:
             holes = self.holes[target.log_id]
             repair_segment(segment, holes)
             for first, last in target.deleted:
-                for seq in range(max(first, segment.base_seq), min(last, segment.last_seq) + 1):
-                    position = segment.index.find(seq)
-                    if position >= 0:
-                        segment.index.delete(position)
+                for position in segment.positions(first, last):
+                    segment.index.delete(position)
             segment.index.delete_below(target.first_kept)
             for first, last in missing_seqs(target, segment):
                 new = target.add_gap(first, last, "corruption")
@@ -205,6 +225,7 @@ class Logs:
     def _log(self, log_id: int, durability: Durability = Durability.FSYNC) -> FileLog:
         if log_id not in self.logs:
             self.logs[log_id] = self._make(log_id, durability)
+            self.logs[log_id].holds_dead = True  # until ``finish``
             self.recovered[log_id] = LogRecovery(log_id)
         return self.logs[log_id]
 
@@ -232,7 +253,11 @@ class Logs:
         if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
             segment = target.start_segment(first)
             segment.made = first in self._cuts.get(target.log_id, ())
-        elif segment.size + len(data) > 0xF0000000 or target.is_full(segment):
+        elif (
+            segment.size + len(data) > 0xF0000000
+            or target.is_full(segment)
+            or last - segment.base_seq > MOST_DELTA
+        ):
             segment = target.start_segment(first)
         _, _, why = index_frames(data, 0, len(data), target.log_id, segment.index, segment.size)
         if why:
@@ -260,6 +285,9 @@ class Logs:
         target = self._log(log_id)
         if last < target.next_seq:
             return
+        if not target.deleted.missing(target.next_seq, last):
+            self._lose(target, last, reason)  # skipped: nothing is lost
+            return
         for frame in self._spare_frames(target, target.next_seq, last):
             if frame.seq > target.next_seq:
                 self._lose(target, frame.seq - 1, reason)
@@ -274,7 +302,8 @@ class Logs:
         self.relog.append((Run(frame.stream_id, frame.seq, 1, len(frame.data)), frame.data))
 
     def _lose(self, target: FileLog, last: int, reason: str) -> None:
-        new = target.add_gap(target.next_seq, last, reason)
+        parts = target.deleted.missing(target.next_seq, last)
+        new = [gap for a, b in parts for gap in target.add_gap(a, b, reason)]
         target.next_seq = last + 1
         target.committed_seq = last
         lost = sum(gap.last - gap.first + 1 for gap in new)
@@ -347,13 +376,95 @@ class Logs:
         elif kind == RESERVE:
             target.reserved_seq = max(target.reserved_seq, msgspec.json.decode(content, type=int))
         elif kind == VOID:
-            voided = msgspec.json.decode(content, type=Voided)
-            if voided.last < target.first_kept:
-                return
-            self.expect(log_id, voided.first - 1, self._reason)
-            target.add_gap(voided.first, voided.last, voided.reason)
-            target.committed_seq = max(target.committed_seq, voided.last)
-            target.next_seq = target.committed_seq + 1
+            self._void(target, msgspec.json.decode(content, type=Voided))
+        elif kind == SKIP:
+            self._skip(target, msgspec.json.decode(content, type=Skipped))
+
+    def _skip(self, target: FileLog, skipped: Skipped) -> None:
+        """Note what was never there; records that come behind it find nothing missing."""
+        for first, last in skipped.ranges:
+            target.deleted.add(max(first, target.first_kept), last)
+        self.expect(target.log_id, skipped.next_seq - 1, self._reason)
+
+    def _void(self, target: FileLog, voided: Voided) -> None:
+        if voided.last < target.first_kept:
+            return
+        self.expect(target.log_id, voided.first - 1, self._reason)
+        target.add_gap(voided.first, voided.last, voided.reason)
+        target.committed_seq = max(target.committed_seq, voided.last)
+        target.next_seq = target.committed_seq + 1
+
+    # --- copies
+
+    def derive(self, content: bytes) -> None:
+        """Make the copies that a DERIVE frame names again, under the sequences that they had.
+
+        The source is as it was: what came before the frame is replayed, and files of records that
+        were trimmed since are kept until a snapshot covers the frame. Its records may have been
+        deleted meanwhile, which the copies do not care about. What cannot be made again is looked
+        for in the target's own files, and lost by name when it is not there either.
+        """
+        derivation = derived.decode(content)
+        self.copied_from.add(derivation.source)
+        for part in derivation.parts:
+            if part.target and part.target not in self.dropped:
+                self._derive_part(derivation, part)
+
+    def _derive_part(self, derivation: Derivation, part: Part) -> None:
+        target = self._log(part.target)
+        self._logged[part.target] = max(self._logged.get(part.target, 0), part.last)
+        if part.lost and part.base - 1 >= target.next_seq:
+            self._void(target, Voided(part.base - part.lost, part.base - 1, SOURCE_TRIM))
+        if part.last < target.next_seq:
+            return  # the segment files have them
+        self.expect(part.target, part.base - 1, self._reason)
+        for is_found, seqs in groupby(
+            self._copies(derivation, part), key=lambda copy: copy[1] is not None
+        ):
+            copies = list(seqs)
+            first, last = copies[0][0], copies[-1][0]
+            if is_found:
+                batch = Batch()
+                for _, record in copies:
+                    assert record is not None
+                    derived.add_copy(batch, record, derivation, part)
+                ts_ns = max(derivation.ts_ns, target.staged_ts_ns)
+                whole = encode_batch(
+                    batch, 0, len(batch), target.log_id, first, ts_ns, None, 0, True
+                )
+                self._append(target, first, last, whole)
+            else:
+                self.expect(part.target, last, self._reason)
+
+    def _copies(
+        self, derivation: Derivation, part: Part
+    ) -> Iterator[tuple[int, "derived.Fields | None"]]:
+        """Return (target's sequence, source's record) of what the target does not have yet."""
+        target, source = self.logs[part.target], self.logs.get(derivation.source)
+        start, at = target.next_seq, part.base
+        for first, last in part.ranges:
+            for seq in range(first, last + 1):
+                if at >= start:
+                    yield at, None if source is None else _record(source, seq)
+                at += 1
+
+    def offer_derived(self, content: bytes) -> None:
+        """Let copies fill holes in damaged files, where their source still has the records."""
+        derivation = derived.decode(content)
+        source = self.logs.get(derivation.source)
+        for part in derivation.parts:
+            holes = self.holes.get(part.target)
+            if not holes or source is None:
+                continue
+            seqs = (seq for first, last in part.ranges for seq in range(first, last + 1))
+            for at, seq in enumerate(seqs, part.base):
+                record = _record(source, seq) if at in holes and not holes[at] else None
+                if record is not None:
+                    batch = Batch()
+                    derived.add_copy(batch, record, derivation, part)
+                    holes[at] = encode_batch(
+                        batch, 0, 1, part.target, at, derivation.ts_ns, None, 0, True
+                    )
 
     def drop(self, log_id: int) -> None:
         """Forget a log: a later one of the same name has another id."""
@@ -396,12 +507,25 @@ class Logs:
                 self._log_gaps(log_id, target.add_gap(first, target.reserved_seq, "void"))
                 target.committed_seq = target.reserved_seq
                 target.next_seq = target.committed_seq + 1
+            target.deleted.cut_above(target.committed_seq)  # skipped before records that are gone
             target.synced_seq = target.committed_seq
+            target.holds_dead = False
             target.recount()
             self._log_flagged(target)
             recovered = self.recovered[log_id]
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)
+
+
+def _record(source: FileLog, seq: int) -> derived.Fields | None:
+    """Return a record of a log that is being rebuilt, also when it was deleted or trimmed."""
+    at = bisect_right(source.segments, seq, key=lambda segment: segment.base_seq) - 1
+    if at < 0:
+        return None
+    segment = source.segments[at]
+    position = segment.index.find(seq)
+    frame = segment.frame(position) if position >= 0 else None
+    return None if frame is None else Frames(frame, [0]).record(0)
 
 
 def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:

@@ -40,7 +40,8 @@ def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:
         seq = segment.index.seq(i)
         present.add(seq, seq)
     first = max(segment.base_seq, target.first_kept)
-    return [part for a, b in present.missing(first, end) for part in target.lost.missing(a, b)]
+    gone = [part for a, b in present.missing(first, end) for part in target.lost.missing(a, b)]
+    return [part for a, b in gone for part in target.deleted.missing(a, b)]
 
 
 def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
+from millstream.store.derived import DERIVE
 from millstream.store.entry import Damage, Entry, Run, scan_entries
-from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID
+from millstream.store.file_log import DELETE, RESERVE, SKIP, TRIM, VOID
 from millstream.store.files import File, Files
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.rebuild import Logs
@@ -170,7 +171,7 @@ class Replay:
         """Take a sound entry; one that does not commit waits for the one that does."""
         if not self._relogging:
             self.position = max(self.position, entry.position)
-        if self._pending and not (pieces and _continues(self._pending[-1][0], pieces[0][0])):
+        if self._pending and not _continues(entry):
             self._pending.clear()  # given up by its writer, or torn: absent as a whole
         if entry.continues and not self._pending and entry.position > self._durable:
             self._logs.torn = True  # the beginning was torn: the batch is absent as a whole
@@ -187,26 +188,31 @@ class Replay:
     def _apply(self, run: Run, data: bytes) -> None:
         if run.first_seq:
             self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
-        if self._relogging:
+        else:
+            frames, _ = scan(data)
+            for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
+                self._control(kind, stream_id, number, body(data, start))
+        if (
+            self._relogging
+        ):  # behind what it found missing: the next replay must learn of that first
             self._logs.relog.append((run, data))
-        if run.first_seq:
-            return
-        frames, _ = scan(data)
-        for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
-            self._control(kind, stream_id, number, body(data, start))
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
         if number == 0:  # made by a recovery, which put it where it belongs in the order
             self._logs.control(kind, log_id, content)
             return
+        if kind == DERIVE and self._logs.holes:
+            self._logs.offer_derived(content)
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, VOID, RESERVE):
+        if kind in (TRIM, DELETE, VOID, RESERVE, SKIP):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:
             self._logs.drop(log_id)
+        elif kind == DERIVE:
+            self._logs.derive(content)
         self.controls.append(Control(kind, log_id, content, number))
 
     def _replay_damage(self, buffer: memoryview, damage: Damage, wal: WalFile, at: int) -> None:
@@ -242,10 +248,9 @@ class Replay:
             self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
 
 
-def _continues(before: Run, after: Run) -> bool:
-    return (
-        before.stream_id == after.stream_id and after.first_seq == before.first_seq + before.frames
-    )
+def _continues(entry: Entry) -> bool:
+    """Say whether the entry goes on with the batch of the one before: its writer marks that."""
+    return entry.continues
 
 
 def _used(buffer: memoryview, start: int, end: int) -> int:

@@ -172,6 +172,10 @@ class Segment:
         count = len(self.index)
         return self.index.seq(count - 1) if count else self.base_seq - 1
 
+    def positions(self, first_seq: int, last_seq: int) -> range:
+        """Return where the records of ``first_seq..last_seq`` are in the index."""
+        return range(self.index.position(first_seq), self.index.position(last_seq + 1))
+
     def stage(self, data: bytes, first_seq: int, last_seq: int) -> None:
         """Keep encoded frames whose index entries are already made."""
         self.blocks.append(Block(self.size, first_seq, last_seq, data))
@@ -212,6 +216,17 @@ class Segment:
             return frames, after, -1
         damaged = self._position_of(int.from_bytes(packed[4 * bad : 4 * bad + 4], "little"), at)
         return Frames(view, packed[: 4 * bad]), damaged, damaged
+
+    def frame(self, at: int) -> bytes | None:
+        """Return one frame as a live one, deleted or not; None when it is damaged."""
+        offset, size = self.index.offset(at), self.index.frame_len(at)
+        block = self._block_at(offset)
+        if block is not None:
+            found = block.data[offset - block.offset : offset - block.offset + size]
+        else:
+            found = bytes(self.view()[offset : offset + size])
+        found = found[:-1] + b"\0"  # its checksum then vouches for the payload too
+        return found if len(found) == size and check(found, 0) == size else None
 
     def _position_of(self, offset: int, at: int) -> int:
         while self.index.offset(at) != offset:

@@ -1,15 +1,16 @@
-"""A set of sequences kept as ranges: what was deleted, what was lost."""
+"""A set of sequences kept as ranges: what was deleted or never there, what was lost."""
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
 class SeqRanges:
-    """Disjoint ranges in ascending order; neighbours are merged."""
+    """Disjoint ranges in ascending order, 16 bytes each; neighbours are merged."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._first: list[int] = []
-        self._last: list[int] = []
+        self._first = array("Q")
+        self._last = array("Q")
         for first, last in ranges:
             self.add(first, last)
 
@@ -17,7 +18,7 @@ class SeqRanges:
         return iter(list(zip(self._first, self._last, strict=True)))
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for first, last in self)
+        return sum(self._last) - sum(self._first) + len(self._first)
 
     def __contains__(self, seq: int) -> bool:
         at = bisect_right(self._first, seq) - 1
@@ -27,20 +28,27 @@ class SeqRanges:
         """Add ``first..last``."""
         if last < first:
             return
-        low = bisect_right(self._last, first - 2)  # the first range that touches first - 1
+        low = bisect_left(self._last, first - 1)  # the first range that touches first - 1
         high = bisect_right(self._first, last + 1)
         if low < high:
             first = min(first, self._first[low])
             last = max(last, self._last[high - 1])
-        self._first[low:high] = [first]
-        self._last[low:high] = [last]
+        self._first[low:high] = array("Q", (first,))
+        self._last[low:high] = array("Q", (last,))
 
     def cut_below(self, seq: int) -> None:
         """Forget everything below ``seq``."""
-        keep = bisect_right(self._last, seq - 1)
+        keep = bisect_left(self._last, seq)
         del self._first[:keep], self._last[:keep]
         if self._first and self._first[0] < seq:
             self._first[0] = seq
+
+    def cut_above(self, seq: int) -> None:
+        """Forget everything above ``seq``."""
+        keep = bisect_right(self._first, seq)
+        del self._first[keep:], self._last[keep:]
+        if self._last and self._last[-1] > seq:
+            self._last[-1] = seq
 
     def after(self, seq: int) -> int:
         """Return the first sequence at or above ``seq`` that is not in the set."""
@@ -50,15 +58,12 @@ class SeqRanges:
     def missing(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the parts of ``first..last`` that are not in the set."""
         found: list[tuple[int, int]] = []
-        at = first
-        for begin, end in self:
-            if end < at:
-                continue
-            if begin > last:
-                break
-            if begin > at:
-                found.append((at, begin - 1))
-            at = max(at, end + 1)
-        if at <= last:
-            found.append((at, last))
+        at = bisect_left(self._last, first)
+        while first <= last and at < len(self._first) and self._first[at] <= last:
+            if self._first[at] > first:
+                found.append((first, self._first[at] - 1))
+            first = self._last[at] + 1
+            at += 1
+        if first <= last:
+            found.append((first, last))
         return found

@@ -3,7 +3,8 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,13 +13,15 @@ from xxhash import xxh3_64_intdigest
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
+from millstream.store import derived
 from millstream.store.committer import Committer, Post, Submission
+from millstream.store.derived import DERIVE, Derivation
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.file_log import DELETE, FileLog, LogOptions
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
 from millstream.store.lock import lock_directory
-from millstream.store.log import Committed, Durability
+from millstream.store.log import Committed, Durability, Staged
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Recovery
@@ -31,6 +34,8 @@ from millstream.store.snapshot import (
     write_snapshot,
 )
 from millstream.store.worker import InlineWorker, ThreadWorker, Worker
+
+UNKNOWN_POSITION = 1 << 63
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +86,11 @@ class Store:
         self._dropped_before: set[int] = set()  # as of the one before it
         self._unsynced: set[FileLog] = set()
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
+        self._copied: dict[int, int] = {}  # source → position of its newest DERIVE, until covered
+        self._copying: Counter[int] = Counter()  # source → DERIVE frames that are not answered yet
+        self._held_dead: list[Segment] = []  # files that a replay may have to copy from
+        self._held_drops: list[FileLog] = []  # dropped logs likewise
+        self._held_directories: set[int] = set()  # of logs that the last run had dropped
         self._problems: dict[str, str] = {}
         self._control_number = 0
         self._open_controls: set[int] = set()  # logged, not yet applied
@@ -139,6 +149,7 @@ class Store:
         self._control_number = replay.control_number
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = sorted(s.position for s in snapshots)
+        self._copied = dict.fromkeys(logs.copied_from, replay.position)
         self._harden(logs)
         self._give_back(replay)
         self._start_committing(replay, boot)
@@ -247,6 +258,9 @@ class Store:
         for name in self.files.listdir(streams):
             directory = f"{streams}/{name}"
             gone = len(name) == 16 and int(name, 16) in self._dropped
+            if gone and int(name, 16) in self._copied:  # the next start may have to copy again
+                self._held_directories.add(int(name, 16))
+                continue
             for file in self.files.listdir(directory):
                 if gone or file.endswith(".tmp"):
                     self.files.unlink(f"{directory}/{file}")
@@ -290,7 +304,11 @@ class Store:
         self._unsynced.discard(dropped)
         if dropped.durability is not Durability.EPHEMERAL:
             self._dropped.add(log_id)
-        dropped.drop()
+        if log_id in self._copied:
+            self._held_drops.append(dropped)
+            dropped.abandon()
+        else:
+            dropped.drop()
 
     # --- what logs ask of the store
 
@@ -319,6 +337,9 @@ class Store:
 
         Otherwise a power cut could take the frames and leave records missing without a reason.
         """
+        if segment.log_id in self._copied:
+            self._held_dead.append(segment)
+            return
         if self._recovering:
             self._dead.append((0, segment))
             return
@@ -336,21 +357,109 @@ class Store:
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
         """Log a control frame on the timeline of its log; ``done`` as for an append."""
+        self._control(kind, log_id, body, done, sync, ())
+
+    def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
+        """Log what copies were made of, in one frame; they commit with it, then ``done`` is told.
+
+        The caller staged them just now: nothing else may have been appended to their logs since,
+        so that the frame stands where their own frames would. From here on a replay needs the
+        source's files, however soon their records are trimmed.
+        """
+        self._copied[derivation.source] = UNKNOWN_POSITION
+        self._copying[derivation.source] += 1
+        targets = tuple({part.target for part in derivation.parts if part.target})
+        self._control(
+            DERIVE,
+            targets[0] if targets else derivation.source,  # whose timelines it stands on
+            derived.encode(derivation),
+            partial(self._derived, derivation.source, staged, done),
+            any(each.sync for each in staged),
+            targets,
+        )
+
+    def _derived(
+        self,
+        source: int,
+        staged: Sequence[Staged],
+        done: Committed,
+        error: MillstreamError | None,
+    ) -> None:
+        self._copying[source] -= 1
+        if not self._copying[source]:
+            del self._copying[source]
+            self._copied[source] = self.written_position()
+        for each in staged:
+            each.committed(error)
+        done(error)
+
+    def _control(
+        self,
+        kind: int,
+        log_id: int,
+        body: bytes,
+        done: Committed,
+        sync: bool,
+        order: tuple[int, ...],
+    ) -> None:
         self._committer.check()
         frame = self._control_frame(kind, log_id, body)
         number = self._control_number
         self._open_controls.add(number)
-        copies = 2 if sync or kind == DELETE else 1  # nothing else could rebuild them
+        # Nothing else could rebuild them.
+        copies = 2 if sync or kind in (DELETE, DERIVE) else 1
         settled = partial(self._control_settled, number, done)
-        self._committer.submit(Submission(log_id, 0, copies, frame * copies, sync, settled))
+        self._committer.submit(
+            Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
+        )
+
+    def _release_sources(self, position: int) -> None:
+        """Remove what was kept for copies that a snapshot at ``position`` vouches for."""
+        self._copied = {log: at for log, at in self._copied.items() if at > position}
+        dead, self._held_dead = self._held_dead, []
+        for segment in dead:
+            self.remove(segment)
+        drops, self._held_drops = self._held_drops, []
+        for dropped in drops:
+            if dropped.log_id in self._copied:
+                self._held_drops.append(dropped)
+            else:
+                dropped.remove_files()
+        for log_id in self._held_directories - self._copied.keys():
+            self._held_directories.discard(log_id)
+            self.worker.run(
+                partial(self._remove_directory, log_id), partial(_report, f"log {log_id:x}")
+            )
+
+    def _remove_directory(self, log_id: int) -> None:
+        """Remove what is left of a log that an earlier run dropped."""
+        streams = f"{self.directory}/streams"
+        directory = f"{streams}/{log_id:016x}"
+        if self.files.exists(directory):
+            for name in self.files.listdir(directory):
+                self.files.unlink(f"{directory}/{name}")
+            self.files.remove_dir(directory)
+            self.files.sync_dir(streams)
+
+    def joined(
+        self, kind: int, log_id: int, body: bytes, done: Committed
+    ) -> tuple[bytes, Committed]:
+        """Return control frames to commit with records, and what to call with the outcome.
+
+        They begin the records' batch (MORE), so that no tear leaves one without the other.
+        """
+        frame = self._control_frame(kind, log_id, body, more=True)
+        number = self._control_number
+        self._open_controls.add(number)
+        return frame * 2, partial(self._control_settled, number, done)
 
     def _control_settled(self, number: int, done: Committed, error: MillstreamError | None) -> None:
         self._open_controls.discard(number)
         done(error)
 
-    def _control_frame(self, kind: int, log_id: int, body: bytes) -> bytes:
+    def _control_frame(self, kind: int, log_id: int, body: bytes, more: bool = False) -> bytes:
         self._control_number += 1
-        return encode_control(kind, log_id, self._control_number, self.clock.time_ns(), body)
+        return encode_control(kind, log_id, self._control_number, self.clock.time_ns(), body, more)
 
     @property
     def backlog_bytes(self) -> int:
@@ -485,6 +594,7 @@ class Store:
         self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.position]
         for each, segment, flush in work:
             each.flushed(segment, flush, synced=True)
+        self._release_sources(snapshot.position)
 
     # --- reading in place
 
@@ -513,8 +623,10 @@ class Store:
         if sections is not None and not self._problems and not self._open_controls:
             self._checkpointing = False
             self.checkpoint(sections)
-        for each in self._logs.values():
+        for each in [*self._logs.values(), *self._held_drops]:
             each.close()
+        for segment in self._held_dead:
+            segment.close()
         if self._lock is not None:
             self._lock.close()
 

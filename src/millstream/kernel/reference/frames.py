@@ -87,6 +87,22 @@ def encode_batch(
     )
 
 
+def encode_exact(
+    records: Sequence[Fields],
+    stream_id: int,
+    seqs: Sequence[int],
+    times_ns: Sequence[int],
+    least_ns: int,
+) -> bytes:
+    """Return records as one whole batch with these sequences; times never fall."""
+    frames = []
+    for i, fields in enumerate(records):
+        least_ns = max(least_ns, times_ns[i])
+        flags = MORE if i < len(records) - 1 else 0
+        frames.append(encode(RECORD, flags, stream_id, seqs[i], least_ns, fields))
+    return b"".join(frames)
+
+
 def head_at(data: bytes, at: int) -> Head | None:
     """Return the header at ``at`` when it holds."""
     if at < 0 or len(data) - at < HEADER:
