@@ -31,6 +31,7 @@ cdef struct Slot:
 
 cdef enum:
     SLOT_DELETED = 1
+    SLOT_DROPPED = 2     # in memory: on its way out of the file
 
 
 cdef class SubjectTable:

@@ -560,6 +560,72 @@ cdef class SegmentIndex:
                 size += _frame_len(self.subjects, self.slots + i)
         return size
 
+    def runs(self, Py_ssize_t most, bint drop):
+        """Return (start, end) of the frames that a copy keeps, neighbours joined up to ``most`` bytes.
+
+        With ``drop`` dead entries stay out and are marked for ``compact``, all but the last one, so
+        that the segment still tells its newest sequence.
+        """
+        cdef list found = []
+        cdef Py_ssize_t i
+        cdef Slot *slot
+        cdef uint64_t start = 0, end = 0, length
+        for i in range(self.length):
+            slot = self.slots + i
+            slot.flags &= ~SLOT_DROPPED
+            if drop and slot.flags & SLOT_DELETED and i < self.length - 1:
+                slot.flags |= SLOT_DROPPED
+                continue
+            length = _frame_len(self.subjects, slot)
+            if end == slot.offset and end > start and end - start + length <= <uint64_t>most:
+                end += length
+                continue
+            if end > start:
+                found.append((start, end))
+            start = slot.offset
+            end = start + length
+        if end > start:
+            found.append((start, end))
+        return found
+
+    def compact(self, uint32_t start):
+        """Take out the marked entries and lay the rest's offsets out from ``start`` on."""
+        cdef Py_ssize_t i, to = 0
+        cdef uint64_t offset = start
+        for i in range(self.length):
+            if self.slots[i].flags & SLOT_DROPPED:
+                self.dead -= 1
+                self.subjects.released(self.slots[i].subject)
+                continue
+            self.slots[to] = self.slots[i]
+            self.slots[to].offset = <uint32_t>offset
+            offset += _frame_len(self.subjects, self.slots + to)
+            to += 1
+        self.length = to
+        return offset
+
+    def tag_places(self, Py_ssize_t start, Py_ssize_t stop):
+        """Return (position, frame offset, subject length, tag length) of live entries with a tag, as u32."""
+        cdef Py_ssize_t i, taken = 0
+        cdef bytes packed
+        cdef uint32_t *to
+        cdef const Slot *slot
+        stop = min(stop, self.length)
+        start = max(start, 0)
+        for i in range(start, stop):
+            taken += self.slots[i].tag_len > 0 and not self.slots[i].flags & SLOT_DELETED
+        packed = PyBytes_FromStringAndSize(NULL, 16 * taken)
+        to = <uint32_t *>PyBytes_AS_STRING(packed)
+        for i in range(start, stop):
+            slot = self.slots + i
+            if slot.tag_len > 0 and not slot.flags & SLOT_DELETED:
+                to[0] = <uint32_t>i
+                to[1] = slot.offset
+                to[2] = self.subjects.subjects[slot.subject].size
+                to[3] = slot.tag_len
+                to += 4
+        return packed
+
     def truncate(self, Py_ssize_t count):
         """Keep the first ``count`` entries."""
         self._cut(max(count, 0))
