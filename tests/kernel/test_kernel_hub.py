@@ -251,6 +251,32 @@ def test_two_sinks_that_answer_each_other_for_ever_do_not_hold_the_hub() -> None
     assert len(rounds) > before
 
 
+def test_a_deferred_call_comes_after_the_sinks_of_its_round_and_before_anything_is_sent() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(b, b"SUB told 1\r\n")
+    order: list[str] = []
+
+    def told() -> None:
+        order.append("told")
+        door.hub.publish(door.interest, b"told", b"", b"", b"")
+
+    class Deferring:
+        def deliver(self, _batch: Batch) -> None:
+            order.append("sink")
+            assert door.hub.defer(told)
+
+    for _ in range(2):
+        door.interest.add_sink(b"x", Deferring())
+    door.hub.feed(a, b"PUB x 0\r\n\r\n")
+    assert order == ["sink", "sink", "told", "told"]
+    assert door.sent(b) == b"MSG told 1 0\r\n\r\n" * 2
+
+
+def test_outside_of_a_round_nothing_is_deferred() -> None:
+    assert not Recorder().hub.defer(lambda: None)
+
+
 def test_a_failing_sink_does_not_harm_the_others(caplog: pytest.LogCaptureFixture) -> None:
     door = Recorder()
     good = Collector()

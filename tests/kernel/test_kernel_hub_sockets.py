@@ -10,6 +10,7 @@ import pytest
 from hub_recorder import QUIET, Recorder, close_hubs
 
 from millstream.kernel import _hub
+from millstream.kernel._batch import Batch
 from millstream.nats.session import Closed
 
 LARGE = 40_000
@@ -188,3 +189,42 @@ def test_every_reason_for_which_the_hub_closes_has_a_name_at_the_door() -> None:
     assert [Closed(reason).text for reason in range(1, last + 1)]
     with pytest.raises(ValueError, match=str(last + 1)):
         Closed(last + 1)
+
+
+class Answerer:
+    """A sink during whose turn another client's bytes arrive, as a quick client's do."""
+
+    def __init__(self, wire: Wire, data: bytes) -> None:
+        self.wire = wire
+        self.data = data
+
+    def deliver(self, _batch: Batch) -> None:
+        self.wire.socket.send(self.data)
+
+
+def test_an_answer_that_comes_at_once_is_served_in_the_same_turn() -> None:
+    door = Recorder()
+    with Wire(door) as a, Wire(door) as b:
+        door.interest.add_sink(b"ask", Answerer(b, b"PUB answer 2\r\nok\r\n"))
+        door.hub.subscribe(a.cid, b"answer", b"", b"1")
+        a.socket.send(b"PUB ask 0\r\n\r\n")
+        door.hub.poll()
+        a.socket.setblocking(False)
+        assert a.socket.recv(100) == b"MSG answer 1 2\r\nok\r\n"
+
+
+def test_after_looks_in_vain_the_hub_leaves_an_answer_to_the_next_turn() -> None:
+    door = Recorder()
+    with Wire(door) as a, Wire(door) as b:
+        for _ in range(40):
+            a.socket.send(b"PUB nobody 0\r\n\r\n")
+            door.hub.poll()
+        door.interest.add_sink(b"ask", Answerer(b, b"PUB answer 2\r\nok\r\n"))
+        door.hub.subscribe(a.cid, b"answer", b"", b"1")
+        a.socket.send(b"PUB ask 0\r\n\r\n")
+        door.hub.poll()
+        a.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            a.socket.recv(100)
+        door.hub.poll()
+        assert a.socket.recv(100) == b"MSG answer 1 2\r\nok\r\n"

@@ -29,7 +29,7 @@ from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._publishing cimport Publishing
 from millstream.kernel._system cimport (
     EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, epoll_event, epoll_wait, eventfd_read,
-    eventfd_write, recv,
+    eventfd_write, monotonic_ns, recv, sched_yield,
 )
 
 log = logging.getLogger(__name__)
@@ -61,12 +61,21 @@ cdef enum:
     CHUNK_SIZE = 4 << 20      # one poll reads about this much before it serves sinks and outboxes
     EVENTS = 256
     ROUNDS = 64               # then the rest waits for the next turn of the loop
+    SMALL_SIZE = 16 * 1024    # a turn that read more than this is not somebody waiting for an answer
+    LOOK_NS = 100_000         # so long the hub looks for more after a small turn
+    TURN_NS = 250_000         # then whatever else the loop serves has its turn
+    MOST_SKIPS_LOG2 = 7       # after looks in vain, at least one small turn in 128 is followed by one
 
 
 cdef class Hub(Publishing):
     """Owns an epoll descriptor: when it is readable, call ``poll``."""
 
     cdef char *chunk
+    cdef bint was_small          # the last turn read a little: somebody may wait for an answer
+    cdef list deferred           # calls for when the sinks of this round are served
+    cdef bint serving
+    cdef int looks_in_vain
+    cdef int turns_to_skip
 
     def __cinit__(
         self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
@@ -74,6 +83,7 @@ cdef class Hub(Publishing):
         Py_ssize_t max_control_line=4096, bint holds_publishers=True,
     ):
         self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
+        self.deferred = []
 
     def __dealloc__(self):
         free(self.chunk)
@@ -82,13 +92,30 @@ cdef class Hub(Publishing):
         self.close()
 
     def poll(self):
-        """Read every readable connection once, deliver, flush; call it when ``fd`` is readable."""
+        """Read every readable connection once, deliver, flush; call it when ``fd`` is readable.
+
+        After a small exchange the answer to it is often a few microseconds away, which is less
+        than going to sleep and being woken costs: the hub looks for it a moment longer.
+        """
         cdef epoll_event events[EVENTS]
-        cdef int count, i
-        cdef Py_ssize_t total = 0
+        cdef uint64_t until
+        cdef int count
         if self.busy:
             return
-        count = epoll_wait(self.fd, events, EVENTS, 0)
+        self._turn(events, epoll_wait(self.fd, events, EVENTS, 0))
+        if not self._expects_more():
+            return
+        until = monotonic_ns() + TURN_NS
+        while self.was_small and monotonic_ns() < until:
+            count = self._await_more(events)
+            if count <= 0:
+                return
+            self._turn(events, count)
+
+    cdef void _turn(self, epoll_event *events, int count) noexcept:
+        cdef int i
+        cdef Py_ssize_t total = 0
+        self.was_small = True
         self.busy += 1
         for i in range(count):
             total += self._event(<Conn *>events[i].data.ptr, events[i].events)
@@ -96,6 +123,34 @@ cdef class Hub(Publishing):
                 break
         self.busy -= 1
         self._end_of_chunk()
+        if total == 0 or total > SMALL_SIZE:
+            self.was_small = False
+
+    cdef bint _expects_more(self) noexcept:
+        """Whether a look is due: after looks in vain, ever fewer turns are followed by one."""
+        if not self.was_small:
+            return False
+        if self.turns_to_skip:
+            self.turns_to_skip -= 1
+            return False
+        return True
+
+    cdef int _await_more(self, epoll_event *events) noexcept:
+        """Return how many events came within a moment; other threads and processes may run."""
+        cdef int fd = self.fd
+        cdef int count = 0
+        cdef uint64_t until = monotonic_ns() + LOOK_NS
+        with nogil:
+            while count == 0 and monotonic_ns() < until:
+                sched_yield()
+                count = epoll_wait(fd, events, EVENTS, 0)
+        if count > 0:
+            self.looks_in_vain = 0
+        else:
+            if self.looks_in_vain < MOST_SKIPS_LOG2:
+                self.looks_in_vain += 1
+            self.turns_to_skip = 1 << self.looks_in_vain
+        return count
 
     cdef Py_ssize_t _event(self, Conn *conn, uint32_t what) noexcept:
         cdef uint64_t ignored
@@ -224,6 +279,7 @@ cdef class Hub(Publishing):
                 self._tell_replies()
             if self.dirty_sinks:
                 self._serve_sinks()
+                self._call_deferred()
             else:
                 self._flush_outboxes()
             rounds += 1
@@ -246,6 +302,7 @@ cdef class Hub(Publishing):
         cdef SinkSlot slot
         cdef Batch batch
         self.dirty_sinks = []
+        self.serving = True
         for slot in ready:
             batch = slot.batch
             slot.batch = None
@@ -256,6 +313,25 @@ cdef class Hub(Publishing):
                 slot.sink.deliver(batch)
             except Exception:
                 log.exception("a sink failed sink=%r messages=%d", slot.sink, len(batch))
+        self.serving = False
+
+    def defer(self, object call not None):
+        """Have ``call()`` made once the sinks of this round are served; False outside of one."""
+        if not self.serving:
+            return False
+        self.deferred.append(call)
+        return True
+
+    cdef void _call_deferred(self) noexcept:
+        cdef list calls = self.deferred
+        if not calls:
+            return
+        self.deferred = []
+        for call in calls:
+            try:
+                call()
+            except Exception:
+                log.exception("a deferred call failed call=%r", call)
 
     cdef void _flush_outboxes(self) noexcept:
         """Send each dirty outbox once. Handlers told of a close may dirty more; those wait too."""

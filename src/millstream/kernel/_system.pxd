@@ -45,6 +45,15 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec *now)
+
+cdef inline uint64_t monotonic_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
 
 cdef extern from "<sys/timerfd.h>" nogil:
     cdef struct itimerspec:

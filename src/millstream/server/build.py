@@ -154,6 +154,7 @@ def keep(
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
     catalog = Catalog(store, clock, timers, hub, spaces, default_durability=durability)
 
+    store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     def endpoints(account: str, interest: Interest) -> list[int]:
         def segments_of(stream: Stream) -> Sequence[SegmentPlan]:
             return store.plan(stream.log.log_id)

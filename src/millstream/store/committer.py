@@ -96,6 +96,7 @@ class Committer:
         self._nonce = nonce
         self._clock = clock
         self._post = post
+        self.soon: Post = post  # as `post`, but only ever called on the loop
         self._dirty_age = dirty_age
         self._high_water = high_water
         self._low_water = high_water // 2
@@ -137,7 +138,7 @@ class Committer:
                 self._call_thread()
             elif not self._stepping:
                 self._stepping = True
-                self._post(self._step_here)
+                self.soon(self._step_here)
         if not self._pressed and self.backlog_bytes >= self._high_water:
             self._pressed = True
             self.on_pressure(True)

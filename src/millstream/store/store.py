@@ -80,6 +80,7 @@ class Store:
         self.worker: Worker = ThreadWorker(post) if options.threads else InlineWorker()
         self.recovery = Recovery()
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
+        self.soon = post  # where calls from the loop to itself go: a door may know a better moment
         self._logs: dict[int, FileLog] = {}
         self._dropped: set[int] = set()
         self._dropped_lately: set[int] = set()  # as of the newest snapshot
@@ -222,6 +223,7 @@ class Store:
             options.high_water,
             options.entry_bytes,
         )
+        self._committer.soon = lambda call: self.soon(call)
         self._committer.on_synced = self._synced
         self._committer.on_failed = self._failed
         self._committer.on_pressure = lambda pressed: self.on_pressure(pressed)
