@@ -75,6 +75,32 @@ def test_encoding_agrees_with_the_reference(
     assert made == reference.encode_batch(records, stream_id, seq, ts_ns, whole)
 
 
+@given(some_records, numbers, st.integers(1, 2**40), st.randoms(), numbers)
+def test_encoding_under_given_sequences_and_times_agrees_with_the_reference(
+    records: list[Fields], stream_id: int, seq: int, rng: random.Random, least_ns: int
+) -> None:
+    seqs, times = [], []
+    for _ in records:
+        seq += rng.choice((1, 1, 2, 1000))
+        seqs.append(seq)
+        times.append(rng.randrange(2**64))
+    batch = batch_of(records)
+    made = _frames.encode_exact(batch, 0, len(records), stream_id, seqs, times, least_ns, None, 0)
+    assert made == reference.encode_exact(records, stream_id, seqs, times, least_ns)
+
+
+def test_given_sequences_that_do_not_ascend_or_fit_leave_the_index_as_it_was() -> None:
+    index = SegmentIndex(10, SubjectTable())
+    batch = batch_of([Fields(b"a", b"x")] * 2)
+    for seqs in ([12, 12], [12, 11], [9, 12], [12, 10 + 2**32], [12]):
+        with pytest.raises(ValueError, match=r"ascend|follow|each"):
+            _frames.encode_exact(batch, 0, 2, 7, seqs, [1, 1], 0, index, 0)
+    assert len(index) == 0
+    _frames.encode_exact(batch, 0, 2, 7, [12, 9 + 2**32], [5, 3], 4, index, 64)
+    assert [(index.seq(i), index.ts_ns(i)) for i in range(2)] == [(12, 5), (9 + 2**32, 5)]
+    assert (index.find(12), index.find(13), index.position(13)) == (0, -1, 1)
+
+
 @given(st.integers(0, 255), numbers, numbers, numbers, st.binary(max_size=300))
 def test_control_frames_agree_with_the_reference_and_give_their_body_back(
     kind: int, stream_id: int, seq: int, ts_ns: int, body: bytes
