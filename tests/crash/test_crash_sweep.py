@@ -26,6 +26,15 @@ class Workload:
         first, answer = self.bench.append(log, payloads)
         self.sent.batches.append((log.log_id, first, payloads, answer))
 
+    def exact(self, log: FileLog, steps: list[int]) -> None:
+        seqs = [log.next_seq + step for step in steps]
+        payloads = []
+        for _ in steps:
+            self.n += 1
+            payloads.append(b"%06d exact" % self.n)
+        answer = self.bench.append_exact(log, seqs, payloads)
+        self.sent.batches.append((log.log_id, seqs, payloads, answer))
+
     def delete(self, log: FileLog, seqs: list[int]) -> None:
         answer: Answer = []
         self.sent.deletes.append((log.log_id, seqs, answer))
@@ -85,6 +94,9 @@ class Workload:
         self.delete(one, [9])
         self.trim(two, 3, "cap")
         self.batch(one, 1)
+        self.exact(one, [0, 3, 4])
+        self.exact(two, [2])
+        one.skip_to(one.next_seq + 3, lambda error: None)
         self.turn()
         self.checkpoint()
         self.batch(two, 2)

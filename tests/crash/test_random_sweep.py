@@ -37,7 +37,12 @@ class RandomWorkload:
         assert self.bench is not None
         for log_id, durability in enumerate(CLASSES[: self.rng.randint(2, 5)], 1):
             self.create(log_id, durability)
-        operations = [self.batch] * 6 + [self.delete, self.trim, self.turn, self.turn]
+        operations = (
+            [self.batch] * 6
+            + [self.exact] * 2
+            + [self.skip]
+            + [self.delete, self.trim, self.turn, self.turn]
+        )
         operations += [self.checkpoint, self.control, self.age, self.restart, self.drop]
         for _ in range(steps):
             with suppress(MillstreamError):
@@ -70,6 +75,25 @@ class RandomWorkload:
         self.sent.batches.append(sent)  # a crash inside the call may keep the records
         first, answer = self.bench.append(log, payloads)
         self.sent.batches[-1] = (log.log_id, first, payloads, answer)
+
+    def exact(self) -> None:
+        assert self.bench is not None
+        log = self.rng.choice(self.logs())
+        seqs: list[int] = []
+        payloads = []
+        seq = log.next_seq - 1
+        for _ in range(self.rng.randint(1, 4)):
+            seq += self.rng.choice((1, 1, 2, 5))
+            self.n += 1
+            seqs.append(seq)
+            payloads.append(b"%06d" % self.n + b"x" * self.rng.choice((0, 40, 200, 900)))
+        self.sent.batches.append((log.log_id, seqs, payloads, []))
+        answer = self.bench.append_exact(log, seqs, payloads)
+        self.sent.batches[-1] = (log.log_id, seqs, payloads, answer)
+
+    def skip(self) -> None:
+        log = self.rng.choice(self.logs())
+        log.skip_to(log.next_seq + self.rng.randint(1, 9), lambda error: None)
 
     def delete(self) -> None:
         log = self.rng.choice(self.logs())

@@ -62,6 +62,16 @@ class Bench:
         first = log.append(batch, 0, len(payloads), self.clock.time_ns(), answer.append)
         return first, answer
 
+    def append_exact(self, log: FileLog, seqs: list[int], payloads: list[bytes]) -> Answer:
+        """Stage one batch under these sequences; the answer fills once the loop turned."""
+        batch = Batch()
+        for payload in payloads:
+            batch.add(b"s", b"", b"", payload)
+        answer: Answer = []
+        times_ns = [self.clock.time_ns()] * len(seqs)
+        log.append_exact(batch, 0, len(seqs), seqs, times_ns, answer.append)
+        return answer
+
     def close(self) -> None:
         self.store.close()
         while self._posted:

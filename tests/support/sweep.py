@@ -15,7 +15,7 @@ FSYNC, DISK = 1, 2
 class Sent:
     """What a workload asked for, and which answers it got."""
 
-    batches: list[tuple[int, int, list[bytes], Answer]] = field(default_factory=list)
+    batches: list[tuple[int, int | list[int], list[bytes], Answer]] = field(default_factory=list)
     deletes: list[tuple[int, list[int], Answer]] = field(default_factory=list)
     trims: list[tuple[int, int]] = field(default_factory=list)
     controls: list[tuple[bytes, Answer]] = field(default_factory=list)
@@ -41,10 +41,28 @@ class Sent:
     def acked(self, log_id: int) -> dict[int, bytes]:
         """Return the payloads of acknowledged records by sequence."""
         return {
-            first + i: payload
+            seq: payload
             for owner, first, payloads, a in self.batches
             if owner == log_id and a == [None]
-            for i, payload in enumerate(payloads)
+            for seq, payload in placed(first, payloads)
+        }
+
+    def given(self, log_id: int) -> set[int]:
+        """Return the sequences that the caller gave: it brings them again when they are lost."""
+        return {
+            seq
+            for owner, seqs, _, _ in self.batches
+            if owner == log_id and isinstance(seqs, list)
+            for seq in seqs
+        }
+
+    def left_out(self, log_id: int) -> set[int]:
+        """Return what acknowledged appends under given sequences left out between them."""
+        return {
+            seq
+            for owner, seqs, _, a in self.batches
+            if owner == log_id and a == [None] and isinstance(seqs, list)
+            for seq in set(range(seqs[0], seqs[-1])).difference(seqs)
         }
 
     def keeps(self, log_id: int, mode: Mode) -> bool:
@@ -53,6 +71,12 @@ class Sent:
         return durability is Durability.FSYNC or (
             mode is Mode.KEEP and durability is Durability.DISK
         )
+
+
+def placed(first: int | list[int], payloads: list[bytes]) -> list[tuple[int, bytes]]:
+    """Return the payloads with their sequences, given ones or those that follow ``first``."""
+    seqs = first if isinstance(first, list) else range(first, first + len(payloads))
+    return list(zip(seqs, payloads, strict=True))
 
 
 def violations(sent: Sent, bench: Bench, mode: Mode) -> list[str]:
@@ -83,6 +107,9 @@ def _log_violations(sent: Sent, bench: Bench, mode: Mode, log_id: int) -> list[s
     lost = {s for g in log.gaps for s in range(g.first, g.last + 1)}
     removed = sent.removed(log_id)
     acked = sent.acked(log_id)
+    if not sent.keeps(log_id, mode):
+        loose = {s for s in sent.given(log_id) if s > sent.synced.get(log_id, 0)}
+        acked = {seq: payload for seq, payload in acked.items() if seq not in loose}
     missing = acked.keys() - found.keys() - removed
     stable = {s for s in acked if s <= sent.synced.get(log_id, 0)}
     if sent.classes[log_id] is Durability.MEMORY:
@@ -99,6 +126,8 @@ def _log_violations(sent: Sent, bench: Bench, mode: Mode, log_id: int) -> list[s
         f"lost acked {missing}": keeps and missing,
         f"lost {missing & stable} below its synced mark": missing & stable,
         f"lost silently {missing - lost}": missing - lost,
+        f"calls lost what was left out {lost & sent.left_out(log_id)}": keeps
+        and lost & sent.left_out(log_id),
         f"would give {log.next_seq} again": acked and log.next_seq <= max(acked),
         f"floor fell to {log.first_kept} from {kept_floor}": log.first_kept < kept_floor,
         f"eviction floor fell to {log.evict_floor}": log.evict_floor < evict_floor,
@@ -117,9 +146,9 @@ def _content_violations(
     for owner, first, payloads, _ in sent.batches:
         if owner != log_id:
             continue
-        placed = {(first + i, payload) for i, payload in enumerate(payloads)}
-        submitted |= placed
-        whole = {pair for pair in placed if pair[0] not in removed}
+        pairs = set(placed(first, payloads))
+        submitted |= pairs
+        whole = {pair for pair in pairs if pair[0] not in removed}
         if whole & found.items() not in (set(), whole):
             wrong.append(f"log {log_id} tore the batch at {first}")
     for seq, payload in found.items():
