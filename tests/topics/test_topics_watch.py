@@ -81,7 +81,7 @@ async def test_refusals_of_a_tail(api: Any) -> None:
 
 async def test_the_connection_cap_is_exact_and_slots_come_back(api: Any) -> None:
     await api.write("t", 1)
-    api.topics.max_sse_connections = 1
+    api.topics.live.most = 1
     events = await tail(api, "/v0/topics/t/tail")
     assert await api.error("GET", "/v0/topics/t/tail") == (429, "throttled")
     await events.close()

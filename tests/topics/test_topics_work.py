@@ -66,7 +66,7 @@ async def test_what_is_checked_first_answers_first(api: Api) -> None:
         refused = await api.error("GET", work.format("none", query))
         assert refused == (400, "invalid_request")
     assert await api.error("GET", work.format("none", "?node=w")) == (404, "topic_not_found")
-    api.topics.max_sse_connections, api.topics.sse_connections = 1, 1
+    api.topics.live.most = api.topics.live.open = 1
     assert await api.error("GET", work.format("log", "?node=w")) == (409, "not_a_queue")
     status, answer = await api.call("GET", work.format("q", "?node=w"))
     assert (status, answer["error"]["code"]) == (429, "throttled")

@@ -12,6 +12,7 @@ from millstream.http.response import (
     Answer,
     Response,
     StreamedResponse,
+    Upgraded,
     encode_head,
     error_body,
 )
@@ -285,10 +286,30 @@ class HttpConnection(asyncio.Protocol):
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):
             return await self._stream(request, answer, keep)
+        if isinstance(answer, Upgraded):
+            return self._leave(answer)
         keep = keep and not answer.close
         self._send(answer, keep, head_only=request.method == "HEAD")
         await self._drain()
         return keep
+
+    def _leave(self, answer: Upgraded) -> bool:
+        """Hand the connection over to another protocol; returns whether it goes on as HTTP."""
+        transport = self._transport
+        if transport is None or self._parser.buffered or self._half_closed:
+            answer.refuse()
+            early = "nothing may follow the request before its answer"
+            self._refuse(Refusal(400, "websocket_refused", early))
+            return False
+        transport.write(encode_head(101, b"", answer.headers, None, self._door.date(), True))
+        self._closing, self.deadline = True, None
+        self._door.forget(self)
+        self._resume()
+        heir = answer.heir(self._door)
+        transport.set_protocol(heir)
+        heir.connection_made(transport)
+        self._transport = None
+        return True
 
     def _send(self, answer: Response, keep_alive: bool, head_only: bool = False) -> None:
         if self._transport is None:

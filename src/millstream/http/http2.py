@@ -19,7 +19,7 @@ import h2.settings
 
 from millstream.http.peer import peer_of
 from millstream.http.request import Request
-from millstream.http.response import Answer, Response, StreamedResponse, error_body
+from millstream.http.response import Answer, Response, StreamedResponse, Upgraded, error_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -224,6 +224,9 @@ class Http2Connection(asyncio.Protocol):
     ) -> None:
         try:
             answer = await app(request)
+            if isinstance(answer, Upgraded):  # streams of HTTP/2 do not become anything else
+                answer.refuse()
+                answer = Response(400, error_body("invalid_request", "ask over HTTP/1.1"))
             headers = self._head(answer)
             ends = request.method == "HEAD" or (isinstance(answer, Response) and not answer.body)
             self._h2.send_headers(stream_id, headers, end_stream=ends)
@@ -267,7 +270,7 @@ class Http2Connection(asyncio.Protocol):
             if last:
                 return
 
-    def _head(self, answer: Answer) -> list[tuple[bytes, bytes]]:
+    def _head(self, answer: Response | StreamedResponse) -> list[tuple[bytes, bytes]]:
         headers = [(b":status", b"%d" % answer.status), (b"date", self._door.date())]
         if isinstance(answer, StreamedResponse) or answer.body:
             headers.append((b"content-type", answer.content_type))

@@ -24,11 +24,18 @@ class Caller:
     scopes: frozenset[str] = frozenset(("read", "write", "delete", "admin"))
     covers: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
     standing: Standing = field(default_factory=Standing, compare=False, repr=False)
+    narrowed: "Callable[[str, str], Caller] | None" = field(
+        default=None, compare=False, repr=False
+    )  # (scope, topic) → this caller as it is judged for that; None: scopes say it all
 
     @property
     def revoked(self) -> bool:
         """Return whether the credential was taken back since the request came in."""
         return self.standing.revoked
+
+    def asking_for(self, scope: str, topic: str) -> "Caller":
+        """Return the caller as it is judged for another operation than its request was."""
+        return self if self.narrowed is None else self.narrowed(scope, topic)
 
     def may_touch(self, name: str) -> bool:
         """Return whether the allow-list, or what is in its place, covers a topic's name."""

@@ -1,8 +1,9 @@
 """Response: what a handler answers, and the one shape of every error."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -36,7 +37,21 @@ class StreamedResponse:
     )
 
 
-Answer = Response | StreamedResponse
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A connection that leaves HTTP: after a 101 with ``headers``, ``heir(door)`` has it.
+
+    The heir is an ``asyncio.Protocol`` that the door counts, sweeps and stops like its others.
+    ``refuse`` is called instead when the connection is gone or has no clean end of request.
+    """
+
+    headers: tuple[tuple[bytes, bytes], ...]
+    heir: Callable[[Any], Any]
+    refuse: Callable[[], None]
+    status: int = 101
+
+
+Answer = Response | StreamedResponse | Upgraded
 
 REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.http.request import Request
 
     Handler = Callable[[Request], Awaitable[Answer]]
-    Authorize = Callable[[Request, "Route"], None]
+    Authorize = Callable[[Request, "Route"], Callable[[], None] | None]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ class Route:
     scope: str
     summary: str
     query_token: bool = False  # whether ``?token=`` may carry the credential
+    believed: bool = False  # whether a caller must say who it is even where no scope is needed
 
 
 class _Node:
@@ -45,7 +46,8 @@ class _Node:
 class Routes:
     """An application over a table of routes; errors of the tree become their HTTP answers.
 
-    ``authorize`` runs before anything is looked at, with the route that matched, or raises.
+    ``authorize`` runs before anything is looked at, with the route that matched, or raises; what
+    it returns is called once the answer is known.
     """
 
     def __init__(self, routes: Iterable[Route], authorize: Authorize | None = None) -> None:
@@ -57,20 +59,24 @@ class Routes:
 
     async def __call__(self, request: Request) -> Answer:
         """Answer a request; never raises but for cancellation."""
+        leave: Callable[[], None] | None = None
         try:
             found = self._find(request)
             if isinstance(found, Response):
                 if self._authorize is not None:
-                    self._authorize(request, NOWHERE)
+                    leave = self._authorize(request, NOWHERE)
                 return found
             if self._authorize is not None:
-                self._authorize(request, found)
+                leave = self._authorize(request, found)
             return await found.handler(request)
         except MillstreamError as error:
             return error_response(error)
         except Exception:
             log.exception("request failed method=%s path=%r", request.method, request.path)
             return Response(500, error_body("internal", "the server failed; its log says why"))
+        finally:
+            if leave is not None:
+                leave()
 
     def _add(self, route: Route) -> None:
         node, names = self._root, []

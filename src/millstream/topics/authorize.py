@@ -23,6 +23,7 @@ from millstream.http.request import Caller, Request, Standing
 from millstream.http.routes import NOWHERE, Route
 from millstream.subjects.subject import overlap
 from millstream.topics.context import check_name
+from millstream.topics.slots import Slots
 
 PROBES = ("/v0/health", "/v0/ready", "/healthz", "/readyz")
 WATCH = "/v0/watch/{wid}"
@@ -60,7 +61,13 @@ class Authorizer:
     """Finds the caller of each request, or raises; remembers who must hear of a revocation."""
 
     def __init__(
-        self, keys: KeyRing, users: Users, clock: Clock, *, probe_auth: bool = False
+        self,
+        keys: KeyRing,
+        users: Users,
+        clock: Clock,
+        *,
+        probe_auth: bool = False,
+        max_inflight_per_key: int = 1000,
     ) -> None:
         self._keys = keys
         self._users = users
@@ -70,27 +77,37 @@ class Authorizer:
         self._anyone = Caller()
         self._callers: dict[ApiKey, Caller] = {}
         self._users_standing = Standing()
+        self._inflight = Slots("max_inflight", per_key=max_inflight_per_key)
 
     @property
     def required(self) -> bool:
         """Whether a caller must say who it is."""
         return self._keys.required or not self._users.credentials().open
 
-    def __call__(self, request: Request, route: Route) -> None:
-        """Say who is asking, and refuse what they may not do."""
+    def __call__(self, request: Request, route: Route) -> Callable[[], None] | None:
+        """Say who is asking, and refuse what they may not do; returns what frees their slot."""
         if not self.required:
             request.caller = self._anyone
-            return
+            return None
         if self._is_open(route):
-            return
+            return None
         offered = offered_by(request, route)
         if route.pattern == WATCH:
             request.caller = self._bound(request, offered)
-            return
+            return self._inflight.take("" if request.caller is NOBODY else request.caller.key)
         scope = route.scope or _scope_of_nowhere(request, route)
         topic = request.params.get("topic") or _topic_of_nowhere(request, route)
         request.caller = self._caller(request, offered, scope, topic)
-        _check_scope(request.caller, scope)
+        leave = self._inflight.take(request.caller.key)
+        try:
+            self._check(request, route, scope, topic)
+        except BaseException:
+            leave()
+            raise
+        return leave
+
+    def _check(self, request: Request, route: Route, scope: str, topic: str | None) -> None:
+        check_scope(request.caller, scope)
         if topic is not None:
             check_name(topic, request.caller)
         if scope and route is not NOWHERE and not route.pattern.startswith("/v0/"):
@@ -111,7 +128,7 @@ class Authorizer:
         return changed
 
     def _is_open(self, route: Route) -> bool:
-        if route is NOWHERE or route.scope:
+        if route is NOWHERE or route.scope or route.believed:
             return False
         return not (self._probe_auth and route.pattern.endswith(PROBES))
 
@@ -177,6 +194,7 @@ class Authorizer:
             scopes=frozenset(scopes),
             covers=partial(judge, frozenset(scope.split("+")) if scope else frozenset()),
             standing=self._users_standing,
+            narrowed=partial(self._user_caller, user),
         )
 
     def _may(self, rights: Rights, account: str, scopes: Iterable[str], name: str) -> bool:
@@ -258,7 +276,8 @@ def _topic_of_nowhere(request: Request, route: Route) -> str | None:
     return None
 
 
-def _check_scope(caller: Caller, scope: str) -> None:
+def check_scope(caller: Caller, scope: str) -> None:
+    """Refuse a caller that lacks a scope."""
     missing = [word for word in scope.split("+") if word and word not in caller.scopes]
     if missing:
         words = " and ".join(missing)

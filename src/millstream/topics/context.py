@@ -16,6 +16,7 @@ from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
 from millstream.topics.pulse import Pulses
 from millstream.topics.settled import settled
+from millstream.topics.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
     from millstream.streams.read_plan import SealedSegment
+    from millstream.streams.sinks import Sinks
     from millstream.streams.stream import Stream
 
 
@@ -51,14 +53,16 @@ class Topics:
         max_topics: int = 100_000,
         max_watch_sessions: int = 10_000,
         max_sse_connections: int = 10_000,
+        max_sse_per_key: int = 1000,
         shortest_heartbeat_ms: int = 1000,
     ) -> None:
         self.catalog = catalog
         self.clock = clock
         self.store = store
+        self.sinks: Sinks | None = None
         self.max_topics = max_topics
         self.max_watch_sessions = max_watch_sessions
-        self.max_sse_connections = max_sse_connections
+        self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
@@ -67,12 +71,16 @@ class Topics:
             catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
         )
         self.started_ns = clock.time_ns()
-        self.sse_connections = 0
         self.stopping = False
         self.ready = True
         self.replay_progress = 0.0
         self._read_ms: dict[int, int] = {}  # incarnation → when it was last consumed
         self._waiting: set[Callable[[], None]] = set()
+
+    @property
+    def sse_connections(self) -> int:
+        """Return how many event streams and sockets are open."""
+        return self.live.open
 
     def recover(self, found: "Recovery") -> None:
         """Bring back what the store kept for us; the catalog has its streams already."""

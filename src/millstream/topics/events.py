@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.errors import Throttled
 from millstream.http.request import Caller, Request
 from millstream.http.response import StreamedResponse
 from millstream.topics.alarm import Alarm
@@ -65,16 +64,15 @@ def heartbeat(topics: Topics, asked_ms: int | None) -> int:
 
 def respond(topics: Topics, session: Session) -> StreamedResponse:
     """Return the answer that sends a session's events; refuses it above the cap."""
-    if topics.max_sse_connections and topics.sse_connections >= topics.max_sse_connections:
-        raise Throttled("max_sse_connections", topics.max_sse_connections)
-    return StreamedResponse(EventStream(topics, session))
+    return StreamedResponse(EventStream(topics, session, topics.live.take(session.caller.key)))
 
 
 class EventStream(AsyncIterator[bytes]):
     """One connection of a session; counted from the first chunk until it is closed."""
 
-    def __init__(self, topics: Topics, session: Session) -> None:
+    def __init__(self, topics: Topics, session: Session, leave: Callable[[], None]) -> None:
         self._topics = topics
+        self._leave = leave
         self._session = session
         self._alarm = Alarm()
         self._heard: dict[str, tuple[Stream, Pulse, Callable[[], None]]] = {}
@@ -83,7 +81,6 @@ class EventStream(AsyncIterator[bytes]):
         self._chunks = self._generate()
         self._counted = True
         self._undo_stop = topics.on_stop(self._alarm.ring)
-        topics.sse_connections += 1
         session.open_streams += 1
 
     async def __anext__(self) -> bytes:
@@ -94,7 +91,7 @@ class EventStream(AsyncIterator[bytes]):
         """Give the slot back; harmless when done twice."""
         if self._counted:
             self._counted = False
-            self._topics.sse_connections -= 1
+            self._leave()
             self._session.open_streams -= 1
             self._session.idle_since_ms = self._topics.now_ms()
             self._undo_stop()

@@ -32,9 +32,18 @@ _REFUSALS = {
     "401": "A key is needed",
     "403": "This key may not do that",
     "404": "There is no such thing",
+    "406": "This route sends text/event-stream",
+    "409": "The topic is not of that kind, or does not allow it",
+    "413": "The body is too large, or too large once it is unpacked",
+    "415": "The body is of a type that this route does not read",
+    "422": "The topic is full and refuses more",
     "429": "Too much at once; try again after Retry-After seconds",
     "503": "Not now; the message says why",
+    "507": "The disk is full; writes resume when there is room",
 }
+_ALWAYS = ("400", "404", "429", "503")
+_WITH_KEYS = ("401", "403")
+_WITH_BODY = ("409", "413", "415", "507")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,8 @@ class Details:
     answer: Schema = field(default_factory=lambda: {"type": "object"})
     media: str = JSON
     creates: bool = False  # 201 beside 200
+    upgrades: bool = False  # 101 instead of 200
+    refuses: tuple[str, ...] = ()  # statuses beside those that its kind of operation has
 
 
 _PAGE = {"page_size": COUNT, "cursor": TEXT}
@@ -61,12 +72,15 @@ DETAILS: dict[tuple[str, str], Details] = {
         body={JSON: ref("TopicConfig")}, answer=ref("TopicChanged"), creates=True
     ),
     ("GET", "/v0/topics/{topic}"): Details({"touch": SWITCH}, answer=ref("Topic")),
-    ("DELETE", "/v0/topics/{topic}"): Details({"if_empty": SWITCH}, answer=ref("TopicDeleted")),
+    ("DELETE", "/v0/topics/{topic}"): Details(
+        {"if_empty": SWITCH}, answer=ref("TopicDeleted"), refuses=("409", "507")
+    ),
     ("POST", "/v0/topics/{topic}"): Details(
         {"return_seqs": SWITCH},
         {JSON: ref("WriteBody"), LINES: TEXT},
         ref("Written"),
         creates=True,
+        refuses=("422",),
     ),
     ("POST", "/v0/topics/{topic}/diff"): Details(body={JSON: ref("DiffBody")}, answer=ref("Page")),
     ("POST", "/v0/topics/{topic}/delete"): Details(
@@ -94,12 +108,16 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("POST", "/v0/topics/{topic}/nack"): Details(body={JSON: ref("NackBody")}),
     ("POST", "/v0/topics/{topic}/extend"): Details(body={JSON: ref("ExtendBody")}),
     ("GET", "/v0/topics/{topic}/work"): Details(
-        {"node": TEXT, "max": COUNT, "lease_ms": MILLISECONDS}, answer=TEXT, media=EVENTS
+        {"node": TEXT, "max": COUNT, "lease_ms": MILLISECONDS},
+        answer=TEXT,
+        media=EVENTS,
+        refuses=("409",),
     ),
     ("POST", "/v0/watch"): Details(
         {"lenient": SWITCH}, {JSON: ref("WatchBody")}, answer=ref("Watch")
     ),
     ("GET", "/v0/watch/{wid}"): Details(answer=TEXT, media=EVENTS),
+    ("GET", "/v0/ws"): Details(upgrades=True),
     ("GET", "/v0/metrics"): Details(answer=TEXT, media=PLAIN),
     ("GET", "/metrics"): Details({"prefix": TEXT}, answer=TEXT, media=PLAIN),
     ("GET", "/"): Details(answer=TEXT, media=HTML),
@@ -209,12 +227,25 @@ def _parameter(name: str, place: str, schema: Schema) -> dict[str, Any]:
 def _responses(route: Route, details: Details) -> dict[str, Any]:
     content = {"content": {details.media: {"schema": details.answer}}}
     found: dict[str, Any] = {"200": {"description": "Done", **content}}
+    if details.upgrades:
+        found = {"101": {"description": "The connection is a WebSocket from here on"}}
     if details.creates:
         found["201"] = {"description": "Done, and created", **content}
-    for code in _REFUSALS:
-        if route.scope or code not in ("401", "403"):
-            found[code] = {"$ref": f"#/components/responses/Refused{code}"}
+    for code in sorted(_refusals(route, details)):
+        found[code] = {"$ref": f"#/components/responses/Refused{code}"}
     return found
+
+
+def _refusals(route: Route, details: Details) -> set[str]:
+    """Return the statuses other than success that an operation may answer."""
+    codes = {*_ALWAYS, *details.refuses}
+    if route.scope or route.believed:
+        codes.update(_WITH_KEYS)
+    if details.body:
+        codes.update(_WITH_BODY)
+    if details.media == EVENTS:
+        codes.add("406")
+    return codes
 
 
 def _refusal(description: str) -> dict[str, Any]:

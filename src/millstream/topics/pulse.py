@@ -4,18 +4,17 @@ Watchers that one commit wakes want the same bytes. The first to look renders th
 send what it made; the next change throws it away, so nothing stale is ever sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
-    from millstream.topics.page import Query
 
 MOST_CHUNKS = 16
 
 Chunk = tuple[bytes, int]  # what to send, and the position after it
-Key = tuple["Query", int]  # what a watcher wants to see, and where it stands
+Key = tuple[Hashable, ...]  # what a watcher wants to see and how, and where it stands
 
 
 class Pulse:

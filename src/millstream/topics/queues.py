@@ -2,12 +2,12 @@
 
 import itertools
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 
-from millstream.errors import BadRequest, MillstreamError, Throttled
+from millstream.errors import BadRequest, MillstreamError
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, StreamedResponse, json_response
 from millstream.queues.queue import Answered, Job, Queue
@@ -136,11 +136,10 @@ async def work(request: Request, topics: Topics) -> Answer:
     _check_node(node)
     wanted, lease_ms = _number(request, "max", bodies.U32), _number(request, "lease_ms")
     queue = _queue(request, topics)
-    if topics.max_sse_connections and topics.sse_connections >= topics.max_sse_connections:
-        raise Throttled("max_sse_connections", topics.max_sse_connections)
+    leave = topics.live.take(request.caller.key)
     topics.touch(queue.stream)
     most = _clamp_jobs(1 if wanted is None else wanted)
-    return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms, request.caller))
+    return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms, request.caller, leave))
 
 
 class WorkStream(AsyncIterator[bytes]):
@@ -154,8 +153,10 @@ class WorkStream(AsyncIterator[bytes]):
         most: int,
         lease_ms: int | None,
         caller: Caller,
+        leave: Callable[[], None],
     ) -> None:
         self._topics = topics
+        self._leave = leave
         self._caller = caller
         self._queue = queue
         self._node = node
@@ -164,7 +165,6 @@ class WorkStream(AsyncIterator[bytes]):
         self._connection = next(_connections)
         self._chunks = self._generate()
         self._open = True
-        topics.sse_connections += 1
 
     async def __anext__(self) -> bytes:
         """Return the next piece of the stream."""
@@ -174,7 +174,7 @@ class WorkStream(AsyncIterator[bytes]):
         """Release the leases and the slot; harmless when done twice."""
         if self._open:
             self._open = False
-            self._topics.sse_connections -= 1
+            self._leave()
             self._queue.release(self._connection)
         await self._chunks.aclose()
 

@@ -15,6 +15,8 @@ from millstream.topics.metrics import Metrics
 from millstream.topics.plan import plan
 from millstream.topics.queues import ack, claim, extend, nack, work
 from millstream.topics.removal import delete_records
+from millstream.topics.socket import open_socket
+from millstream.topics.staged import abort, commit, stage
 from millstream.topics.watch import Watches, tail
 from millstream.topics.write import write
 
@@ -41,6 +43,9 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("GET", f"{TOPIC}/tail", tail, "read", "Stream records as they come"),
         ("GET", f"{TOPIC}/plan", plan, "read", "Show where the records lie, for Spark"),
         ("GET", f"{TOPIC}/frames", frames, "read", "Read a range of raw records, for Spark"),
+        ("POST", f"{TOPIC}/stage", stage, "write", "Send a part of a batch, not visible yet"),
+        ("POST", f"{TOPIC}/commit", commit, "write", "Make a staged batch visible, once"),
+        ("POST", f"{TOPIC}/abort", abort, "write", "Forget what was staged"),
         ("POST", f"{TOPIC}/claim", claim, "read+write", "Lease jobs of a queue"),
         ("POST", f"{TOPIC}/ack", ack, "write", "Finish leased jobs"),
         ("POST", f"{TOPIC}/nack", nack, "write", "Give leased jobs back"),
@@ -57,6 +62,9 @@ def topics_routes(topics: Topics) -> list[Route]:
     stream = partial(_run, watches.stream, topics)
     summary = "Stream the events of a watch"
     routes.append(Route("GET", "/v0/watch/{wid}", stream, "read", summary, query_token=True))
+    socket = partial(_run, open_socket, topics)
+    summary = "Read and write topics over a WebSocket"
+    routes.append(Route("GET", "/v0/ws", socket, "", summary, believed=True))
     return routes
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import BadRequest, Forbidden, StreamExists
-from millstream.http.request import Request
+from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.kernel._batch import Batch
 from millstream.store.log import Durability
@@ -38,38 +38,71 @@ class Checked:
     key: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A write that is done, or was done before."""
+
+    topic: str
+    written: Written
+    created: bool
+    deduped: bool
+    performance: dict[str, float]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the members of an answer, all but the sequences one by one."""
+        return {
+            "topic": self.topic,
+            "first_seq": self.written.first_seq,
+            "last_seq": self.written.last_seq,
+            "head_seq": self.written.head_seq,
+            "count": self.written.last_seq - self.written.first_seq + 1,
+            "created": self.created,
+            "deduped": self.deduped,
+            "performance": self.performance,
+        }
+
+    def seqs(self) -> list[int]:
+        """Return every sequence of the write."""
+        return list(range(self.written.first_seq, self.written.last_seq + 1))
+
+
 async def write(request: Request, topics: Topics) -> Response:
     """Append records; the topic is created on the way unless that is refused."""
     watch = Stopwatch(topics.clock)
     name = topic_of(request)
     check_name(name, request.caller)
     body = bodies.write_body(request)
-    checked = check_write(body, name, request.header(b"idempotency-key"))
-    stream, created = await _stream_for(body, name, request, topics)
+    done = await carry_out(
+        body, name, request.caller, topics, watch, request.header(b"idempotency-key")
+    )
+    answer = done.shown()
+    if request.flag("return_seqs", True):
+        answer["seqs"] = done.seqs()
+    return json_response(answer, 201 if done.created else 200)
+
+
+async def carry_out(
+    body: bodies.WriteBody,
+    name: str,
+    caller: Caller,
+    topics: Topics,
+    watch: Stopwatch,
+    header_key: bytes | None = None,
+) -> Outcome:
+    """Write what a body says, in the order of checks that both ways in share."""
+    checked = check_write(body, name, header_key)
+    stream, created = await _stream_for(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
     began = watch.elapsed_ms()
     written, deduped = await _append(stream, checked, topics)
-    append_ms = watch.elapsed_ms() - began
+    append_ms = round(watch.elapsed_ms() - began, 3)
     synced = stream.log.durability is Durability.FSYNC
-    answer: dict[str, Any] = {
-        "topic": name,
-        "first_seq": written.first_seq,
-        "last_seq": written.last_seq,
-    }
-    if request.flag("return_seqs", True):
-        answer["seqs"] = list(range(written.first_seq, written.last_seq + 1))
-    answer |= {
-        "head_seq": written.head_seq,
-        "count": written.last_seq - written.first_seq + 1,
-        "created": created,
-        "deduped": deduped,
-        "performance": watch.performance(
-            wal_append_ms=round(append_ms, 3),
-            fsync_ms=max(round(append_ms, 3), 0.001) if synced else 0.0,
-            throttle_wait_ms=0.0,
-        ),
-    }
-    return json_response(answer, 201 if created else 200)
+    performance = watch.performance(
+        wal_append_ms=append_ms,
+        fsync_ms=max(append_ms, 0.001) if synced else 0.0,
+        throttle_wait_ms=0.0,
+    )
+    return Outcome(name, written, created, deduped, performance)
 
 
 def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) -> Checked:
@@ -134,21 +167,21 @@ def _meta(meta: bytes) -> bytes:
 
 
 async def _stream_for(
-    body: bodies.WriteBody, name: str, request: Request, topics: Topics
+    body: bodies.WriteBody, name: str, caller: Caller, topics: Topics
 ) -> "tuple[Stream, bool]":
-    known = topics.find_or_none(name, request.caller)
+    known = topics.find_or_none(name, caller)
     if known is not None:
         return known, False
     if not _may_create(body):
         raise TopicNotFound(name)
-    if body.config is not None and "admin" not in request.caller.scopes:
+    if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
     config = StreamConfig.from_topic(name, body.config or {})
-    topics.check_room(request.caller)
+    topics.check_room(caller)
     try:
-        return await topics.catalog.create(config, request.caller.account)
+        return await topics.catalog.create(config, caller.account)
     except StreamExists:  # somebody else was first, and their config counts
-        return topics.find(name, request.caller), False
+        return topics.find(name, caller), False
 
 
 def _may_create(body: bodies.WriteBody) -> bool:
