@@ -1,0 +1,1 @@
+"""Routers: records of one stream copied into another as they come."""

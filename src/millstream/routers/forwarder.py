@@ -1,0 +1,238 @@
+"""Forwarder: carries out the routers' steps, those of one source in one commit.
+
+A copy costs no frame of its own in the WAL. One DERIVE frame names what all routers of the source
+copied in this step, and where to. What that means when the process ends
+- before the frame is written: the copies were never visible, the cursor is where it was, and the
+  step is taken again. The sequences that the copies had are free again, or given up for good where
+  the ``disk`` class had reserved them;
+- after the frame: the replay makes the copies again, from the source, under the same sequences.
+  The frame stands where their own frames would, so that what was written to the destination
+  directly before or after is where it was;
+- while only segment files have them (a power cut took the frame, not the file): they are kept as
+  records, and the router, whose cursor is older, copies their originals once more. A router that
+  promises exactly one copy finds them by their mark first.
+Where the source does not outlive the process, copies are ordinary records; where the destination
+does not, the frame only says how far the router is.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError, RecordTooLarge
+from millstream.kernel._batch import Batch
+from millstream.routers.choice import Choice, Fit, choose, lost_through, next_loss
+from millstream.routers.router import Router
+from millstream.store.derived import SOURCE_TRIM, Derivation, Fields, Part, add_copy, as_ranges
+from millstream.store.log import Committed, Durability, LogState, Staged
+from millstream.streams.size import record_size
+from millstream.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from millstream.routers.hops import Hops
+
+log = logging.getLogger(__name__)
+
+PAGE_RECORDS = 1024
+PAGE_BYTES = 1024 * 1024
+
+
+class Store(Protocol):
+    """What forwarding asks of the store."""
+
+    def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
+        """Log what copies were made of; they commit with it."""
+        ...
+
+
+class Step:
+    """What the routers of one source do in one go."""
+
+    def __init__(self, source: Stream, ts_ns: int) -> None:
+        self.source = source
+        self.state: LogState = source.log.state()
+        self.is_kept = source.log.durability is not Durability.EPHEMERAL
+        self.ts_ns = ts_ns
+        self.taken: list[tuple[Router, Part]] = []
+        self.logged: list[Part] = []
+        self.staged: list[Staged] = []
+        self._pages: dict[int, tuple[list[Fields], int]] = {}
+
+    def page(self, cursor: int) -> tuple[list[Fields], int]:
+        """Return what follows the cursor, and how far that reaches; read once for all routers."""
+        found = self._pages.get(cursor)
+        if found is None:
+            found = self._pages[cursor] = self._read(cursor)
+        return found
+
+    def _read(self, cursor: int) -> tuple[list[Fields], int]:
+        head = self.state.last_seq
+        if self.state.gaps and (loss := next_loss(cursor, self.state.gaps)) is not None:
+            head = min(head, loss - 1)
+        frames = self.source.read(cursor + 1, PAGE_RECORDS, PAGE_BYTES)
+        records = [record for record in frames if record[0] <= head] if len(frames) else []
+        whole = not len(frames) or frames.last_seq >= head
+        return records, head if whole else frames.last_seq
+
+
+class Forwarder:
+    """Copies records into the routers' destinations; ``settled`` hears of routers that moved."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settled: Callable[[Sequence[Router], MillstreamError | None], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settled = settled
+        self.hops: dict[int, Hops] = {}  # stream → copies that its own routers have not passed
+
+    def step(self, source: Stream, routers: Sequence[Router]) -> None:
+        """Take each router one step on: at most a page of records, all in one commit."""
+        step = Step(source, self._clock.time_ns())
+        for router in routers:
+            if not router.is_busy and router.is_behind:
+                try:
+                    self._take(router, step)
+                except MillstreamError as error:  # the store takes nothing now
+                    self._settled([router], error)
+        if not step.logged:
+            return
+        derivation = Derivation(source.incarnation, step.ts_ns, source.name, step.logged)
+        self._store.derive(derivation, step.staged, partial(self._arrived, step.taken))
+
+    def _take(self, router: Router, step: Step) -> None:
+        lost = lost_through(router.cursor, step.state.evict_floor, step.state.gaps)
+        if lost:
+            self._skip(router, step, lost)
+            return
+        records, reach = step.page(router.cursor)
+        made = choose(
+            records,
+            router.cursor,
+            router.tags,
+            self._hops_of(step.source),
+            router.held.__contains__,
+            Room(router.dest).fits,
+        )
+        if not made.is_blocked and (not records or made.passed == records[-1][0]):
+            made.passed = reach  # what is missing behind the last record was deleted
+        router.is_blocked = made.is_blocked
+        if made.records:
+            self._copy(router, step, made)
+            return
+        router.cursor = max(router.cursor, made.passed)
+        router.forwarded += made.known
+        if router.is_blocked:
+            self._settled([router], None)
+
+    def _hops_of(self, source: Stream) -> Callable[[int], int]:
+        hops = self.hops.get(source.incarnation)
+        return _none if hops is None else hops.of
+
+    def _skip(self, router: Router, step: Step, lost: int) -> None:
+        """Leave sequences out in the destination for what the source lost first."""
+        count = lost - router.cursor
+        staged = router.dest.skip(count, SOURCE_TRIM)
+        part = _part(router, lost, 0, staged.first_seq + count, count, [])
+        self._log(router, step, staged, part)
+
+    def _copy(self, router: Router, step: Step, made: Choice) -> None:
+        ranges = as_ranges(record[0] for record in made.records)
+        draft = _part(router, made.passed, made.hops, 0, 0, ranges)
+        derivation = Derivation(step.source.incarnation, step.ts_ns, step.source.name, [])
+        batch = Batch()
+        for record in made.records:
+            add_copy(batch, record, derivation, draft)
+        if not step.is_kept and _is_kept(router.dest):
+            router.is_busy = True
+            base = router.dest.last_seq() + 1
+            part = _part(router, made.passed, made.hops, base, 0, ranges)
+            router.dest.take_copies(batch, partial(self._arrived, [(router, part)]))
+            return
+        staged = router.dest.stage(batch, step.ts_ns)
+        part = _part(router, made.passed, made.hops, staged.first_seq, 0, ranges)
+        self._log(router, step, staged, part)
+
+    def _log(self, router: Router, step: Step, staged: Staged, part: Part) -> None:
+        router.is_busy = True
+        kept = _is_kept(router.dest)
+        if not kept:
+            staged.committed(None)
+        if not kept and not step.is_kept:
+            self._arrived([(router, part)], None)
+            return
+        if kept:
+            step.staged.append(staged)
+        # What is not kept cannot be made again: the frame is then only a place to go on from.
+        step.logged.append(part if kept else msgspec.structs.replace(part, target=0))
+        step.taken.append((router, part))
+
+    def _arrived(self, taken: Sequence[tuple[Router, Part]], error: MillstreamError | None) -> None:
+        for router, part in taken:
+            if error is None:
+                self._note(router, part)
+            router.settled()
+        self._settled([router for router, _ in taken], error)
+
+    def _note(self, router: Router, part: Part) -> None:
+        router.advance(part)
+        hops = self.hops.get(router.dest.incarnation)
+        if hops is not None and part.hops:
+            hops.add(part.base, part.last, part.hops)
+
+
+class Room:
+    """Whether a destination takes one record after another."""
+
+    def __init__(self, dest: Stream) -> None:
+        config = dest.config
+        self._dest = dest
+        self._takes_all = (
+            config.discard != "new"
+            and config.max_msg_size <= 0
+            and not config.sealed
+            and not config.allow_msg_counter
+        )
+        self._count = 0
+        self._size = 0
+
+    def fits(self, record: Fields) -> Fit:
+        """Say whether a copy of the record may follow those asked about before."""
+        if self._takes_all:
+            return Fit.YES
+        _, _, subject, payload, headers, *_ = record
+        size = record_size(self._dest.config, subject, headers, payload)
+        try:
+            self._dest.check_copy(subject, headers, payload, self._count, self._size + size)
+        except RecordTooLarge:
+            log.warning("record too large for %s, left out seq=%d", self._dest.name, record[0])
+            return Fit.NEVER
+        except MillstreamError:
+            return Fit.NOT_NOW
+        self._count += 1
+        self._size += size
+        return Fit.YES
+
+
+def _part(
+    router: Router, passed: int, hops: int, base: int, lost: int, ranges: list[tuple[int, int]]
+) -> Part:
+    one = router.definition
+    return Part(
+        one.id, passed, hops, one.dest_id, base, lost, ranges, one.dest, one.bits, one.stamp
+    )
+
+
+def _is_kept(stream: Stream) -> bool:
+    return stream.log.durability is not Durability.EPHEMERAL
+
+
+def _none(seq: int) -> int:
+    return 0
