@@ -3,9 +3,11 @@
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import groupby, pairwise
 
 import msgspec
+from xxhash import xxh3_64
 
 from millstream.errors import StorageUnusable
 from millstream.kernel._batch import Batch
@@ -17,7 +19,8 @@ from millstream.kernel._frames import (
     index_frames,
     scan,
 )
-from millstream.store import derived
+from millstream.store import blocks, derived
+from millstream.store.blocks import BlockTable
 from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
 from millstream.store.file_log import (
@@ -36,12 +39,17 @@ from millstream.store.files import Files
 from millstream.store.log import Durability, Gap
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import index_segment, missing_seqs, repair_segment
-from millstream.store.salvage import Frame, frames_in, whole_batches
+from millstream.store.salvage import Frame, batches, frames_in, whole_batches
 from millstream.store.segment import (
     HEADER_BYTES,
+    DataHead,
+    Keeping,
     Segment,
-    check_data_header,
+    binding,
     decode_idx,
+    holds_blocks,
+    idx_generation,
+    read_data_header,
     segment_name,
 )
 from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
@@ -54,9 +62,11 @@ log = logging.getLogger(__name__)
 class Logs:
     """The logs while they are being rebuilt: segments first, WAL frames behind them."""
 
-    def __init__(self, files: Files, make: MakeLog) -> None:
+    def __init__(self, files: Files, make: MakeLog, keeping: Keeping | None = None) -> None:
         self._files = files
         self._make = make
+        self._keeping = keeping or Keeping()
+        self._rewritten: set[tuple[int, int]] = set()  # (log, base) of files that are made anew
         self.logs: dict[int, FileLog] = {}
         self.dropped: set[int] = set()
         self.recovered: dict[int, LogRecovery] = {}
@@ -112,6 +122,10 @@ class Logs:
             elif base > newest:
                 cuts.add(base)  # not stable, or behind one that is not: the WAL has its records
                 self.strays += [f"{directory}/seg-{base:020d}.idx"] * sealed  # it will grow again
+                path = f"{directory}/seg-{base:020d}.data"
+                if self._keeping.ring.seals or self._plain(path, log_id, base)[0].in_blocks:
+                    self.strays.append(path)  # not by what it holds now
+                    self._rewritten.add((log_id, base))
             else:
                 stem = f"{directory}/seg-{base:020d}"
                 self.strays += [f"{stem}.idx"] * sealed + [f"{stem}.data"]
@@ -150,24 +164,74 @@ class Logs:
     ) -> None:
         segment = target.start_segment(base)
         segment.made = True
-        file = self._files.open(segment.path)
-        try:
-            size = file.size()
-            buffer = file.view(size)
-        finally:
-            file.close()
-        if not check_data_header(bytes(buffer[:HEADER_BYTES]), target.log_id, base, segment.path):
-            log.error("damaged segment header file=%s offset=0", segment.path)
-        if sealed and self._load_idx(segment, size, state.size if state else 0):
+        buffer = self._buffer(segment.path)
+        size = len(buffer)
+        head = self._head(buffer, target.log_id, base, segment.path)
+        if sealed and head.in_blocks:
+            head = replace(head, complete=True)
+        segment.found(head)
+        if sealed and self._load_idx(segment, size, state.size if state else 0, head):
+            return
+        if head.in_blocks:
+            self._load_blocks(target, segment, state, buffer)
             return
         limit = min(state.size, size) if state else size
         self._durable[target.log_id, base] = limit
         if not index_segment(segment, buffer, limit) or (state and limit < state.size):
             self._damaged.append((target, segment))
-        segment.full = bool(state and state.sealed) or state is None
+        segment.full = bool(state and state.sealed) or state is None or self._keeping.ring.seals
 
-    def _load_idx(self, segment: Segment, size: int, least: int) -> bool:
-        """Take the index of a sealed segment; not one from before the segment grew again."""
+    def _load_blocks(
+        self, target: FileLog, segment: Segment, state: SegmentState | None, buffer: memoryview
+    ) -> None:
+        """Index a file in blocks; one that is complete counts as a whole, as it came by a rename."""
+        bound, ring, complete = segment.bound, self._keeping.ring, segment.head.complete
+        found, damaged = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), bound)
+        limit = 1 << 32 if complete or state is None else state.size
+        table = BlockTable(ref for ref in found if ref.end <= limit)
+        image, lost = blocks.plain_image(buffer, table, bound, ring)
+        for at in sorted({*(ref.at for ref in lost), *(at for at, _ in damaged)}):
+            if at < table.after:
+                log.error("damaged block file=%s offset=%d", segment.path, at)
+        segment.found(segment.head, table)
+        end = max(table.end, HEADER_BYTES)
+        self._durable[target.log_id, segment.base_seq] = end
+        whole = index_segment(segment, image, end, quiet=True)
+        if not whole or (state is not None and not complete and end < state.size):
+            self._damaged.append((target, segment))
+        segment.full = complete or bool(state and state.sealed) or state is None or not ring.seals
+
+    def _head(self, buffer: memoryview, log_id: int, base: int, path: str) -> DataHead:
+        head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base, path)
+        if head is None:
+            log.error("damaged segment header file=%s offset=0", path)
+            in_blocks = holds_blocks(buffer, binding(log_id, base))
+            head = DataHead(version=2 if in_blocks else 1, generation=-1)
+        self._keeping.ring.require(head.key_id, path)
+        return head
+
+    def _plain(self, path: str, log_id: int, base: int) -> tuple[DataHead, memoryview]:
+        """Return what kind of file it is and its bytes as they would be without blocks."""
+        buffer = self._buffer(path)
+        bound = binding(log_id, base)
+        head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base, path)
+        if head is None:
+            head = DataHead(version=2 if holds_blocks(buffer, bound) else 1)
+        if not head.in_blocks:
+            return head, buffer
+        self._keeping.ring.require(head.key_id, path)
+        found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), bound)
+        return head, blocks.plain_image(buffer, found, bound, self._keeping.ring)[0]
+
+    def _buffer(self, path: str) -> memoryview:
+        file = self._files.open(path)
+        try:
+            return file.view(file.size())
+        finally:
+            file.close()
+
+    def _load_idx(self, segment: Segment, size: int, least: int, head: DataHead) -> bool:
+        """Take the index of a sealed segment; not one from before it was rewritten or grew again."""
         path = f"{segment.directory}/{segment.name}.idx"
         file = self._files.open(path)
         try:
@@ -175,9 +239,15 @@ class Logs:
         finally:
             file.close()
         data_bytes = int.from_bytes(data[32:40], "little")
-        if data_bytes < least:
+        generation = idx_generation(data)
+        if head.generation not in (-1, generation) and self._sound(data):
+            return False  # a crash came between the two files of a rewrite
+        if data_bytes < least and not generation and not head.in_blocks:
             return False
-        index = decode_idx(data, segment.log_id, segment.base_seq, size, segment.index.subjects)
+        subjects, ring = segment.index.subjects, self._keeping.ring
+        size = 1 << 32 if head.in_blocks else size
+        log_id, base = segment.log_id, segment.base_seq
+        index = decode_idx(data, log_id, base, size, subjects, path, ring)
         if index is None:
             log.error("damaged index, rebuilding it file=%s", path)
             return False
@@ -185,7 +255,14 @@ class Logs:
         segment.size = segment.flushed = segment.synced = data_bytes
         segment.flushed_seq = segment.last_seq
         segment.full = segment.sealed = True
+        if head.generation < 0:
+            segment.found(replace(head, generation=generation, complete=True))
         return True
+
+    def _sound(self, data: bytes) -> bool:
+        digest = xxh3_64(data[:56])
+        digest.update(memoryview(data)[HEADER_BYTES:])
+        return digest.digest()[::-1] == data[56:64]
 
     def _settle(self, target: FileLog, known: LogSnapshot) -> None:
         """Bring counters and marks to where the snapshot was, and find what is missing below."""
@@ -253,6 +330,7 @@ class Logs:
         if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
             segment = target.start_segment(first)
             segment.made = first in self._cuts.get(target.log_id, ())
+            segment.made = segment.made and (target.log_id, first) not in self._rewritten
         elif (
             segment.size + len(data) > 0xF0000000
             or target.is_full(segment)
@@ -347,11 +425,8 @@ class Logs:
         bases = [base for log_id, base in self._durable if log_id == target.log_id]
         frames: list[Frame] = []
         for base in sorted({*bases, *self._cuts.get(target.log_id, ())}):
-            file = self._files.open(f"{target.directory}/{segment_name(base)}.data")
-            try:
-                buffer = file.view(file.size())
-            finally:
-                file.close()
+            path = f"{target.directory}/{segment_name(base)}.data"
+            _, buffer = self._plain(path, target.log_id, base)
             start = self._durable.get((target.log_id, base), HEADER_BYTES)
             found = [f for f in frames_in(buffer, start, len(buffer)) if f.kind == RECORD]
             frames += whole_batches(found, start) if self.torn else found
@@ -479,17 +554,38 @@ class Logs:
         self.torn = True
         self._spare.clear()
         for target in self.logs.values():
-            for segment in target.segments:
-                if segment.sealed and segment.last_seq > self._logged.get(target.log_id, 0):
-                    self._log_sealed(segment, self._logged.get(target.log_id, 0))
-            for frame in self._spare_frames(target, target.next_seq, 1 << 63):
-                if frame.seq == target.next_seq:
+            for batch in batches(self._spare_frames(target, target.next_seq, 1 << 63)):
+                seqs = [frame.seq for frame in batch]
+                if seqs != list(range(target.next_seq, target.next_seq + len(seqs))):
+                    break  # what was left out on purpose was told by the WAL alone
+                for frame in batch:
                     self._append(target, frame.seq, frame.seq, frame.data)
                     self._log_again(frame)
 
-    def _log_sealed(self, segment: Segment, logged: int) -> None:
-        """Have the WAL tell what only a sealed file does: the next start may not trust the file."""
-        for frame in frames_in(segment.view(), HEADER_BYTES, segment.size):
+    def _log_unlogged(self) -> None:
+        """Have the WAL tell what only sealed files do: the next start may not trust them.
+
+        That is what a power cut took of the WAL, or what a ``memory`` log answered before a write
+        that then failed.
+        """
+        for target in self.logs.values():
+            logged = self._logged.get(target.log_id, 0)
+            for segment in target.segments:
+                if segment.sealed and segment.last_seq > logged:
+                    self._log_sealed(target, segment, logged)
+
+    def _log_sealed(self, target: FileLog, segment: Segment, logged: int) -> None:
+        holes: list[tuple[int, int]] = []
+        before = max(logged, segment.base_seq - 1)
+        for position in segment.positions(logged + 1, segment.last_seq):
+            seq = segment.index.seq(position)
+            holes += target.deleted.missing(before + 1, seq - 1)
+            before = seq
+        if holes:
+            skipped = Skipped([part for a, b in holes for part in target.lost.missing(a, b)])
+            self._skip(target, skipped)
+            self._log_control(SKIP, target.log_id, msgspec.json.encode(skipped))
+        for frame in frames_in(segment.plain(), HEADER_BYTES, segment.size):
             if frame.seq > logged:
                 self._log_again(frame)
 
@@ -497,6 +593,7 @@ class Logs:
         """Count what there is, and give up sequences that a power cut may have taken."""
         self._fill_holes()
         self._name_absent()
+        self._log_unlogged()
         if power_lost or self.torn:
             self._rescue()
         for log_id, target in self.logs.items():

@@ -11,7 +11,7 @@ from millstream.store.seq_ranges import SeqRanges
 log = logging.getLogger(__name__)
 
 
-def index_segment(segment: Segment, buffer: memoryview, limit: int) -> bool:
+def index_segment(segment: Segment, buffer: memoryview, limit: int, quiet: bool = False) -> bool:
     """Index a segment from its frames; False when some are damaged and stay out."""
     at = HEADER_BYTES
     whole = True
@@ -21,7 +21,8 @@ def index_segment(segment: Segment, buffer: memoryview, limit: int) -> bool:
             break
         whole = False
         frames, damaged = scan(buffer, at, limit)
-        log.error("damaged segment file=%s offset=%d", segment.path, at)
+        if not quiet:
+            log.error("damaged segment file=%s offset=%d", segment.path, at)
         if damaged and damaged[0][0] == at:
             at = damaged[0][1]
         else:
@@ -45,7 +46,12 @@ def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:
 
 
 def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:
-    """Write frames back into the damaged places of a segment and index it again."""
+    """Write frames back into the damaged places of a segment and index it again.
+
+    Not into blocks: there at most one is lost, and it is named.
+    """
+    if segment.head.in_blocks:
+        return
     wrote = False
     file = segment.open()
     for start, end, above, below in _damaged_places(segment):

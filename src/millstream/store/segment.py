@@ -1,15 +1,18 @@
 """Segments: a stretch of one log as a file of frames, with its index.
 
     streams/<log id, 16 hex>/seg-<base seq, 20 digits>.data
-    0 8s "MSTRSEG\\0"   8 u32 version   12 u32 0   16 u64 log id   24 u64 base seq
-   32 24 bytes 0        56 u64 XXH3-64 of bytes 0..56
-   64 frames, byte-identical to those in the WAL
+    0 8s "MSTRSEG\\0"   8 u32 version   12 u32 flags   16 u64 log id   24 u64 base seq
+   32 u64 generation: one more with each rewrite   40 8s key id, 0 = none   48 u64 0
+   56 u64 XXH3-64 of bytes 0..56
+   64 version 1: frames, byte-identical to those in the WAL; version 2: blocks of frames, as
+      blocks.py has them, and with flag 1 (COMPLETE) all of them
 
     ….idx, written once the .data is complete and stable
     0 8s "MSTRIDX\\0"   8 u32 version   12 u32 entries   16 u64 log id   24 u64 base seq
    32 u64 bytes of .data   40 u32 subjects   44 u32 bytes of the subject table
-   48 u64 0             56 u64 XXH3-64 of bytes 0..56 and all that follows
-   64 entries of 32 bytes, then the subject table: u16 length and bytes of each, ids from 0
+   48 u64 generation of the .data   56 u64 XXH3-64 of bytes 0..56 and all that follows
+   64 entries of 32 bytes, then the subject table: u16 length and bytes of each, ids from 0;
+      in version 2 both are sealed as one text. "bytes of .data" are those without blocks
 
 A growing segment keeps its newest frames in memory as blocks, written to the file in the
 background: the WAL is what makes them durable until then.
@@ -18,23 +21,41 @@ background: the WAL is what makes them durable until then.
 import errno
 import struct
 import threading
-from bisect import bisect_right
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from millstream.errors import StorageUnusable
 from millstream.kernel._frames import DELETED, Frames, check
 from millstream.kernel._index import SegmentIndex, SubjectTable
+from millstream.store import blocks
+from millstream.store.blocks import BlockCache, BlockRef, BlockTable, Raw
 from millstream.store.files import File, Files, ensure_dir, replace_file, write_all, write_parts
+from millstream.store.keys import NO_KEY, KeyRing
 
 VERSION = 1
+BLOCKS_VERSION = 2
+COMPLETE = 1
 DATA_MAGIC = b"MSTRSEG\0"
 IDX_MAGIC = b"MSTRIDX\0"
-DATA_HEADER = struct.Struct("<8sII QQ 24x Q")
-IDX_HEADER = struct.Struct("<8sII QQQ II 8x Q")
+DATA_HEADER = struct.Struct("<8sII QQ Q8s8x Q")
+IDX_HEADER = struct.Struct("<8sII QQQ II Q Q")
 HEADER_BYTES = 64
 MERGE_BYTES = 256 << 10
+NO_FRAMES = Frames(b"", b"")
+
+_tokens = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a store keeps its segments: with which keys, and how many plain bytes of blocks."""
+
+    ring: KeyRing = field(default_factory=KeyRing)
+    cache: BlockCache = field(default_factory=lambda: BlockCache(8 << 20))
 
 
 @dataclass(slots=True)
@@ -61,6 +82,7 @@ class Flush:
     end: int
     last_seq: int
     flags: list[int]
+    generation: int = 0  # of the file that the offsets of ``flags`` are in
 
 
 def segment_name(base_seq: int) -> str:
@@ -73,73 +95,144 @@ def log_directory(directory: str, log_id: int) -> str:
     return f"{directory}/streams/{log_id:016x}"
 
 
-def data_header(log_id: int, base_seq: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class DataHead:
+    """What the first 64 bytes of a .data file say."""
+
+    version: int = VERSION
+    complete: bool = False
+    generation: int = 0
+    key_id: bytes = NO_KEY
+
+    @property
+    def in_blocks(self) -> bool:
+        """Say whether blocks follow, and not frames."""
+        return self.version == BLOCKS_VERSION
+
+
+def binding(log_id: int, base_seq: int) -> bytes:
+    """Return what a segment's blocks are bound to."""
+    return struct.pack("<QQ", log_id, base_seq)
+
+
+def data_header(log_id: int, base_seq: int, head: DataHead | None = None) -> bytes:
     """Return the first bytes of a .data file."""
-    body = DATA_HEADER.pack(DATA_MAGIC, VERSION, 0, log_id, base_seq, 0)[:56]
+    head = head or DataHead()
+    fields = (log_id, base_seq, head.generation, head.key_id)
+    body = DATA_HEADER.pack(DATA_MAGIC, head.version, COMPLETE * head.complete, *fields, 0)[:56]
     return body + xxh3_64_intdigest(body).to_bytes(8, "little")
 
 
-def check_data_header(data: bytes, log_id: int, base_seq: int, path: str) -> bool:
-    """Say whether the header is as written; a damaged one costs nothing, the name says the same.
+def read_data_header(data: bytes, log_id: int, base_seq: int, path: str) -> DataHead | None:
+    """Return what the header says, None when it is damaged; the file's name says most of it too.
 
-    Raises ``StorageUnusable`` for a sound header of another version.
+    Raises ``StorageUnusable`` for a sound header of a version that this program does not know.
     """
     if len(data) < HEADER_BYTES or data[:8] != DATA_MAGIC:
-        return False
+        return None
     if xxh3_64_intdigest(data[:56]) != int.from_bytes(data[56:64], "little"):
-        return False
-    _, version, _, owner, base, _ = DATA_HEADER.unpack_from(data)
-    if version != VERSION:
+        return None
+    _, version, flags, owner, base, generation, key_id, _ = DATA_HEADER.unpack_from(data)
+    _check_version(version, path)
+    if (owner, base) != (log_id, base_seq):
+        return None
+    return DataHead(version, bool(flags & COMPLETE), generation, key_id)
+
+
+def _check_version(version: int, path: str) -> None:
+    if version not in (VERSION, BLOCKS_VERSION):
         raise StorageUnusable(
-            f"{path} has format version {version}, this millstream knows version {VERSION}: "
-            "start the newer millstream that wrote it"
+            f"{path} has format version {version}, this millstream knows versions up to "
+            f"{BLOCKS_VERSION}: start the newer millstream that wrote it"
         )
-    return bool(owner == log_id and base == base_seq)
 
 
-def encode_idx(index: SegmentIndex, log_id: int, data_bytes: int) -> bytes:
+def holds_blocks(buffer: memoryview, bound: bytes) -> bool:
+    """Say whether a file whose header is damaged goes on with blocks."""
+    found, _ = blocks.find_blocks(buffer[: HEADER_BYTES + (1 << 20)], HEADER_BYTES, 1 << 20, bound)
+    return bool(found)
+
+
+def encode_idx(
+    index: SegmentIndex,
+    log_id: int,
+    data_bytes: int,
+    generation: int = 0,
+    ring: KeyRing | None = None,
+) -> bytes:
     """Return the .idx file of a complete segment."""
     entries, subjects = index.pack()
     table = b"".join([len(s).to_bytes(2, "little") + s for s in subjects])
-    fields = (log_id, index.base_seq, data_bytes, len(subjects), len(table))
-    head = IDX_HEADER.pack(IDX_MAGIC, VERSION, len(index), *fields, 0)[:56]
+    fields = (log_id, index.base_seq, data_bytes, len(subjects), len(table), generation)
+    sealed = ring is not None and ring.seals
+    version = BLOCKS_VERSION if sealed else VERSION
+    head = IDX_HEADER.pack(IDX_MAGIC, version, len(index), *fields, 0)[:56]
+    rest: tuple[bytes, ...] = (entries, table)
+    if sealed:
+        assert ring is not None
+        rest = (ring.seal_whole(entries + table, head),)
     check = xxh3_64(head)
-    check.update(entries)
-    check.update(table)
-    return b"".join((head, check.intdigest().to_bytes(8, "little"), entries, table))
+    for part in rest:
+        check.update(part)
+    return b"".join((head, check.intdigest().to_bytes(8, "little"), *rest))
+
+
+def idx_generation(data: bytes) -> int:
+    """Return which generation of the .data file an index speaks of."""
+    return int.from_bytes(data[48:56], "little")
 
 
 def decode_idx(
-    data: bytes, log_id: int, base_seq: int, data_bytes: int, subjects: SubjectTable
+    data: bytes,
+    log_id: int,
+    base_seq: int,
+    data_bytes: int,
+    subjects: SubjectTable,
+    path: str = "",
+    ring: KeyRing | None = None,
 ) -> SegmentIndex | None:
     """Return the index, or None when the file does not fit: then the .data file rebuilds it."""
     if len(data) < HEADER_BYTES or data[:8] != IDX_MAGIC:
         return None
     head = IDX_HEADER.unpack_from(data)
-    _, version, count, owner, base, size, names, table_bytes, check = head
-    if version != VERSION or (owner, base) != (log_id, base_seq) or size > data_bytes:
-        return None
+    _, version, count, owner, base, size, names, table_bytes, _, check = head
     digest = xxh3_64(data[:56])
     digest.update(memoryview(data)[HEADER_BYTES:])
-    entries_end = HEADER_BYTES + count * SegmentIndex.STRIDE
-    if digest.intdigest() != check or entries_end + table_bytes != len(data):
+    if digest.intdigest() != check:
+        return None
+    _check_version(version, path)
+    if (owner, base) != (log_id, base_seq) or size > data_bytes:
+        return None
+    content: bytes | None = data[HEADER_BYTES:]
+    if version == BLOCKS_VERSION:
+        content = (ring or KeyRing()).open_whole(data[HEADER_BYTES:], data[:56], path)
+    entries_end = count * SegmentIndex.STRIDE
+    if content is None or entries_end + table_bytes != len(content):
         return None
     ids = []
     at = entries_end
     for _ in range(names):
-        length = int.from_bytes(data[at : at + 2], "little")
-        ids.append(subjects.intern(data[at + 2 : at + 2 + length]))
+        length = int.from_bytes(content[at : at + 2], "little")
+        ids.append(subjects.intern(content[at + 2 : at + 2 + length]))
         at += 2 + length
-    return SegmentIndex.frombytes(base_seq, subjects, data[HEADER_BYTES:entries_end], ids)
+    return SegmentIndex.frombytes(base_seq, subjects, content[:entries_end], ids)
 
 
 class Segment:
     """One segment of a log, growing or sealed. Positions are those of its index."""
 
     def __init__(
-        self, files: Files, directory: str, log_id: int, base_seq: int, subjects: SubjectTable
+        self,
+        files: Files,
+        directory: str,
+        log_id: int,
+        base_seq: int,
+        subjects: SubjectTable,
+        keeping: Keeping | None = None,
     ) -> None:
         self._files = files
+        self.keeping = keeping or Keeping()
+        self.bound = binding(log_id, base_seq)
         self.directory = directory
         self.log_id = log_id
         self.base_seq = base_seq
@@ -156,6 +249,11 @@ class Segment:
         self.failed = False  # a sync failed: what the file holds is not known any more
         self.born = 0.0
         self.flags: list[int] = []  # offsets of delete flags that the file does not have yet
+        self.head = DataHead()  # of the file
+        self.unplaced: object | None = None  # a copy that readers use and no name leads to yet
+        self._table: BlockTable | None = None
+        self._token = next(_tokens)  # of the file, in the cache
+        self._cut_tail = False  # the file may go on behind what counts
         self.blocks: list[Block] = []
         self._file: File | None = None
         self._view: memoryview | None = None
@@ -205,17 +303,86 @@ class Segment:
             return Frames(block.data, packed), after, -1
         first = self._first_block_seq()
         stop = min(stop, self.index.position(first)) if first else stop
-        packed, after = self.index.offsets_from(at, max_records, max_bytes, stop, 0, ids)
-        view = self.view()
+        source: Raw | None
+        if self.head.in_blocks:
+            source, shift, end = self.block(offset)
+            if source is None:
+                return NO_FRAMES, at, at
+            stop = bisect_left(range(stop), end, lo=at, key=self.index.offset)
+        else:
+            source, shift = self.view(), 0
+        packed, after = self.index.offsets_from(at, max_records, max_bytes, stop, shift, ids)
         try:
-            frames = Frames(view, packed)
+            frames = Frames(source, packed)
             bad = frames.verified()
         except ValueError:  # a header so damaged that its lengths do not add up
-            bad = _first_damaged(view, packed)
+            bad = _first_damaged(source, packed)
         if bad < 0:
             return frames, after, -1
-        damaged = self._position_of(int.from_bytes(packed[4 * bad : 4 * bad + 4], "little"), at)
-        return Frames(view, packed[: 4 * bad]), damaged, damaged
+        place = int.from_bytes(packed[4 * bad : 4 * bad + 4], "little") + shift
+        damaged = self._position_of(place, at)
+        return Frames(source, packed[: 4 * bad]), damaged, damaged
+
+    def damaged_part(self, at: int) -> tuple[int, int, int]:
+        """Return (file offset, first and last position) of what is lost with a damaged record."""
+        offset = self.index.offset(at)
+        if not self.head.in_blocks or self.block(offset)[0] is not None:
+            return offset, at, at
+        start, end = self.table.around(offset)
+        first = bisect_left(range(len(self.index)), start, key=self.index.offset)
+        past = bisect_left(range(len(self.index)), end, key=self.index.offset)
+        return self.table.file_offset(offset), first, max(past - 1, first)
+
+    # --- blocks
+
+    @property
+    def table(self) -> BlockTable:
+        """Return where the blocks of a file in blocks are; found at the first need."""
+        if self._table is None:
+            buffer = self._mapped(self.open().size())
+            found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), self.bound)
+            self._table = BlockTable(found)
+        return self._table
+
+    def block(self, offset: int) -> tuple[Raw | None, int, int]:
+        """Return (plain bytes or None, plain offsets of their begin and end) around an offset."""
+        ref = self.table.at(offset)
+        if ref is None:
+            return None, offset, offset
+        cache = self.keeping.cache
+        raw = cache.get(self._token, ref.offset)
+        if raw is None:
+            raw = blocks.decode_block(self.view(), ref, self.bound, self.keeping.ring)
+            if raw is None:
+                self.table.spoil(ref)
+            else:
+                cache.put(self._token, ref.offset, raw)
+        return raw, ref.offset, ref.end
+
+    def plain(self) -> memoryview:
+        """Return the flushed bytes as they would be without blocks; zeros where one is damaged."""
+        if not self.head.in_blocks:
+            return self.view()
+        refs: Iterator[BlockRef] = iter(self.table)
+        return blocks.plain_image(self.view(), refs, self.bound, self.keeping.ring)[0]
+
+    def _write_blocks(self, flush: Flush) -> None:
+        """Append what the file lacks; what it has is never written again.
+
+        A flush may have been taken before the outcome of an earlier one was known, and a snapshot
+        may rely on the blocks of that one already.
+        """
+        file, table = self.open(), self.table
+        end, at = max(table.end, HEADER_BYTES), max(table.after, HEADER_BYTES)
+        if self._cut_tail:
+            file.truncate(at)
+            self._cut_tail = False
+        data = memoryview(b"".join(flush.parts))[max(end - flush.offset, 0) :]
+        for piece in _pieces(data):
+            block = blocks.encode_block(piece, end, blocks.PLAIN, self.keeping.ring, self.bound)
+            write_all(file, block, at)
+            table.add(BlockRef(end, len(piece), at, len(block) - blocks.HEAD.size))
+            end, at = end + len(piece), at + len(block)
 
     def frame(self, at: int) -> bytes | None:
         """Return one frame as a live one, deleted or not; None when it is damaged."""
@@ -223,6 +390,9 @@ class Segment:
         block = self._block_at(offset)
         if block is not None:
             found = block.data[offset - block.offset : offset - block.offset + size]
+        elif self.head.in_blocks:
+            raw, start, _ = self.block(offset)
+            found = b"" if raw is None else bytes(raw[offset - start : offset - start + size])
         else:
             found = bytes(self.view()[offset : offset + size])
         found = found[:-1] + b"\0"  # its checksum then vouches for the payload too
@@ -266,15 +436,22 @@ class Segment:
             elif self._file is None:
                 ensure_dir(self._files, self.directory)
                 file = self._files.open(self.path, create=True)
-                write_all(file, data_header(self.log_id, self.base_seq), 0)
+                ring = self.keeping.ring
+                if ring.seals:
+                    self.head = DataHead(BLOCKS_VERSION, key_id=ring.key_id)
+                    self._table = BlockTable()
+                write_all(file, data_header(self.log_id, self.base_seq, self.head), 0)
                 self._files.sync_dir(self.directory)
                 self._file, self.made = file, True
             return self._file
 
     def view(self) -> memoryview:
         """Return the flushed bytes, mapped; a sealed file needs no descriptor for that."""
-        if self._view is None or len(self._view) < self.flushed:
-            self._view = self.open().view(self.flushed)
+        return self._mapped(self.table.after if self.head.in_blocks else self.flushed)
+
+    def _mapped(self, size: int) -> memoryview:
+        if self._view is None or len(self._view) < size:
+            self._view = self.open().view(size)
             if self.sealed and not self.busy:
                 self.release()
         return self._view
@@ -291,15 +468,20 @@ class Segment:
                 parts.append(block.data[max(end - block.offset, 0) :])
                 end, last_seq = block.end, block.last_seq
         flags, self.flags = self.flags, []
-        return Flush(self.flushed, parts, end, last_seq, flags)
+        return Flush(self.flushed, parts, end, last_seq, flags, self.head.generation)
 
     def write(self, flush: Flush) -> None:
         """Put committed bytes and delete flags into the file (on the file thread)."""
         file = self.open()
+        if self.head.in_blocks:
+            if flush.parts and not self.head.complete:
+                self._write_blocks(flush)
+            return  # deletes are in the snapshot and the WAL
         if flush.parts:
             write_parts(file, flush.parts, flush.offset)
-        for offset in flush.flags:
-            write_all(file, bytes((DELETED,)), offset)
+        if flush.generation == self.head.generation:  # else the new file has them already
+            for offset in flush.flags:
+                write_all(file, bytes((DELETED,)), offset)
 
     def wrote(self, flush: Flush, cache_bytes: int) -> None:
         """Note on the loop what ``write`` did; blocks beyond the cache leave the memory."""
@@ -328,10 +510,30 @@ class Segment:
 
     def write_idx(self) -> None:
         """Write the .idx of a complete, stable .data file (on the file thread)."""
-        self.open().truncate(self.size)  # what an older run may have left behind
+        if not self.head.in_blocks:
+            self.open().truncate(self.size)  # what an older run may have left behind
         self.sync()
-        data = encode_idx(self.index, self.log_id, self.size)
+        ring = self.keeping.ring
+        data = encode_idx(self.index, self.log_id, self.size, self.head.generation, ring)
         replace_file(self._files, self.directory, f"{self.name}.idx", data)
+
+    def become(self, head: DataHead, table: BlockTable | None, file: File) -> None:
+        """Read from a copy of the file from now on; its index entries are those marked to stay."""
+        self.size = self.flushed = self.synced = self.index.compact(HEADER_BYTES)
+        self.head = head
+        self.flags = [] if head.in_blocks else _dead_ends(self.index)
+        self.keeping.cache.forget(self._token)
+        with self._opening:
+            before, self._file = self._file, file
+            self._table, self._view, self._token = table, None, next(_tokens)
+        if before is not None:
+            before.close()
+
+    def found(self, head: DataHead, table: BlockTable | None = None) -> None:
+        """Take a file that a start found for what it is; ``table`` holds the blocks that count."""
+        self.made = True
+        self.head, self._table = head, table
+        self._cut_tail = head.in_blocks and not head.complete
 
     def unlink(self) -> None:
         """Remove the files; what a crash leaves is swept at the next start."""
@@ -354,9 +556,34 @@ class Segment:
         """Close the file and forget the view; what readers hold of it stays valid."""
         self.release()
         self._view = None
+        self.keeping.cache.forget(self._token)
 
 
-def _first_damaged(view: memoryview, packed: bytes) -> int:
+def _pieces(data: memoryview) -> Iterator[memoryview]:
+    """Cut frames into pieces for blocks, at frame borders."""
+    start = at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if at > start and at + size - start > blocks.MOST_BYTES:
+            yield data[start:at]
+            start = at
+        at += size
+    if start < len(data):
+        yield data[start:]
+
+
+def _dead_ends(index: SegmentIndex) -> list[int]:
+    """Return where the delete flags of dead entries belong."""
+    flags = memoryview(index.tobytes())[31 :: SegmentIndex.STRIDE].tobytes()
+    found = []
+    at = flags.find(1)
+    while at >= 0:
+        found.append(index.offset(at) + index.frame_len(at) - 1)
+        at = flags.find(1, at + 1)
+    return found
+
+
+def _first_damaged(view: Raw, packed: bytes) -> int:
     for i, (offset,) in enumerate(struct.iter_unpack("<I", packed)):
         if check(view, offset) <= 0:
             return i
