@@ -365,7 +365,7 @@ def test_a_reload_that_drops_many_of_one_address_keeps_the_others(
     assert stays.tell(b"PING\r\n") == b"PONG\r\n"
 
 
-def test_a_reload_drops_whoever_gets_other_permissions_or_loses_its_account(
+def test_a_reload_drops_whoever_loses_its_account_and_limits_whoever_gets_other_permissions(
     serve: Callable[..., GuardedSessions],
 ) -> None:
     users = [User("a", "secret", account="A"), User("b", "secret")]
@@ -376,7 +376,23 @@ def test_a_reload_drops_whoever_gets_other_permissions_or_loses_its_account(
     serving.reload(Credentials([users[0], User("b", "secret", permissions=limited)]))
 
     assert a.said() == VIOLATION
-    assert b.said() == VIOLATION
+    assert b.tell(b"PUB x 0\r\n\r\nPUB y 0\r\n\r\n") == (
+        b"-ERR 'Permissions Violation for Publish to \"y\"'\r\n"
+    )
+
+
+def test_a_subscription_that_must_hide_more_keeps_what_is_left_of_its_maximum(
+    serve: Callable[..., GuardedSessions],
+) -> None:
+    serving = serve(Credentials([User("b", "secret")]))
+    b = serving.user("b")
+    b.tell(b"SUB x.* 1\r\nUNSUB 1 3\r\nPUB x.1 0\r\n\r\n")
+    hiding = Permissions(subscribe=Rule.of(deny=["x.2"]))
+
+    serving.reload(Credentials([User("b", "secret", permissions=hiding)]))
+
+    said = b.tell(b"".join(b"PUB x.%d 0\r\n\r\n" % number for number in (2, 3, 4, 5)))
+    assert said == b"MSG x.3 1 0\r\n\r\nMSG x.4 1 0\r\n\r\n"
 
 
 def test_no_secret_is_logged_or_shown(

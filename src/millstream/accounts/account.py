@@ -99,7 +99,7 @@ class Import:
         """Number the owner's wildcards in the order in which our own name mentions them."""
         numbers = [token[1:] for token in self.to.split(".") if _is_placeholder(token)]
         if not numbers:
-            return _numbered(self.subject)
+            return numbered(self.subject)
         places = {int(number): at for at, number in enumerate(numbers, 1)}
         made, star = [], 0
         for token in self.subject.split("."):
@@ -115,9 +115,9 @@ class Import:
         if self.local == self.subject:
             return None
         if self.to:
-            template = self.to if "$" in self.to else _numbered(self.to)
+            template = self.to if "$" in self.to else numbered(self.to)
         else:
-            template = _numbered(self.local)
+            template = numbered(self.local)
         return SubjectTransform(self.subject, template)
 
 
@@ -200,7 +200,7 @@ def _placeholders_to_stars(subject: str) -> str:
     return ".".join("*" if _is_placeholder(token) else token for token in subject.split("."))
 
 
-def _numbered(subject: str) -> str:
+def numbered(subject: str) -> str:
     """Number the wildcards: ``a.*.*`` becomes ``a.$1.$2``."""
     made, number = [], 0
     for token in subject.split("."):

@@ -100,7 +100,7 @@ def account_of_claims(claims: Claims) -> Account:
         tuple(_export(export, ()) for export in nats.get("exports") or ()),
         tuple(_import(item) for item in nats.get("imports") or ()),
         tuple(
-            Mapping(source, tuple(_destination(to) for to in destinations))
+            Mapping(source, tuple(_destination(to) for to in destinations if _is_for_us(to)))
             for source, destinations in (nats.get("mappings") or {}).items()
         ),
         Limits(limits.get("conn", -1), limits.get("subs", -1), limits.get("payload", -1)),
@@ -136,6 +136,11 @@ def _import(item: dict[str, Any]) -> Import:
     elif to:
         return Import(item.get("account") or "", subject, prefix=to)
     return Import(item.get("account") or "", subject, service, to, share=bool(item.get("share")))
+
+
+def _is_for_us(to: dict[str, Any]) -> bool:
+    """Say whether a destination is meant here: a server on its own is in no cluster."""
+    return not to.get("cluster")
 
 
 def _destination(to: dict[str, Any]) -> Destination:

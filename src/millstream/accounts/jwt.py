@@ -7,6 +7,7 @@ walks the chain and says who the user is, or raises ``Refused`` with a reason fo
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from ipaddress import ip_address, ip_network
@@ -116,8 +117,9 @@ def _claims(body: dict[str, Any]) -> Claims:
 class Trust:
     """The operators a server believes, and the account JWTs it was given."""
 
-    def __init__(self, operators: list[str]) -> None:
-        self._keys: set[str] = set()
+    def __init__(self, operators: Iterable[str], keys: Iterable[str] = ()) -> None:
+        """Believe operators by their JWTs, and by their public keys alone."""
+        self._keys = set(keys)
         self.system_account = ""
         for text in operators:
             claims = decode(text, (Role.OPERATOR,), Role.OPERATOR)

@@ -1,6 +1,7 @@
 """Accounts at the NATS door: a subject space for each, and who is in it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from millstream.accounts.account import (
@@ -9,19 +10,25 @@ from millstream.accounts.account import (
     Account,
     accounts_with_defaults,
 )
+from millstream.accounts.account import Mapping as SubjectMapping
+from millstream.accounts.mapper import Mapper
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.subjects.transform import BadTransform
 
 if TYPE_CHECKING:
     from millstream.nats.session import Session
     from millstream.nats.stream_import import StreamImport
 
+log = logging.getLogger(__name__)
+
 
 class Space:
-    """One account while the server runs."""
+    """One account while the server runs; ``mapper`` is None where nothing is mapped."""
 
     def __init__(self, account: Account, interest: Interest) -> None:
         self.account = account
+        self.mapper = _mapper_of(account)
         self.interest = interest
         self.members: dict[int, Session] = {}
         self.stream_imports: list[StreamImport] = []
@@ -36,6 +43,15 @@ class Space:
     def is_full(self) -> bool:
         """Whether no further connection fits."""
         return 0 <= self.account.limits.max_connections <= len(self.members)
+
+    def become(self, account: Account) -> None:
+        """Go on as this account is configured now."""
+        self.account = account
+        self.mapper = _mapper_of(account)
+
+    def mapped(self, subject: bytes) -> bytes:
+        """Return where a message published to ``subject`` really goes."""
+        return subject if self.mapper is None else self.mapper(subject)
 
     def subscriptions(self, hub: Hub) -> int:
         """Return how many subscriptions the connections hold together."""
@@ -63,14 +79,33 @@ class Space:
             stream.unwanted(cid, sid)
 
 
+def _mapper_of(account: Account) -> Mapper | None:
+    """Return what the mappings come to; a file's are sound, a JWT's may be anything."""
+    sound = [mapping for mapping in account.mappings if _is_sound(account, mapping)]
+    return Mapper(sound) if sound else None
+
+
+def _is_sound(account: Account, mapping: SubjectMapping) -> bool:
+    try:
+        Mapper([mapping])
+    except BadTransform as error:
+        log.error("mapping left out account=%s from=%s: %s", account.name, mapping.source, error)
+        return False
+    return True
+
+
 class _Interests(dict[str, Interest]):
     """Subject spaces by account; one that is not there is made when it is asked for.
 
     So records of an account that is gone have a space of their own, which nobody can enter.
     """
 
+    def __init__(self, make: Callable[[], Interest]) -> None:
+        super().__init__()
+        self._make = make
+
     def __missing__(self, name: str) -> Interest:
-        made = self[name] = Interest()
+        made = self[name] = self._make()
         return made
 
 
@@ -83,8 +118,9 @@ class Accounts:
         *,
         global_interest: Interest | None = None,
         system: str = SYSTEM_ACCOUNT,
+        make_interest: Callable[[], Interest] = Interest,
     ) -> None:
-        self.interests: dict[str, Interest] = _Interests()
+        self.interests: dict[str, Interest] = _Interests(make_interest)
         self._spaces: dict[str, Space] = {}
         self._system = system
         if global_interest is not None:
@@ -98,7 +134,7 @@ class Accounts:
             del self._spaces[name]
         for name, account in wanted.items():
             if name in self._spaces:
-                self._spaces[name].account = account
+                self._spaces[name].become(account)
             else:
                 self._spaces[name] = Space(account, self.interests[name])
 

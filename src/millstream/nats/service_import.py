@@ -94,9 +94,8 @@ class Replies:
             if waiting is None or waiting.until <= self._clock.monotonic():
                 self.forget(subject)
                 continue
-            delivered = self._hub.publish(
-                waiting.importer.interest, waiting.reply, reply, headers, payload
-            )
+            asker, answer_at = waiting.importer, waiting.importer.mapped(waiting.reply)
+            delivered = self._hub.publish(asker.interest, answer_at, reply, headers, payload)
             is_last = not (headers or payload)
             if waiting.kind is ResponseType.SINGLETON or is_last or not delivered:
                 self.forget(subject)
@@ -145,8 +144,9 @@ class ServiceImport:
         answer_at = reply
         if reply and not reply.startswith(_ACK_PREFIX):
             answer_at = self._replies.expect(self._importer, reply, self._export)
+        asked = self._owner.mapped(self._renamed(subject))
         delivered = self._hub.publish(
-            self._owner.interest, self._renamed(subject), answer_at, told, payload, origin=origin
+            self._owner.interest, asked, answer_at, told, payload, origin=origin
         )
         if not delivered:
             self._replies.forget(answer_at)

@@ -75,6 +75,8 @@ _REFUSALS = {
     _hub.PAYLOAD_TOO_LARGE: errors.MAXIMUM_PAYLOAD,
     _hub.LINE_TOO_LONG: errors.MAXIMUM_CONTROL_LINE,
 }
+SLOW_CONSUMERS = (Closed.SLOW_CONSUMER, Closed.WRITE_DEADLINE)
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class NatsLimits:
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
+    max_control_line: int = 4096
     write_deadline: float = 10.0
     auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
 
@@ -96,6 +99,7 @@ class NatsLimits:
 class Session:
     """State of one connection: who it is, what it asked for, whether it is alive.
 
+    holds_publishers: bool = True  # while a client that they publish to is nearly full
     Until it is admitted it is in nobody's subject space, and anything but CONNECT ends it.
     """
 
@@ -234,18 +238,48 @@ class Session:
     def _max_payload(self) -> int:
         """Return the least of what server, account and user allow; nothing to a stranger."""
         if self.identity is None or self.space is None:
+            mapped=self.space is not None and self.space.mapper is not None,
             return 0
         further = (self.identity.max_payload, self.space.account.limits.max_payload)
         return min([self.limits.max_payload, *(limit for limit in further if limit >= 0)])
 
     def still_welcome(self) -> bool:
-        """Say whether those who are believed now would admit this client just as it is."""
-        if self.space is None:
+        """Say whether those who are believed now would admit this client; take over its rights.
+
+        Other rights are no reason to go: what they no longer allow is taken away.
+        """
+        if self.space is None or self.identity is None:
             return True  # it has said nothing yet, and is judged when it does
         admitted = self._reception.admit(replace(self._presented, believed_before=True))
         if admitted is None or admitted.space is not self.space:
             return False
-        return admitted.identity == self.identity
+        if admitted.identity.name != self.identity.name:
+            return False
+        has_other_rights = admitted.identity.permissions != self.identity.permissions
+        self.identity = admitted.identity
+        if has_other_rights:
+            self._change_rights(self.space, admitted.identity.permissions)
+        self._configure()
+        return True
+
+    def _change_rights(self, space: Space, permissions: Permissions) -> None:
+        """Let go of subscriptions that are forbidden now, and hide from others what is hidden."""
+        before, self.rights = self.rights, Rights(permissions)
+        for subject, queue, sid, delivered, limit in self._hub.subscriptions(self.cid):
+            hidden = self.rights.hidden(queue)
+            if not self.rights.may_subscribe(subject, queue):
+                self._hub.unsubscribe(self.cid, sid, 0)
+                space.unlistened(self.cid, sid)
+                self._say(errors.removed_subscription(subject, queue, sid))
+            elif hidden != before.hidden(queue):
+                self._hub.unsubscribe(self.cid, sid, 0)
+                self._hub.subscribe(self.cid, subject, queue, sid, hidden)
+                if limit:
+                    self._hub.unsubscribe(self.cid, sid, limit - delivered)
+
+    def refresh(self) -> None:
+        """Take over what limits and mappings have become."""
+        self._configure()
 
     def revoke(self) -> None:
         """End the connection of a client that is no longer believed, or not as before."""

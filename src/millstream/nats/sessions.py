@@ -11,7 +11,7 @@ from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts
 from millstream.nats.reception import Admitted, Reception
-from millstream.nats.session import Closed, NatsLimits, Session
+from millstream.nats.session import SLOW_CONSUMERS, Closed, NatsLimits, Session
 from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors
 from millstream.wire.headers import with_extras
@@ -52,6 +52,8 @@ class Sessions:
             max_pending=limits.max_pending,
             decorate=with_extras,
             write_deadline=limits.write_deadline,
+            max_control_line=limits.max_control_line,
+            holds_publishers=limits.holds_publishers,
         )
 
     def __len__(self) -> int:
@@ -62,10 +64,16 @@ class Sessions:
         return list(self._sessions.values())
 
     def set_limits(self, limits: NatsLimits) -> None:
-        """Hold everybody to other limits; those of the hub stay as they are."""
+        """Hold everybody to other limits; outboxes keep the bound that they were opened with."""
         self._limits = limits
+        self.info = self.info.with_(max_payload=limits.max_payload)
+        self.hub.max_payload = limits.max_payload
+        self.hub.max_control_line = limits.max_control_line
+        self.hub.write_deadline = limits.write_deadline
+        self.hub.holds_publishers = limits.holds_publishers
         for session in self._sessions.values():
             session.limits = limits
+            session.refresh()
 
     def open(self, fd: int, peer: str) -> None:
         """Serve a connected non-blocking socket, which the hub owns from here on."""
@@ -124,7 +132,7 @@ class Sessions:
         self.hub.flush()
 
     def apply(self) -> int:
-        """Close whom the reception would not admit now, or not with the same rights.
+        """Close whom the reception would not admit now, and give others the rights they now have.
 
         Returns how many had to go.
         """
@@ -216,6 +224,11 @@ class Sessions:
             return ALLOWED
         return session.may_publish(subject, self._clock.monotonic())
 
+    def map_subject(self, cid: int, subject: bytes) -> bytes:
+        """Return where a publish goes by the account's mappings."""
+        space = self._sessions[cid].space
+        return subject if space is None else space.mapped(subject)
+
     def on_closed(self, cid: int, reason: int) -> None:
         """Forget the session."""
         session = self._sessions.pop(cid, None)
@@ -224,8 +237,8 @@ class Sessions:
         carrier = self._carriers.pop(cid, None)
         if carrier is not None:
             carrier.closed(reason)
-        if reason == Closed.SLOW_CONSUMER:
-            log.warning("slow consumer closed cid=%d", cid)
+        if reason in SLOW_CONSUMERS:
+            log.warning("slow consumer closed cid=%d reason=%s", cid, Closed(reason).text)
 
 
 def _nonce() -> str:

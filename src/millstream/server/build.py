@@ -104,7 +104,7 @@ def build(
     """
     refuse_missing(options)
     timers = Timers(clock, loop)
-    interest = Interest()
+    interest = subject_space(options)
     info = describe(options)
     guard = guards(options, interest, clock)
     nats = NatsDoor(
@@ -129,7 +129,17 @@ def build(
 def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
     """Return who is let in, how they come, and which accounts there are."""
     known = identities_of(options)
-    accounts = Accounts(known.accounts, global_interest=interest, system=known.system_account)
+    accounts = Accounts(
+        known.accounts,
+        global_interest=interest,
+        system=known.system_account,
+        make_interest=partial(subject_space, options),
+    )
+def subject_space(options: Options) -> Interest:
+    """Return an account's subjects, with a cache of matches unless that was turned off."""
+    return Interest() if options.sublist_cache else Interest(cache=1, sweep=0)
+
+
     websocket = options.websocket.tls if options.websocket is not None else None
     return Guards(
         accounts,
@@ -218,6 +228,8 @@ def describe(options: Options) -> ServerInfo:
         host=options.host,
         port=options.port,
         name=options.server_name,
+        max_control_line=limits.max_control_line,
+        holds_publishers=not limits.no_fast_producer_stall,
         jetstream=options.jetstream is not None,
         max_payload=options.limits.max_payload,
     )
@@ -237,6 +249,7 @@ def connect_urls(options: Options) -> list[str]:
     host, colon, port = options.advertise.rpartition(":")
     return [options.advertise if colon else f"{port or host}:{options.port}"]
 
+        api_lvl=API_LEVEL,
 
 def monitored(
     options: Options,

@@ -111,9 +111,9 @@ def _rule(rules: SubjectRules | None, *, queues: bool) -> Rule:
 
 
 def _trust(options: Options) -> jwt.Trust | None:
-    if not options.trust.operators:
+    if not options.trust.required:
         return None
-    trust = jwt.Trust(list(options.trust.operators))
+    trust = jwt.Trust(options.trust.operators, options.trust.trusted_keys)
     for public, token in options.trust.preload:
         try:
             trust.add_account(token)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.monitor.facts import Account, Connection, Subscription, Traffic
-from millstream.nats.session import Closed, Session
+from millstream.nats.session import SLOW_CONSUMERS, Closed, Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind
 
@@ -139,7 +139,7 @@ def _added(past: Traffic, connection: Connection, reason: int) -> Traffic:
         past.out_msgs + connection.out_msgs,
         past.in_bytes + connection.in_bytes,
         past.out_bytes + connection.out_bytes,
-        past.slow_consumers + (reason == Closed.SLOW_CONSUMER),
+        past.slow_consumers + (reason in SLOW_CONSUMERS),
     )
 
 

@@ -53,7 +53,7 @@ def _users(options: Options) -> Iterator[str]:
 def _no_auth_user(options: Options, name: str, key: str) -> Iterator[str]:
     if not name:
         return
-    if options.trust.operators:
+    if options.trust.required:
         yield f"{key} does not go with an operator: clients must show a JWT"
     elif name not in {user.id for user in options.users}:
         yield f"{key} {name!r} is not among the users"
@@ -61,13 +61,13 @@ def _no_auth_user(options: Options, name: str, key: str) -> Iterator[str]:
 
 def _trust(options: Options) -> Iterator[str]:
     trust = options.trust
-    if not trust.operators:
+    if not trust.required:
         return
     if trust.resolver is None:
         yield "an operator needs a resolver: add resolver: MEMORY and resolver_preload"
     if options.accounts or options.users:
         yield "an operator's accounts and users come as JWTs: remove accounts and users"
-    if trust.trusted_keys:
+    if trust.operators and trust.trusted_keys:
         yield "operator and trusted_keys exclude each other: keep the operator"
     if isinstance(trust.resolver, DirectoryResolver) and not options.system_account:
         yield "a directory resolver needs a system_account"

@@ -44,10 +44,7 @@ _ASPECTS: Mapping[str, Aspect] = {
     "lame_duck": Aspect.LEAVING,
 }
 _FIXED: Mapping[str, str] = {
-    "limits.max_payload": "connections keep the limit that they were told",
-    "limits.max_control_line": "connections keep the limit that they were opened with",
     "limits.max_pending": "connections keep the buffers that they were opened with",
-    "limits.write_deadline": "connections keep the deadline that they were opened with",
     "limits.max_subject_tokens": "subscriptions that stand were checked with the old limit",
     "host": _REBIND,
     "port": _REBIND,

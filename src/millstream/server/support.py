@@ -19,27 +19,13 @@ def refuse_missing(options: Options) -> None:
 
 
 def _missing(options: Options) -> Iterator[str]:
-    if options.mappings or any(account.mappings for account in options.accounts):
-        yield "subject mappings"
-    if options.trust.operators and not isinstance(options.trust.resolver, MemoryResolver):
+    if options.trust.required and not isinstance(options.trust.resolver, MemoryResolver):
         yield "account resolvers other than MEMORY"
-    if options.trust.trusted_keys:
-        yield "trusted_keys: give the operator's JWT as operator"
 
 
 def without_effect(options: Options) -> list[str]:
     """Return the settings that are left out, in words."""
-    default, found = Options(), []
-    for setting, asked, usual in (
-        ("max_control_line", options.limits.max_control_line, default.limits.max_control_line),
-        ("no_fast_producer_stall", options.limits.no_fast_producer_stall, False),
-        ("disable_sublist_cache", options.sublist_cache, True),
-        ("trace", options.log.trace, False),
-    ):
-        if asked != usual:
-            found.append(setting)
-    found += _untuned_streams(options)
-    return [f"'{setting}' has no effect" for setting in found]
+    return [f"'{setting}' has no effect" for setting in _untuned_streams(options)]
 
 
 def _untuned_streams(options: Options) -> Iterator[str]:

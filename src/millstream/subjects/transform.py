@@ -81,6 +81,7 @@ class _Template:
         self._literal_source = literal_source
         self._strict = strict
         self.used: set[int] = set()
+        self.draws_lots = False
 
     def part(self, token: str) -> Part:
         """Return what ``token`` does to a subject."""
@@ -106,6 +107,7 @@ class _Template:
         if name == "random":
             self._arity(token, args, 1, 1)
             below = self._number(token, args[0])
+            self.draws_lots = True
             return lambda _tokens, _subject: str(random.randrange(below) if below > 0 else 0)
         if name == "split":
             return self._split(token, args)
@@ -181,6 +183,7 @@ class SubjectTransform:
         self._stars = stars
         self._rest = self._source[-1] == ">"
         self._parts = [compiled.part(t) for t in (template[:-1] if self._rest else template)]
+        self.draws_lots = compiled.draws_lots  # so that a subject has no one destination
         if strict and len(compiled.used) < len(stars):
             raise BadTransform(f"{destination!r} does not use every wildcard of {self.source!r}")
 

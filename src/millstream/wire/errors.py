@@ -38,6 +38,11 @@ def subscription_violation(subject: bytes, queue: bytes) -> str:
     return f"Permissions Violation for Subscription to {quoted(subject)}{group}"
 
 
+def removed_subscription(subject: bytes, queue: bytes, sid: bytes) -> str:
+    """Return what a client reads whose subscription a change of permissions took away."""
+    return f"{subscription_violation(subject, queue)} (sid {quoted(sid)})"
+
+
 def too_many_tokens(subject: bytes) -> str:
     """Return what a client reads whose subscription has more tokens than allowed."""
     return f"{subscription_violation(subject, b'')}, too many tokens"

@@ -71,7 +71,6 @@ def server_info(
         headers=True,
         max_payload=max_payload,
         jetstream=jetstream,
-        api_lvl=3 if jetstream else 0,
     )
 
 
