@@ -11,7 +11,7 @@ from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import SMALL, Answer, Bench
+from support.store_bench import SMALL, Answer, Bench, image
 from support.sweep import Sent, check_recovery
 
 CLASSES = (Durability.FSYNC, Durability.DISK, Durability.FSYNC, Durability.DISK, Durability.MEMORY)
@@ -198,6 +198,28 @@ def faults(rng: random.Random, calls: int) -> dict[int, OSError | int]:
     """Return nothing, or one or two refused, short or failed calls."""
     kinds = (OSError(errno.EIO, "input/output error"), OSError(errno.ENOSPC, "no space left"), 5, 0)
     return {rng.randint(1, calls): rng.choice(kinds[:3]) for _ in range(rng.choice((0, 1, 1, 2)))}
+
+
+def test_what_a_memory_log_answered_before_a_failed_write_survives_every_start_or_none() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, PIECES)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    bench.append(log, [b"x" * 900, b"y" * 900])
+    bench.run()
+    log.delete([1, 2], lambda error: None)
+    bench.run()
+    bench.clock.advance(4000)
+    bench.store.tick()
+    bench.append(log, [b"a" * 900, b"b" * 900])  # visible at once, and never in the WAL
+    disk.failures[disk.calls + 1] = OSError(errno.EIO, "input/output error")
+    bench.run()
+    bench.clock.advance(4000)
+    bench.store.tick()
+    assert log.segments[1].sealed
+    left = disk.after_crash(Mode.KEEP, 0)
+    first = image(Bench(left, PIECES).store)
+    assert [record[0] for record in first[1][1]] == [3, 4]
+    assert image(Bench(left.after_crash(Mode.KEEP, 0), PIECES).store) == first
 
 
 def test_random_workloads_with_faults_and_crashes_keep_every_promise() -> None:

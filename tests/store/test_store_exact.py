@@ -196,6 +196,21 @@ def test_a_failed_batch_gives_its_sequences_and_holes_back() -> None:
     assert (first, again, seqs_of(log)) == (3, [None], [2, 3, 4])
 
 
+def test_a_skip_whose_sync_failed_still_explains_the_records_behind_it() -> None:
+    disk, bench, log = started(Durability.FSYNC)
+    bench.append(log, [b"one"])
+    bench.run()
+    log.skip_to(5, lambda error: None)
+    bench.append(log, [b"five"])
+    disk.failures[disk.calls + 2] = OSError(5, "input/output error")
+    bench.run()
+    assert "sync" in bench.store.health()[0]
+    bench.store.checkpoint({})
+    again = Bench(disk.after_crash(Mode.KEEP, 0)).store.log(1)
+    assert again is not None
+    assert (seqs_of(again), again.state().gaps) == ([1, 5], ())
+
+
 def test_what_a_power_cut_took_of_a_disk_log_can_be_brought_again() -> None:
     disk, bench, log = started(Durability.DISK)
     exact(bench, log, [2, 5])

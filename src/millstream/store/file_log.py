@@ -1,5 +1,6 @@
 """A log over WAL and segments: staged at once, visible at commit, flushed in the background."""
 
+import errno
 import logging
 from bisect import bisect_right
 from collections import deque
@@ -20,7 +21,8 @@ from millstream.store.committer import Submission
 from millstream.store.entry import Run
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability, Gap, LogState, Note, Staged
-from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
+from millstream.store.rewrite import Rewrite
+from millstream.store.segment import HEADER_BYTES, Flush, Keeping, Segment, log_directory
 from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.worker import Worker
@@ -44,6 +46,7 @@ class LogOptions:
     segment_age: float = 3600.0
     flush_bytes: int = 1 << 20
     cache_bytes: int = 256 << 10
+    rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
 
 
 class Trimmed(msgspec.Struct, array_like=True):
@@ -75,6 +78,7 @@ class Host(Protocol):
     clock: Clock
     worker: Worker
     directory: str
+    keeping: Keeping
 
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
@@ -112,6 +116,14 @@ class Host(Protocol):
         """Remove a dead segment's files once the frames that killed it are stable."""
         ...
 
+    def may_rewrite(self, log_id: int, position: int) -> bool:
+        """Say whether records that were dead at ``position`` may go, and no rewrite is under way."""
+        ...
+
+    def rewriting(self, is_rewriting: bool) -> None:
+        """Note that a rewrite in the background began or ended."""
+        ...
+
 
 class FileLog:
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
@@ -130,6 +142,9 @@ class FileLog:
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reserve_step = 128
+        self.compressed = False  # what is sealed from now on
+        self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
+        self._doomed: tuple[Segment, Rewrite, int] | None = None  # waits until its dead are stable
         self.subjects = SubjectTable()
         self.segments: list[Segment] = []
         self.next_seq = 1
@@ -239,8 +254,7 @@ class FileLog:
         """Have staged records committed, with what must not be told apart from them."""
         control, committed = b"", staged.committed
         if holes:
-            body = msgspec.json.encode(Skipped(list(holes)))
-            control = encode_control(SKIP, self._log_id, 0, 0, body, more=True) * 2
+            control = _skip_frames(self._log_id, Skipped(list(holes)))
         if note is not None:
             noted, committed = self._host.joined(note.kind, self._log_id, note.body, committed)
             control += noted
@@ -297,8 +311,9 @@ class FileLog:
             self._host.post(partial(done, None))
             return
         holes = [(self.next_seq, seq - 1)]
-        body = msgspec.json.encode(Skipped(holes, seq))
-        self._host.control(SKIP, self._log_id, body, partial(self._skipped_to, seq, holes, done))
+        frames = _skip_frames(self._log_id, Skipped(holes, seq))
+        committed = partial(self._skipped_to, seq, holes, done)
+        self._host.submit(Submission(self._log_id, 0, 2, frames, True, committed))
         self.next_seq = seq
         if self._durability is Durability.MEMORY:  # what follows is committed at once
             self._skipped_to(seq, holes, lambda error: None, None)
@@ -401,6 +416,8 @@ class FileLog:
         self.bytes += size
         if self._durability is Durability.FSYNC:
             self.synced_seq = last
+        if not self.segments:
+            return  # dropped while the commit was under way
         segment = self.segments[-1]
         behind = len(self.segments) > 1 and not self.segments[-2].sealed
         if behind or segment.size - segment.flushed >= self._options.flush_bytes:
@@ -441,7 +458,9 @@ class FileLog:
         if self.segments:
             self.segments[-1].full = True
         host = self._host
-        segment = Segment(host.files, self.directory, self._log_id, base_seq, self.subjects)
+        segment = Segment(
+            host.files, self.directory, self._log_id, base_seq, self.subjects, host.keeping
+        )
         segment.born = host.clock.monotonic()
         self.segments.append(segment)
         return segment
@@ -489,14 +508,20 @@ class FileLog:
         return NO_FRAMES
 
     def _quarantine(self, segment: Segment, position: int) -> None:
-        """Take a damaged record out of service and say so; its neighbours stay."""
-        seq, offset = segment.index.seq(position), segment.index.offset(position)
-        log.error("damaged record file=%s offset=%d seq=%d", segment.path, offset, seq)
-        size = segment.index.frame_len(position)
-        if segment.index.delete(position):
-            self.count -= 1
-            self.bytes -= size
-        self.add_gap(seq, seq, "corruption")
+        """Take a damaged record out of service and say so; its neighbours stay.
+
+        In a damaged block everything goes that was live in it.
+        """
+        index = segment.index
+        offset, at, end = segment.damaged_part(position)
+        first, last = index.seq(at), index.seq(end)
+        log.error("damaged records file=%s offset=%d seq=%d-%d", segment.path, offset, first, last)
+        for i in range(at, end + 1):
+            size, seq = index.frame_len(i), index.seq(i)
+            if self.first_kept <= seq <= self.committed_seq and index.delete(i):
+                self.count -= 1
+                self.bytes -= size
+                self.add_gap(seq, seq, "corruption")
 
     def add_gap(self, first: int, last: int, reason: str) -> list[Gap]:
         """Name sequences as lost; those already named stay as they are. Returns what is new."""
@@ -658,6 +683,8 @@ class FileLog:
             segment = self.segments[at]
             position = segment.index.find(seq)
             if position < 0:
+                if segment.sealed and seq <= segment.last_seq:
+                    self.deleted.add(seq, seq)  # a rewrite has left it out
                 continue
             if not segment.index.delete(position):
                 self.deleted.add(seq, seq)  # flagged by an earlier run
@@ -666,7 +693,7 @@ class FileLog:
             self.count -= 1
             self.bytes -= size
             self.deleted.add(seq, seq)
-            segment.flags.append(segment.index.offset(position) + size - 1)
+            self._flag(segment, position, size)
             emptied = emptied or not segment.index.live
         if emptied:
             self.drop_dead_segments()
@@ -680,8 +707,11 @@ class FileLog:
                 break
             for position in segment.positions(first, last):
                 if segment.index.delete(position):
-                    size = segment.index.frame_len(position)
-                    segment.flags.append(segment.index.offset(position) + size - 1)
+                    self._flag(segment, position, segment.index.frame_len(position))
+
+    def _flag(self, segment: Segment, position: int, size: int) -> None:
+        if not segment.head.in_blocks:
+            segment.flags.append(segment.index.offset(position) + size - 1)
 
     def forget(self, seqs: list[int]) -> None:
         """Note deletes of records whose file is already gone."""
@@ -745,7 +775,28 @@ class FileLog:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
         elif seal:  # apart from the write: what is written is not written again when this fails
             segment.busy = True
-            self._host.worker.run(segment.write_idx, partial(self._sealed, segment))
+            if isinstance(segment.unplaced, Rewrite):
+                self._host.worker.run(segment.unplaced.place, partial(self._sealed, segment))
+            elif self._must_pack(segment):
+                rewrite = Rewrite(self._host.files, segment, self.compressed, drop=False)
+                self._host.worker.run(rewrite.write, partial(self._packed, rewrite))
+            else:
+                self._host.worker.run(segment.write_idx, partial(self._sealed, segment))
+
+    def _must_pack(self, segment: Segment) -> bool:
+        """Say whether a full segment is kept in another form than it grew in."""
+        ring = self._host.keeping.ring
+        return not segment.head.complete and (
+            self.compressed or ring.seals or segment.head.in_blocks
+        )
+
+    def _packed(self, rewrite: Rewrite, error: Exception | None) -> None:
+        if error is None and not self._unwanted:
+            rewrite.take_up()
+            self._host.worker.run(rewrite.place, partial(self._sealed, rewrite.segment))
+            return
+        self._host.worker.run(rewrite.discard, partial(_report, rewrite.path))
+        self._sealed(rewrite.segment, error or OSError(errno.ECANCELED, "the log is gone"))
 
     def _sealed(self, segment: Segment, error: Exception | None) -> None:
         segment.busy = False
@@ -793,6 +844,69 @@ class FileLog:
         if self.segments and not self.segments[-1].full and self.is_full(self.segments[-1]):
             self.segments[-1].full = True
         self.flush()
+        self._rewrite_one()
+
+    # --- rewriting
+
+    def _rewrite_one(self) -> None:
+        """Begin to copy one sealed segment: for the space of its dead, or for another key.
+
+        What the copy leaves out must be stable as dead first, or a power cut would bring back the
+        claim that it lives.
+        """
+        if self._doomed is None:
+            if not self._host.may_rewrite(self._log_id, 0):
+                return
+            segment = next((s for s in self.segments if self._wants_rewrite(s)), None)
+            if segment is None:
+                return
+            compressed = self.compressed or (segment.head.in_blocks and not segment.head.key_id)
+            rewrite = Rewrite(self._host.files, segment, compressed, drop=True)
+            self._doomed = (segment, rewrite, self._host.written_position())
+            self._host.rewriting(True)
+            segment.busy = True
+        segment, rewrite, position = self._doomed
+        if self._host.may_rewrite(self._log_id, position):
+            self._host.worker.run(rewrite.write, partial(self._rewritten, rewrite))
+            self._doomed = None
+
+    def _wants_rewrite(self, segment: Segment) -> bool:
+        if not segment.sealed or segment.busy or segment.failed or not segment.index.live:
+            return False
+        ring = self._host.keeping.ring
+        if segment.head.key_id != ring.key_id:
+            return True
+        live = segment.index.live
+        if live == len(segment.index):
+            return False
+        known = self._dead.get(segment.base_seq)
+        if known is None or known[0] != live:
+            dead = segment.size - HEADER_BYTES - segment.index.live_bytes()
+            known = self._dead[segment.base_seq] = (live, dead)
+        return known[1] > self._options.rewrite_ratio * (segment.size - HEADER_BYTES)
+
+    def _rewritten(self, rewrite: Rewrite, error: Exception | None) -> None:
+        segment = rewrite.segment
+        self._dead.pop(segment.base_seq, None)
+        if error is None and segment in self.segments and not self._closed:
+            rewrite.take_up()
+            self._host.worker.run(rewrite.place, partial(self._placed, segment))
+            return
+        self._host.rewriting(False)
+        segment.busy = False
+        if error is not None:
+            log.warning("segment not rewritten file=%s error=%s", segment.path, error)
+        self._host.worker.run(rewrite.discard, partial(_report, rewrite.path))
+
+    def _placed(self, segment: Segment, error: Exception | None) -> None:
+        self._host.rewriting(False)
+        segment.busy = False
+        if error is not None:
+            segment.failed = True  # served from the copy; a restart goes on with what has the name
+            log.error("rewritten segment not in place file=%s error=%s", segment.path, error)
+            return
+        segment.release()
+        self.drop_dead_segments()
 
     def recount(self) -> None:
         """Count what is live, after the segments were loaded or rebuilt."""
@@ -834,6 +948,12 @@ class FileLog:
 
 def _base(segment: Segment) -> int:
     return segment.base_seq
+
+
+def _skip_frames(log_id: int, skipped: Skipped) -> bytes:
+    """Return a SKIP twice, without a number: replaying it again changes nothing."""
+    more = not skipped.next_seq  # it begins the batch that tells where the log goes on
+    return encode_control(SKIP, log_id, 0, 0, msgspec.json.encode(skipped), more) * 2
 
 
 def _holes(next_seq: int, seqs: Sequence[int]) -> list[tuple[int, int]]:

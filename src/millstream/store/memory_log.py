@@ -5,10 +5,10 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.committer import Submission
-from millstream.store.file_log import DELETE, SKIP, TRIM, VOID, FileLog, LogOptions
+from millstream.store.file_log import DELETE, TRIM, VOID, FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
-from millstream.store.segment import Segment
+from millstream.store.segment import Keeping, Segment
 from millstream.store.worker import InlineWorker, Worker
 
 
@@ -20,6 +20,7 @@ class _NoDisk:
         self.clock = clock
         self.worker: Worker = InlineWorker()
         self.directory = ""
+        self.keeping = Keeping()
         self._post = post
 
     def check(self, log_id: int) -> None:
@@ -32,9 +33,9 @@ class _NoDisk:
     def control(
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
-        """Grant the change: trims at once, what follows the appends when the loop comes round."""
-        assert kind in (TRIM, DELETE, VOID, SKIP)
-        if kind in (TRIM, VOID):
+        """Grant the change: trims at once, deletes when the loop comes round."""
+        assert kind in (TRIM, DELETE, VOID)
+        if kind != DELETE:
             done(None)
         else:
             self._post(partial(done, None))
@@ -57,6 +58,13 @@ class _NoDisk:
         return 0
 
     def remove(self, segment: Segment) -> None:
+        """There are no files."""
+
+    def may_rewrite(self, log_id: int, position: int) -> bool:
+        """There are no files."""
+        return False
+
+    def rewriting(self, is_rewriting: bool) -> None:
         """There are no files."""
 
 

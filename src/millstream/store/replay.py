@@ -16,7 +16,7 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
 from millstream.store.derived import DERIVE
 from millstream.store.entry import Damage, Entry, Run, scan_entries
-from millstream.store.file_log import DELETE, RESERVE, SKIP, TRIM, VOID
+from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID
 from millstream.store.files import File, Files
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.rebuild import Logs
@@ -198,7 +198,7 @@ class Replay:
             self._logs.relog.append((run, data))
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
-        if number == 0:  # made by a recovery, which put it where it belongs in the order
+        if number == 0:  # a SKIP, or made by a recovery, which put it where it belongs
             self._logs.control(kind, log_id, content)
             return
         if kind == DERIVE and self._logs.holes:
@@ -206,7 +206,7 @@ class Replay:
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, VOID, RESERVE, SKIP):
+        if kind in (TRIM, DELETE, VOID, RESERVE):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:

@@ -1,5 +1,6 @@
 """Frames found in damaged bytes: each vouches for itself by magic and checksums."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.kernel._frames import MORE, RECORD, scan
@@ -33,6 +34,16 @@ def frames_in(buffer: memoryview, start: int, end: int) -> list[Frame]:
         Frame(kind, flags, stream_id, seq, at, at + size, bytes(buffer[at : at + size - 1]) + b"\0")
         for kind, flags, stream_id, seq, _ts, at, size, _deleted in frames
     ]
+
+
+def batches(frames: list[Frame]) -> Iterator[list[Frame]]:
+    """Yield the frames batch by batch."""
+    batch: list[Frame] = []
+    for frame in frames:
+        batch.append(frame)
+        if not frame.more:
+            yield batch
+            batch = []
 
 
 def whole_batches(frames: list[Frame], start: int) -> list[Frame]:
