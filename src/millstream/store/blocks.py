@@ -14,7 +14,7 @@ itself. So one flipped bit costs at most one block, and the blocks around it kno
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import cramjam
@@ -51,6 +51,19 @@ class BlockRef(NamedTuple):
     def after(self) -> int:
         """Return the file offset just past the block."""
         return self.at + HEAD.size + self.stored
+
+
+def cut_frames(data: memoryview) -> Iterator[memoryview]:
+    """Cut frames into pieces for blocks, at frame borders."""
+    start = at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if at > start and at + size - start > MOST_BYTES:
+            yield data[start:at]
+            start = at
+        at += size
+    if start < len(data):
+        yield data[start:]
 
 
 def encode_block(raw: Raw, offset: int, codec: int, ring: KeyRing | None, bound: bytes) -> bytes:
@@ -154,7 +167,7 @@ def _sound_head(buffer: Raw, at: int, bound: bytes) -> bytes | None:
 
 
 def find_blocks(
-    buffer: Raw, start: int, stop: int, bound: bytes
+    buffer: Raw, start: int, stop: int, bound: bytes, rising: bool = True
 ) -> tuple[list[BlockRef], list[tuple[int, int]]]:
     """Return (blocks, damaged ranges) of a file's bytes, in order.
 
@@ -172,7 +185,7 @@ def find_blocks(
             damaged.append((at, at + HEAD.size))
         if ref is not None and ref.after <= stop and ref.offset >= least:
             blocks.append(ref)
-            at, least = ref.after, ref.end
+            at, least = ref.after, ref.end if rising else 0
             continue
         found = _next_block(buffer, at + 1, stop, least, bound)
         damaged.append((at, found))

@@ -21,8 +21,10 @@ from functools import partial
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly, StorageFull
 from millstream.kernel._frames import scan
+from millstream.store.blocks import MOST_BYTES, OVERHEAD
 from millstream.store.commit import Ok
 from millstream.store.entry import RUN, TARGET_BYTES, Run, encode_entry
+from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine
 
 log = logging.getLogger(__name__)
@@ -115,6 +117,7 @@ class Committer:
         self._dirty_since: float | None = None
         self._marked = engine.synced_position  # the durable mark that the log itself tells
         self._thread: threading.Thread | None = None
+        self.ring: KeyRing | None = None  # seals entries
         self.backlog_bytes = 0
         self.applied_position = engine.position - 1  # the loop has seen everything up to here
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
@@ -200,6 +203,8 @@ class Committer:
                 return False
             size += submission.size
         entries = len(self._queue) + size // self._entry_bytes + 1
+        if self.ring is not None:
+            size += OVERHEAD * (entries + size // MOST_BYTES + 1)
         return (
             size <= SMALL_GROUP
             and size + PER_ENTRY * entries <= self._engine.room
@@ -347,7 +352,15 @@ class Committer:
         engine = self._engine
         durable = engine.synced_position
         entry = encode_entry(
-            engine.position, self._epoch, self._nonce, durable, commits, runs, parts, continues
+            engine.position,
+            self._epoch,
+            self._nonce,
+            durable,
+            commits,
+            runs,
+            parts,
+            continues,
+            self.ring,
         )
         outcome = engine.append_at(engine.position, entry, sync=False)
         if not isinstance(outcome, Ok):

@@ -1,11 +1,12 @@
 """WAL entries: what one commit writes, and how a damaged log is read.
 
     0 u32 magic   4 u32 length (whole entry)   8 u64 position   16 u64 epoch   24 u64 nonce
-   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES)   38 u16 runs
+   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES, 4 = SEALED)   38 u16 runs
    40 u64 durable mark: every position up to here was on stable storage when this was written
    48 u64 XXH3-64 of the body   56 u64 XXH3-64 of bytes 0..56 and the run table
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
-   .. body: frames
+   .. body: frames; of a SEALED entry blocks of frames, as blocks.py has them (the sizes in the run
+      table are those of the frames)
 
 A batch may span entries; all but the first have CONTINUES, only the one with COMMITS ends it.
 The run table names what an entry holds, so that a damaged body can be reported by sequence. Frames
@@ -20,9 +21,14 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from millstream.store import blocks
+from millstream.store.keys import KeyRing
+
 MAGIC = 0x4C41574D  # "MWAL"
 COMMITS = 1
 CONTINUES = 2
+SEALED = 4
+BOUND = b"millstream wal"  # what the blocks of entries are bound to
 HEAD = struct.Struct("<IIQQQIHHQQQ")
 RUN = struct.Struct("<QQII")
 HEAD_CHECKED = 56
@@ -54,6 +60,7 @@ class Entry:
     count: int
     commits: bool
     continues: bool
+    sealed: bool
     durable: int
     runs: tuple[Run, ...]
     body_check: int
@@ -81,9 +88,13 @@ def encode_entry(
     runs: Sequence[Run],
     parts: Sequence[bytes],
     continues: bool = False,
+    ring: KeyRing | None = None,
 ) -> bytes:
     """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
     table = b"".join([RUN.pack(*run) for run in runs])
+    sealed = ring is not None and ring.seals and bool(parts)
+    if sealed:
+        parts = list(_sealed(parts, ring))
     size = sum(map(len, parts))
     head = HEAD.pack(
         MAGIC,
@@ -92,7 +103,7 @@ def encode_entry(
         epoch,
         nonce,
         sum([run.frames for run in runs]),
-        COMMITS * commits | CONTINUES * continues,
+        COMMITS * commits | CONTINUES * continues | SEALED * sealed,
         len(runs),
         durable,
         xxh3_64_intdigest(parts[0]) if len(parts) == 1 else _check(parts),
@@ -100,6 +111,43 @@ def encode_entry(
     )[:HEAD_CHECKED]
     check = xxh3_64_intdigest(head + table)
     return b"".join((head, check.to_bytes(8, "little"), table, *parts))
+
+
+def _sealed(parts: Sequence[bytes], ring: KeyRing | None) -> Iterator[bytes]:
+    """Return the frames in sealed blocks; a block holds many small parts or a piece of a large one."""
+    offset = 0
+    held: list[bytes] = []
+    for part in parts:
+        if held and sum(map(len, held)) + len(part) > blocks.MOST_BYTES:
+            joined = b"".join(held)
+            yield blocks.encode_block(joined, offset, blocks.PLAIN, ring, BOUND)
+            offset, held = offset + len(joined), []
+        if len(part) <= blocks.MOST_BYTES:
+            held.append(part)
+            continue
+        for piece in blocks.cut_frames(memoryview(part)):
+            yield blocks.encode_block(piece, offset, blocks.PLAIN, ring, BOUND)
+            offset += len(piece)
+    if held:
+        yield blocks.encode_block(b"".join(held), offset, blocks.PLAIN, ring, BOUND)
+
+
+def plain_body(buffer: memoryview, start: int, end: int, ring: KeyRing) -> memoryview:
+    """Return the frames of the sealed blocks in ``start..end``, zeros where one is damaged.
+
+    Adjacent frames stay adjacent, and those around a damaged block do not become so.
+    """
+    found, _ = blocks.find_blocks(buffer, start, end, BOUND, rising=False)
+    image = bytearray()
+    expected = 0
+    for ref in found:
+        raw = blocks.decode_block(buffer, ref, BOUND, ring)
+        if ref.offset < expected:
+            image += b"\0"  # another entry
+        image += bytes(max(ref.offset - expected, 0))
+        image += bytes(ref.size) if raw is None else raw
+        expected = ref.end
+    return memoryview(image).toreadonly()
 
 
 def _check(parts: Sequence[bytes]) -> int:
@@ -134,6 +182,7 @@ def decode_entry(buffer: memoryview, at: int) -> Entry | None:
         count=count,
         commits=bool(flags & COMMITS),
         continues=bool(flags & CONTINUES),
+        sealed=bool(flags & SEALED),
         durable=durable,
         runs=tuple(Run(*fields) for fields in RUN.iter_unpack(table)),
         body_check=body_check,

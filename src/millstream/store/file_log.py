@@ -860,8 +860,7 @@ class FileLog:
             segment = next((s for s in self.segments if self._wants_rewrite(s)), None)
             if segment is None:
                 return
-            compressed = self.compressed or (segment.head.in_blocks and not segment.head.key_id)
-            rewrite = Rewrite(self._host.files, segment, compressed, drop=True)
+            rewrite = Rewrite(self._host.files, segment, self.compressed, drop=True)
             self._doomed = (segment, rewrite, self._host.written_position())
             self._host.rewriting(True)
             segment.busy = True
@@ -873,6 +872,8 @@ class FileLog:
     def _wants_rewrite(self, segment: Segment) -> bool:
         if not segment.sealed or segment.busy or segment.failed or not segment.index.live:
             return False
+        if any(a <= segment.last_seq and b >= segment.base_seq for a, b in self.lost):
+            return False  # what is damaged stays, to be found again
         ring = self._host.keeping.ring
         if segment.head.key_id != ring.key_id:
             return True

@@ -2,7 +2,7 @@
 
     wal/shard-NN/wal-<16 digits>.log
     0 8s "MSTRWAL\\0"   8 u32 version   12 u32 shard   16 u64 index   24 u64 epoch   32 u64 nonce
-   40 u64 first position   48 u64 0   56 u64 XXH3-64 of bytes 0..56
+   40 u64 first position   48 8s key id, 0 = none   56 u64 XXH3-64 of bytes 0..56
    64 entries, then zeros
 
 A file of zeros is one made ahead and not used yet. The nonce is random in its upper half and
@@ -21,6 +21,7 @@ from millstream.store.commit import Ok, Outcome, Taken
 from millstream.store.files import File, Files, is_no_space, write_all
 
 VERSION = 1
+SEALED_VERSION = 2  # of a file whose entries are sealed
 MAGIC = b"MSTRWAL\0"
 HEADER = struct.Struct("<8sIIQQQQQQ")
 HEADER_CHECKED = 56
@@ -39,6 +40,12 @@ class WalHeader:
     epoch: int
     nonce: int
     first_position: int
+    key_id: int = 0
+
+    @property
+    def version(self) -> int:
+        """Return the format of the file."""
+        return SEALED_VERSION if self.key_id else VERSION
 
 
 def shard_directory(directory: str, shard: int) -> str:
@@ -62,7 +69,7 @@ def wal_indexes(files: Files, directory: str) -> list[int]:
 def encode_header(header: WalHeader) -> bytes:
     """Return the first bytes of a WAL file."""
     fields = (header.shard, header.index, header.epoch, header.nonce, header.first_position)
-    body = HEADER.pack(MAGIC, VERSION, *fields, 0, 0)[:HEADER_CHECKED]
+    body = HEADER.pack(MAGIC, header.version, *fields, header.key_id, 0)[:HEADER_CHECKED]
     return body + xxh3_64_intdigest(body).to_bytes(8, "little")
 
 
@@ -74,15 +81,15 @@ def decode_header(data: bytes, path: str) -> WalHeader | None:
     """
     if len(data) < HEADER.size:
         return None
-    magic, version, shard, index, epoch, nonce, first, _, check = HEADER.unpack_from(data)
+    magic, version, shard, index, epoch, nonce, first, key_id, check = HEADER.unpack_from(data)
     if magic != MAGIC or xxh3_64_intdigest(data[:HEADER_CHECKED]) != check:
         return None
-    if version != VERSION:
+    if version not in (VERSION, SEALED_VERSION):
         raise StorageUnusable(
-            f"{path} has format version {version}, this millstream knows version {VERSION}: "
-            "start the newer millstream that wrote it"
+            f"{path} has format version {version}, this millstream knows versions up to "
+            f"{SEALED_VERSION}: start the newer millstream that wrote it"
         )
-    return WalHeader(shard, index, epoch, nonce, first)
+    return WalHeader(shard, index, epoch, nonce, first, key_id)
 
 
 class LocalEngine:
@@ -108,6 +115,7 @@ class LocalEngine:
         self._next_index = next_index
         self._ahead: tuple[int, File, int] | None = None  # index, file, bytes
         self._no_room_ahead = False
+        self.key_id = 0  # of the key that seals entries
         self._file: File | None = None
         self._tail = 0
         self._limit = 0  # bytes of the current file
@@ -165,7 +173,7 @@ class LocalEngine:
             self._tail += len(entry)
             self.position += 1
         self.sync()
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, first)
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, first, self.key_id)
         try:
             write_all(file, encode_header(header), 0)
             file.sync()
@@ -228,7 +236,7 @@ class LocalEngine:
         if HEADER.size + size > limit:
             limit = HEADER.size + size
             self._grow(file, limit)
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position)
+        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self.key_id)
         self._write(file, encode_header(header), 0)  # refused: the next attempt starts here again
         if self._file is not None:
             self._file.close()

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
 from millstream.store.derived import DERIVE
-from millstream.store.entry import Damage, Entry, Run, scan_entries
+from millstream.store.entry import Damage, Entry, Run, plain_body, scan_entries
 from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID
 from millstream.store.files import File, Files
+from millstream.store.keys import ID_BYTES, KeyRing
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Control
@@ -44,8 +45,11 @@ class WalFile:
 class Replay:
     """Applies a shard's WAL to the logs; the store gives the logs and takes the outcome."""
 
-    def __init__(self, files: Files, logs: Logs, snapshot: Snapshot | None) -> None:
+    def __init__(
+        self, files: Files, logs: Logs, snapshot: Snapshot | None, ring: KeyRing | None = None
+    ) -> None:
         self._files = files
+        self._ring = ring or KeyRing()
         self._logs = logs
         self._from = snapshot.position if snapshot else 0
         self.control_number = snapshot.control_number if snapshot else 0
@@ -82,6 +86,8 @@ class Replay:
             try:
                 data = file.pread(HEADER.size, 0)
                 header = decode_header(data, path)
+                if header is not None:
+                    self._ring.require(header.key_id.to_bytes(ID_BYTES, "little"), path)
                 if header is None and not any(data):
                     self.unused.append(path)  # made ahead; without a header nothing in it counts
                     continue
@@ -138,17 +144,19 @@ class Replay:
     def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> None:
         if entry.position <= self._from and not self._logs.holes:
             return
-        if entry.sound(buffer):
+        pieces = self._pieces(buffer, entry) if entry.sound(buffer) else None
+        if pieces is not None:
             if entry.position > self._durable:
                 self._relogging = True  # nothing proves that these bytes are stable
-            self._accept(entry, self._pieces(buffer, entry))
+            self._accept(entry, pieces)
             return
         log.error(
             "damaged wal entry file=%s offset=%d position=%d", wal.path, entry.start, entry.position
         )
         self.damaged_bytes += entry.end - entry.body
-        frames = frames_in(buffer, entry.body, entry.end)
-        self._salvage(entry.position, frames, -1 if entry.continues else entry.body)
+        frames = self._frames(buffer, entry.body, entry.end, entry.sealed)
+        start = 0 if entry.sealed else entry.body
+        self._salvage(entry.position, frames, -1 if entry.continues else start)
         if entry.commits:
             self._expect(entry)
 
@@ -159,9 +167,20 @@ class Replay:
             if run.first_seq:
                 self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
 
-    def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]]:
+    def _frames(self, buffer: memoryview, start: int, end: int, sealed: bool) -> list[Frame]:
+        """Return the sound frames of a damaged place, out of their blocks where they are sealed."""
+        if sealed:
+            plain = plain_body(buffer, start, end, self._ring)
+            return frames_in(plain, 0, len(plain))
+        return frames_in(buffer, start, end)
+
+    def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]] | None:
         pieces = []
         at = entry.body
+        if entry.sealed:
+            buffer, at = plain_body(buffer, entry.body, entry.end, self._ring), 0
+            if len(buffer) != sum(run.size for run in entry.runs):
+                return None
         for run in entry.runs:
             pieces.append((run, bytes(buffer[at : at + run.size])))
             at += run.size
@@ -220,7 +239,8 @@ class Replay:
         position = at + 1
         if position <= self._from and not self._logs.holes:
             return
-        frames = frames_in(buffer, damage.start, damage.end)
+        frames = self._frames(buffer, damage.start, damage.end, False)
+        frames += self._frames(buffer, damage.start, damage.end, True)
         size = damage.end - damage.start
         if damage.last and position > self._durable:
             self.torn_bytes += _used(buffer, damage.start, damage.end)

@@ -378,7 +378,7 @@ class Segment:
             file.truncate(at)
             self._cut_tail = False
         data = memoryview(b"".join(flush.parts))[max(end - flush.offset, 0) :]
-        for piece in _pieces(data):
+        for piece in blocks.cut_frames(data):
             block = blocks.encode_block(piece, end, blocks.PLAIN, self.keeping.ring, self.bound)
             write_all(file, block, at)
             table.add(BlockRef(end, len(piece), at, len(block) - blocks.HEAD.size))
@@ -557,19 +557,6 @@ class Segment:
         self.release()
         self._view = None
         self.keeping.cache.forget(self._token)
-
-
-def _pieces(data: memoryview) -> Iterator[memoryview]:
-    """Cut frames into pieces for blocks, at frame borders."""
-    start = at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if at > start and at + size - start > blocks.MOST_BYTES:
-            yield data[start:at]
-            start = at
-        at += size
-    if start < len(data):
-        yield data[start:]
 
 
 def _dead_ends(index: SegmentIndex) -> list[int]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 
 from xxhash import xxh3_64_intdigest
 
@@ -16,9 +17,11 @@ from millstream.kernel._frames import encode_control
 from millstream.store import derived
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation
+from millstream.store.blocks import BlockCache
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.file_log import DELETE, FileLog, LogOptions
 from millstream.store.files import File, Files, ensure_dir
+from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
@@ -26,7 +29,7 @@ from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Recovery
 from millstream.store.replay import Replay
-from millstream.store.segment import Flush, Segment
+from millstream.store.segment import Flush, Keeping, Segment
 from millstream.store.snapshot import (
     Snapshot,
     load_snapshots,
@@ -52,6 +55,8 @@ class StoreOptions:
     checkpoint_bytes: int = 64 << 20
     threads: bool = True
     nonce: int = 0  # 0: random
+    block_cache_bytes: int = 8 << 20  # plain bytes of blocks that were read
+    ring: KeyRing = field(default_factory=KeyRing)
     log: LogOptions = field(default_factory=LogOptions)
 
 
@@ -78,6 +83,8 @@ class Store:
         self._post = post
         self.options = options
         self.worker: Worker = ThreadWorker(post) if options.threads else InlineWorker()
+        self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
+        self._rewriting = False
         self.recovery = Recovery()
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
         self.soon = post  # where calls from the loop to itself go: a door may know a better moment
@@ -134,12 +141,12 @@ class Store:
         wal_directory = shard_directory(self.directory, options.shard)
         meta = f"{self.directory}/meta"
         ensure_dir(files, wal_directory)
-        snapshots = load_snapshots(files, meta)
+        snapshots = load_snapshots(files, meta, options.ring)
         snapshot = snapshots[0] if snapshots else None
-        logs = Logs(files, self._make_log)
+        logs = Logs(files, self._make_log, self.keeping)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
-        replay = Replay(files, logs, snapshot)
+        replay = Replay(files, logs, snapshot, options.ring)
         replay.run(wal_directory)
         boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
         before = replay.last_nonce & 0xFFFFFFFF
@@ -208,6 +215,7 @@ class Store:
             replay.position + 1,
             options.wal_file_bytes,
         )
+        engine.key_id = int.from_bytes(options.ring.key_id, "little")
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
         entries = self._relog(replay, epoch, nonce)
         if entries:
@@ -224,6 +232,7 @@ class Store:
             options.entry_bytes,
         )
         self._committer.soon = lambda call: self.soon(call)
+        self._committer.ring = options.ring if options.ring.seals else None
         self._committer.on_synced = self._synced
         self._committer.on_failed = self._failed
         self._committer.on_pressure = lambda pressed: self.on_pressure(pressed)
@@ -243,7 +252,10 @@ class Store:
             runs = [run for run, _ in pieces[:take]]
             parts = [data for _, data in pieces[:take]]
             durable = replay.position
-            entries.append(encode_entry(position, epoch, nonce, durable, True, runs, parts))
+            ring = self.options.ring
+            entries.append(
+                encode_entry(position, epoch, nonce, durable, True, runs, parts, ring=ring)
+            )
             position += 1
             del pieces[:take]
         return entries
@@ -275,8 +287,16 @@ class Store:
 
     # --- logs
 
-    def create_log(self, log_id: int, durability: Durability) -> FileLog:
-        """Return the log of this id, made if there is none; an existing one takes the class."""
+    def create_log(self, log_id: int, durability: Durability, compressed: bool = False) -> FileLog:
+        """Return the log of this id, made if there is none; an existing one takes the class.
+
+        ``compressed`` says how segments are kept that are sealed from now on.
+        """
+        found = self._create_log(log_id, durability)
+        found.compressed = compressed
+        return found
+
+    def _create_log(self, log_id: int, durability: Durability) -> FileLog:
         existing = self._logs.get(log_id)
         if existing is not None:
             if Durability.EPHEMERAL not in (durability, existing.durability):
@@ -347,6 +367,19 @@ class Store:
             return
         self._dead.append((self.written_position(), segment))
         self._remove_dead(self._engine.synced_position)
+
+    def may_rewrite(self, log_id: int, position: int) -> bool:
+        """Say whether records that were dead at ``position`` may go; position 0 asks for a turn.
+
+        A replay may have to copy also dead records from a log, until a snapshot says otherwise.
+        """
+        if log_id in self._copied or self._closed or self._problems:
+            return False
+        return not self._rewriting if not position else position <= self._engine.synced_position
+
+    def rewriting(self, is_rewriting: bool) -> None:
+        """Note that a rewrite began or ended: there is one at a time."""
+        self._rewriting = is_rewriting
 
     def _remove_dead(self, position: int) -> None:
         ready = [segment for needs, segment in self._dead if needs <= position]
@@ -567,7 +600,7 @@ class Store:
             if segment.made or flush.parts:
                 segment.write(flush)
                 segment.sync()
-        write_snapshot(self.files, f"{self.directory}/meta", snapshot)
+        write_snapshot(self.files, f"{self.directory}/meta", snapshot, self.options.ring)
         self._drop_wal_below(self._snapshot_positions[-1] if self._snapshot_positions else 0)
 
     def _drop_wal_below(self, position: int) -> None:
@@ -601,14 +634,16 @@ class Store:
     # --- reading in place
 
     def plan(self, log_id: int) -> list[SegmentPlan]:
-        """Return the sealed segments of a log, in order."""
+        """Return the sealed segments of a log that need no key and no decompression, in order.
+
+        From the first one on that does, everything is the tail, which the server reads out.
+        """
         found = self._logs.get(log_id)
         if found is None:
             return []
         return [
             SegmentPlan(s.path, s.path[:-5] + ".idx", s.base_seq, s.last_seq, s.size)
-            for s in found.segments
-            if s.sealed
+            for s in takewhile(_is_readable_in_place, found.segments)
         ]
 
     # --- the end
@@ -631,6 +666,10 @@ class Store:
             segment.close()
         if self._lock is not None:
             self._lock.close()
+
+
+def _is_readable_in_place(segment: Segment) -> bool:
+    return segment.sealed and not segment.head.in_blocks and segment.unplaced is None
 
 
 def _report(path: str, error: Exception | None) -> None:
