@@ -117,7 +117,7 @@ class Host(Protocol):
         ...
 
     def may_rewrite(self, log_id: int, position: int) -> bool:
-        """Say whether records that were dead at ``position`` may go, and no rewrite is under way."""
+        """Say whether records that were dead at ``position`` may go; 0 asks for a turn."""
         ...
 
     def rewriting(self, is_rewriting: bool) -> None:
@@ -683,7 +683,7 @@ class FileLog:
             segment = self.segments[at]
             position = segment.index.find(seq)
             if position < 0:
-                if segment.sealed and seq <= segment.last_seq:
+                if seq not in self.lost:
                     self.deleted.add(seq, seq)  # a rewrite has left it out
                 continue
             if not segment.index.delete(position):
