@@ -6,16 +6,17 @@ from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import Answer, Bench
+from support.store_bench import FORMS, Answer, Bench
 from support.sweep import DISK, FSYNC, Sent, check_recovery
 
 
 class Workload:
     """Several logs, batches, deletes, trims, seals, checkpoints, rotation: in a fixed order."""
 
-    def __init__(self, bench: Bench, sent: Sent) -> None:
+    def __init__(self, bench: Bench, sent: Sent, form: str = "plain") -> None:
         self.bench = bench
         self.sent = sent
+        self.compressed = form in ("compressed", "both")
         self.n = 0
 
     def batch(self, log: FileLog, size: int, length: int = 40) -> None:
@@ -62,8 +63,8 @@ class Workload:
 
     def run(self) -> None:
         store = self.bench.store
-        one = store.create_log(FSYNC, Durability.FSYNC)
-        two = store.create_log(DISK, Durability.DISK)
+        one = store.create_log(FSYNC, Durability.FSYNC, self.compressed)
+        two = store.create_log(DISK, Durability.DISK, self.compressed)
         self.sent.classes = {FSYNC: Durability.FSYNC, DISK: Durability.DISK}
         self.control(b"create one")
         self.batch(one, 1)
@@ -105,12 +106,12 @@ class Workload:
         self.turn()
 
 
-def run_until_crash(disk: FakeDisk) -> Sent:
+def run_until_crash(disk: FakeDisk, form: str = "plain") -> Sent:
     sent = Sent()
     bench = None
     try:
-        bench = Bench(disk)
-        Workload(bench, sent).run()
+        bench = Bench(disk, FORMS[form])
+        Workload(bench, sent, form).run()
         bench.close()
     except Crashed:
         if bench is not None:
@@ -118,52 +119,55 @@ def run_until_crash(disk: FakeDisk) -> Sent:
     return sent
 
 
-def total_calls() -> int:
+def total_calls(form: str = "plain") -> int:
     disk = FakeDisk()
-    run_until_crash(disk)
+    run_until_crash(disk, form)
     return disk.calls
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode) -> None:
-    calls = total_calls()
+def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: str) -> None:
+    calls = total_calls(form)
     tried = fired = 0
     for call in range(1, calls + 1):
         for seed in range(count(1, 12) if mode not in (Mode.KEEP, Mode.DROP) else 1):
             disk = FakeDisk()
             disk.crash_at = call
-            sent = run_until_crash(disk)
+            sent = run_until_crash(disk, form)
             tried += 1
             fired += disk.crashed
-            wrong = check_recovery(disk.after_crash(mode, seed * 1000 + call), sent, mode)
+            left = disk.after_crash(mode, seed * 1000 + call)
+            wrong = check_recovery(left, sent, mode, FORMS[form])
             assert not wrong, (mode, call, seed, disk.trace[-3:], wrong)
-    print(f"crash sweep {mode.value}: tried {tried}, fired {fired}")
+    print(f"crash sweep {form} {mode.value}: tried {tried}, fired {fired}")
     assert fired == tried > 100
 
 
+@pytest.mark.parametrize("form", ["plain", "both"])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_crash_inside_recovery_changes_nothing(mode: Mode) -> None:
-    calls = total_calls()
+def test_a_crash_inside_recovery_changes_nothing(mode: Mode, form: str) -> None:
+    calls = total_calls(form)
     tried = fired = 0
     for call in range(1, calls + 1, count(7, 1)):
         disk = FakeDisk()
         disk.crash_at = call
-        sent = run_until_crash(disk)
+        sent = run_until_crash(disk, form)
         left = disk.after_crash(mode, call)
         clean = left.copy()
-        Bench(clean)
+        Bench(clean, FORMS[form])
         for inner in range(1, clean.calls + 1):
             again = left.copy()
             again.crash_at = inner
             tried += 1
             try:
-                Bench(again)
+                Bench(again, FORMS[form])
             except Crashed:
                 fired += 1
             after = again.after_crash(mode, inner)
-            wrong = check_recovery(after, sent, mode)
+            wrong = check_recovery(after, sent, mode, FORMS[form])
             assert not wrong, (mode, call, inner, again.trace, wrong)
-    print(f"recovery sweep {mode.value}: tried {tried}, fired {fired}")
+    print(f"recovery sweep {form} {mode.value}: tried {tried}, fired {fired}")
     assert fired == tried
 
 

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable  # noqa: TC003
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from millstream.clock import ManualClock
@@ -10,6 +11,7 @@ from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import Files
+from millstream.store.keys import KeyRing
 from millstream.store.store import Store, StoreOptions
 from support.fake_disk import Crashed
 
@@ -20,6 +22,10 @@ SMALL = StoreOptions(
     log=LogOptions(segment_records=8, segment_bytes=2048, flush_bytes=512, cache_bytes=256),
 )
 
+COMPRESSED = replace(SMALL)  # logs are told one by one
+SEALED = replace(SMALL, ring=KeyRing(b"a secret of the tests"))
+FORMS = {"plain": SMALL, "compressed": COMPRESSED, "sealed": SEALED, "both": SEALED}
+
 Answer = list[MillstreamError | None]
 
 
@@ -27,12 +33,16 @@ class Bench:
     """One run of a store: open it, use it, let the loop turn by ``run``."""
 
     def __init__(
-        self, files: Files, options: StoreOptions = SMALL, clock: ManualClock | None = None
+        self,
+        files: Files,
+        options: StoreOptions = SMALL,
+        clock: ManualClock | None = None,
+        directory: str = "/data",
     ) -> None:
         self.clock = clock or ManualClock()
         self.loop_first = False  # small groups are written by the loop, not by the committer
         self._posted: deque[Callable[[], None]] = deque()
-        self.store = Store.open("/data", files, self.clock, self._posted.append, options)
+        self.store = Store.open(directory, files, self.clock, self._posted.append, options)
 
     def run(self) -> None:
         """Commit and call back until nothing is left to do."""

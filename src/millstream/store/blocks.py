@@ -1,8 +1,9 @@
 """Blocks: at most 64 KiB of frames, compressed or sealed or both, each with its own checksums.
 
     0 u32 magic   4 u32 stored bytes   8 u32 plain bytes   12 u32 plain offset
-   16 u8 codec (0 none, 1 LZ4)   17 u8 cipher (0 none, 1 AES-256-GCM, 2 ChaCha20-Poly1305)   18 u16 0
-   20 u32 header check: low half of XXH3-64 of bytes 0..20 and 24..64, seeded by what the block is of
+   16 u8 codec (0 none, 1 LZ4)   17 u8 cipher (0 none, 1 AES-256-GCM, 2 ChaCha20-Poly1305)
+   18 u16 0   20 u32 header check: low half of XXH3-64 of bytes 0..20 and 24..64, seeded by the
+      XXH3-64 of what the block is bound to
    24 8s key id   32 24s nonce   56 u64 XXH3-64 of the stored bytes
    64 stored bytes: first compressed, then sealed
 
@@ -269,7 +270,7 @@ class BlockTable:
             return 64
         return self._blocks[i].at if offset < self._blocks[i].end else self._blocks[i].after
 
-    def __iter__(self) -> Iterable[BlockRef]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[BlockRef]:
         return iter(self._blocks)
 
 

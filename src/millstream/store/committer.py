@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly, StorageFull
@@ -24,8 +25,10 @@ from millstream.kernel._frames import scan
 from millstream.store.blocks import MOST_BYTES, OVERHEAD
 from millstream.store.commit import Ok
 from millstream.store.entry import RUN, TARGET_BYTES, Run, encode_entry
-from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine
+
+if TYPE_CHECKING:
+    from millstream.store.keys import KeyRing
 
 log = logging.getLogger(__name__)
 

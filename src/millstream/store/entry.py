@@ -114,7 +114,7 @@ def encode_entry(
 
 
 def _sealed(parts: Sequence[bytes], ring: KeyRing | None) -> Iterator[bytes]:
-    """Return the frames in sealed blocks; a block holds many small parts or a piece of a large one."""
+    """Return the frames in sealed blocks, of many small parts or of a piece of a large one."""
     offset = 0
     held: list[bytes] = []
     for part in parts:

@@ -223,7 +223,10 @@ def check_directory(directory: str, files: Files) -> Report:
         options = StoreOptions(threads=False)
         clock = SystemClock()
         store = Store.open(directory, ReadOnlyFiles(files), clock, lambda call: None, options)
-        _collect(store, report)
+        try:
+            _collect(store, report)
+        finally:
+            store.close()
     except (MillstreamError, OSError) as error:
         report.status, report.error = UNUSABLE, str(error)
     finally:

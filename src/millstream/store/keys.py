@@ -30,8 +30,6 @@ NO_KEY = bytes(ID_BYTES)
 CIPHERS = {"aes": 1, "chacha": 2}  # AES-256-GCM, ChaCha20-Poly1305
 MOST_WORKING_KEYS = 256
 
-_AEAD = {1: AESGCM, 2: ChaCha20Poly1305}
-
 
 class Key:
     """One secret."""
@@ -47,7 +45,8 @@ class Key:
         """Return the cipher for a salt."""
         known = self._working.get((cipher, salt))
         if known is None:
-            known = _AEAD[cipher](_derived(self._master, salt, b"millstream working key"))
+            kind = AESGCM if cipher == CIPHERS["aes"] else ChaCha20Poly1305
+            known = kind(_derived(self._master, salt, b"millstream working key"))
             if len(self._working) >= MOST_WORKING_KEYS:
                 self._working.clear()
             self._working[cipher, salt] = known
@@ -107,7 +106,7 @@ class KeyRing:
     ) -> bytes | None:
         """Return what was sealed, None when it is damaged or not what it claims to be."""
         key = self._keys.get(key_id)
-        if key is None or cipher not in _AEAD or len(data) < TAG_BYTES:
+        if key is None or cipher not in CIPHERS.values() or len(data) < TAG_BYTES:
             return None
         try:
             working = key.working(cipher, nonce[:SALT_BYTES])

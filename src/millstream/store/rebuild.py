@@ -184,7 +184,7 @@ class Logs:
     def _load_blocks(
         self, target: FileLog, segment: Segment, state: SegmentState | None, buffer: memoryview
     ) -> None:
-        """Index a file in blocks; one that is complete counts as a whole, as it came by a rename."""
+        """Index a file in blocks; a complete one counts as a whole, as it came by a rename."""
         bound, ring, complete = segment.bound, self._keeping.ring, segment.head.complete
         found, damaged = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), bound)
         limit = 1 << 32 if complete or state is None else state.size
@@ -231,7 +231,7 @@ class Logs:
             file.close()
 
     def _load_idx(self, segment: Segment, size: int, least: int, head: DataHead) -> bool:
-        """Take the index of a sealed segment; not one from before it was rewritten or grew again."""
+        """Take the index of a sealed segment; not one that a rewrite or growth has outdated."""
         path = f"{segment.directory}/{segment.name}.idx"
         file = self._files.open(path)
         try:

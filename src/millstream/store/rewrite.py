@@ -51,7 +51,7 @@ class Rewrite:
     def write(self) -> None:
         """Write and sync the copy (on the file thread).
 
-        The old file is synced first: a snapshot may come to rely on it before the copy has its name.
+        The old file is synced first: a snapshot may rely on it before the copy has its name.
         """
         segment = self.segment
         if not segment.sealed:

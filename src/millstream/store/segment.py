@@ -22,7 +22,6 @@ import errno
 import struct
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -363,8 +362,7 @@ class Segment:
         """Return the flushed bytes as they would be without blocks; zeros where one is damaged."""
         if not self.head.in_blocks:
             return self.view()
-        refs: Iterator[BlockRef] = iter(self.table)
-        return blocks.plain_image(self.view(), refs, self.bound, self.keeping.ring)[0]
+        return blocks.plain_image(self.view(), self.table, self.bound, self.keeping.ring)[0]
 
     def _write_blocks(self, flush: Flush) -> None:
         """Append what the file lacks; what it has is never written again.

@@ -15,9 +15,9 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
 from millstream.store import derived
+from millstream.store.blocks import BlockCache
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation
-from millstream.store.blocks import BlockCache
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.file_log import DELETE, FileLog, LogOptions
 from millstream.store.files import File, Files, ensure_dir
