@@ -1,6 +1,6 @@
 """Fakes of what stands around a stream: a log, a store and a hub that only remember."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.clock import ManualClock
@@ -84,6 +84,31 @@ class FakeLog:
             self._take(new)
             done(None)
         return first
+
+    def append_exact(
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        seqs: Sequence[int],
+        times_ns: Sequence[int],
+        done: Callable[..., None],
+    ) -> None:
+        waiting = [count]
+
+        def one_done(error: MillstreamError | None) -> None:
+            waiting[0] -= 1
+            if not waiting[0]:
+                done(error)
+
+        for at in range(count):
+            self.next = seqs[at]
+            self.append(batch, start + at, 1, times_ns[at], one_done)
+
+    def skip_to(self, seq: int, done: Callable[..., None]) -> None:
+        if seq > self.next:
+            self.next, self.last = seq, seq - 1
+        done(None)
 
     def _take(self, new: dict[int, tuple[bytes, int, int, bytes]]) -> None:
         self.frames |= new

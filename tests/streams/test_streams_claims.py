@@ -40,11 +40,11 @@ def test_a_record_that_is_gone_is_not_settled_and_leaves_no_trace():
 
 def test_new_records_that_match_no_claim_are_unwanted():
     claims = Claims()
-    assert claims.unwanted(1, [b"s.a", b"s.b"]) == [1, 2]
+    assert claims.unwanted([1, 2], [b"s.a", b"s.b"]) == [1, 2]
     claims.put("filtered", Claim(("s.b",), 1, ()))
-    assert claims.unwanted(1, [b"s.a", b"s.b", b"s.a"]) == [1, 3]
+    assert claims.unwanted([1, 2, 3], [b"s.a", b"s.b", b"s.a"]) == [1, 3]
     claims.put("one", Claim((), 2, ()))
-    assert claims.unwanted(2, [b"s.a", b"s.b"]) == []
+    assert claims.unwanted([2, 3], [b"s.a", b"s.b"]) == []
 
 
 async def stream_of(world: World, retention: str) -> Stream:

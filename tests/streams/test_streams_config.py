@@ -81,8 +81,7 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"mirror": {"name": "X"}},
-        {"sources": [{"name": "X", "external": {"api": "$JS.x.API"}}]},
+        {"sources": [{"name": "X", "consumer": {"name": "c", "deliver_subject": "d"}}]},
         {"allow_msg_schedules": True},
         {"compression": "s2"},
     ],

@@ -1,6 +1,5 @@
 """Admission: which messages a stream takes in, and as which runs."""
 
-import contextlib
 from typing import Protocol
 
 import msgspec
@@ -9,13 +8,13 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log import Committed, Log
+from millstream.store.log import Log
 from millstream.streams import counter, extras, preconditions, retention
 from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.config import StreamConfig
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import PublishRefused
-from millstream.streams.refusals import StreamFull, StreamSealed
+from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
 from millstream.streams.run import Demand, Run
 from millstream.streams.size import record_size
 from millstream.streams.subject_index import SubjectIndex
@@ -68,12 +67,25 @@ class Admission:
             self._publish_each(batch)
 
     def admit_whole(self, batch: Batch) -> None:
-        """Raise unless all records of a batch may be stored together."""
+        """Raise unless all records of a batch may be written here together."""
         config = self._stream.config
         if config.sealed:
             raise StreamSealed()
+        if config.mirror is not None:
+            raise MirrorWritten()
         if config.allow_msg_counter:
-            raise PublishRefused(400, 10169, "message counter increment is missing")
+            raise counter.missing()
+        self.check_whole(batch)
+
+    def renamed(self, batch: Batch) -> Batch:
+        """Return a batch under the subjects that the stream stores it under."""
+        return batch if self._transform is None else _rewritten(batch, self._transform)
+
+    def check_whole(self, batch: Batch) -> None:
+        """Raise when a limit turns a batch away."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
         if config.max_msg_size <= 0 and config.discard != "new":
             return
         size = 0
@@ -88,19 +100,22 @@ class Admission:
             raise RecordTooLarge()  # could never fit, however empty the stream
         self._check_room(b"", len(batch), size)
 
-    def take_in(self, batch: Batch, demands: dict[bytes, bytes], done: Committed) -> None:
-        """Store records of another stream, all or none; ``demands`` are those of a lone record."""
-        if self._transform is not None:
-            batch = _rewritten(batch, self._transform)
-        try:
-            self.admit_whole(batch)
-        except MillstreamError as error:
-            done(error)
+    def check_copy(
+        self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
+    ) -> None:
+        """Raise when a copy may not follow ``messages`` others, of ``size`` bytes with it."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
+        if config.allow_msg_counter:
+            raise PublishRefused(400, 10169, "message counter increment is missing")
+        if 0 < config.max_msg_size < len(headers) + len(payload):
+            raise RecordTooLarge()
+        if config.discard != "new":
             return
-        run = Run(batch, 0, len(batch))
-        run.done = done
-        run.demands = self._kept_demands(demands)
-        self._writes.append(run)
+        if 0 < config.max_bytes < record_size(config, subject, headers, payload):
+            raise RecordTooLarge()  # could never fit, however empty the stream
+        self._check_room(subject, messages + 1, size)
 
     def deposited(self, batch: Batch) -> Run:
         """Return a sink's batch as one run, without records whose message id is known."""
@@ -132,16 +147,6 @@ class Admission:
         except preconditions.Duplicate:
             return False
         return True
-
-    def _kept_demands(self, demands: dict[bytes, bytes]) -> list[Demand]:
-        """Return what this stream does about the demands of a record that another took in."""
-        config = self._stream.config
-        with contextlib.suppress(PublishRefused):  # its own stream may have had no use for it
-            wanted = Demand.of(0, demands)
-            rollup = wanted.rollup if config.allow_rollup_hdrs else b""
-            ttl = wanted.ttl if config.allow_msg_ttl else 0.0
-            return [wanted._replace(rollup=rollup, ttl=ttl)]
-        return []
 
     # -- message by message ------------------------------------------------------------------
 
@@ -186,18 +191,19 @@ class Admission:
     ) -> None:
         """Store one message that carries demands, or that a limit may turn away."""
         headers = extras.without_status(headers)
-        values = extras.first_values(headers) if headers else {}
-        config, acks = self._stream.config, self._writes.acks
-        if preconditions.BATCH_ID in values and config.allow_atomic:
+        values = _demands(headers)
+        acks = self._writes.acks
+        if preconditions.BATCH_ID in values:
             self._publish_batched(reply, Part(subject, headers, payload, values))
             return
         suffix = b"}"
         try:
-            added = counter.increment(values, payload) if config.allow_msg_counter else None
-            self._check(subject, headers, payload, values)
+            added = self._check(subject, headers, payload, values)
             if added is not None:
-                total = self._total_of(subject) + added
-                payload, suffix = counter.stored(total), b',"val":"%d"}' % total
+                count = self.count_of(subject)
+                count = count._replace(total=count.total + added)
+                headers = count.with_sources(headers)
+                payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
         except preconditions.Duplicate as seen:
             acks.duplicate(reply, seen.seq, self._writes.inflight)
             return
@@ -216,14 +222,18 @@ class Admission:
         run.ack_suffix = suffix
         self._writes.append(run)
 
-    def _total_of(self, subject: bytes) -> int:
+    def count_of(self, subject: bytes) -> counter.Count:
         """Return what a counter stands at, staged writes included."""
         for run in reversed(self._writes.inflight):
             for at in reversed(range(run.start, run.start + run.count)):
-                if run.batch.message(at)[0] == subject:
-                    return counter.value_of(run.batch.message(at)[3])
+                staged, _, headers, payload, _ = run.batch.message(at)
+                if staged == subject:
+                    return counter.count_of(headers, payload)
         last = self._writes.last_of_subject(subject)
-        return counter.value_of(self._stream.get(last).payload) if last else 0
+        if not last:
+            return counter.Count(0, {})
+        record = self._stream.get(last)
+        return counter.count_of(record.headers, record.payload)
 
     # -- atomic batches ----------------------------------------------------------------------
 
@@ -235,6 +245,8 @@ class Admission:
                 raise StreamSealed()
             if 0 < config.max_msg_size < len(part.headers) + len(part.payload):
                 raise RecordTooLarge()
+            if not config.allow_atomic:
+                raise PublishRefused(400, 10174, "atomic publish is disabled")
             whole = self._batches.take(part, self._clock.time_ns())
             if whole is None:
                 acks.send(reply, b"")  # it is kept, and no more than that
@@ -286,16 +298,26 @@ class Admission:
 
     def _check(
         self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
-    ) -> None:
+    ) -> int | None:
+        """Raise unless a message may be stored; returns what it adds to a counter.
+
+        In the reference's order, so that a message with several faults hears of the same one.
+        """
         config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
         if config.sealed:
             raise StreamSealed()
-        preconditions.check(config, subject, values, self._writes, window, now)
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
         if len(headers) > MAX_HEADERS:
             raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+        added = counter.increment(values, payload, allowed=config.allow_msg_counter)
+        preconditions.check(config, subject, values, self._writes, window, now)
+        if added is None and config.allow_msg_counter:
+            raise counter.missing()
+        if preconditions.TTL in values:
+            preconditions.ttl_seconds(values[preconditions.TTL])
         self._check_room(subject, 1, record_size(config, subject, headers, payload))
+        return added
 
     def _check_room(self, subject: bytes, messages: int, size: int) -> None:
         """Apply discard new, staged writes counted in."""
@@ -312,6 +334,13 @@ class Admission:
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _demands(headers: bytes) -> dict[bytes, bytes]:
+    """Return what a message's headers ask for; an empty value asks for nothing."""
+    if not headers:
+        return {}
+    return {name: value for name, value in extras.first_values(headers).items() if value}
 
 
 def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:

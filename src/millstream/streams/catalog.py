@@ -7,7 +7,7 @@ deleted and created anew replays to the right log, whatever the order of the rec
 import asyncio
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,7 @@ from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.errors import (
     InvalidStreamConfig,
+    MillstreamError,
     StreamExists,
     StreamNotFound,
     SubjectsOverlap,
@@ -25,6 +26,8 @@ from millstream.store.log import Committed, Durability, Log
 from millstream.store.recovery import Control
 from millstream.streams import sources
 from millstream.streams.config import StreamConfig
+from millstream.streams.mirroring import Mirroring
+from millstream.streams.source_positions import SourcePositions
 from millstream.streams.sources import Source
 from millstream.streams.sourcing import Sourcing
 from millstream.streams.stream import Stream, settle
@@ -76,6 +79,23 @@ class _Entry(msgspec.Struct, frozen=True):
 class _Section(msgspec.Struct, frozen=True):
     next_id: int
     streams: list[_Entry]
+    sources: list[msgspec.Raw] = []
+
+
+def _nowhere(_account: str, _api: str, _deliver: str, _stream: str) -> None:
+    """Find no way to another account."""
+
+
+class LimitsViolated(MillstreamError):
+    """Consumers that exist are above the limits that the stream was to set."""
+
+    status = 500
+    err_code = 10069
+    http_status = 409
+    code = "conflict"
+
+    def __init__(self, consumers: Sequence[str]) -> None:
+        super().__init__(f"change to limits violates consumers: {', '.join(consumers)}")
 
 
 class Catalog:
@@ -97,9 +117,16 @@ class Catalog:
         self._interests = interests if interests is not None else {}
         self._default_durability = default_durability
         self._streams: dict[tuple[str, str], Stream] = {}
+        self._positions = SourcePositions(store)
+        self._fed: dict[int, Stream] = {}  # streams with sources or an origin
+        # Which stream of which account a source of another account means: account, API prefix,
+        # delivery prefix, stream → account, stream. Whoever knows exports and imports sets it.
+        self.reach: Callable[[str, str, str, str], tuple[str, str] | None] = _nowhere
         self._next_id = 1
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
+        # Whoever keeps consumers names those that a configuration would forbid.
+        self.above_limits: list[Callable[[Stream, StreamConfig], list[str]]] = []
 
     # -- names -------------------------------------------------------------------------------
 
@@ -109,6 +136,10 @@ class Catalog:
         if stream is None:
             raise StreamNotFound(name, self._closest(name, account))
         return stream
+
+    def find(self, name: str, account: str = "$G") -> Stream | None:
+        """Return a stream, None when there is none of that name."""
+        return self._streams.get((account, name))
 
     def streams(self, account: str = "$G") -> list[Stream]:
         """Return the account's streams by name."""
@@ -136,6 +167,7 @@ class Catalog:
     async def create(self, config: StreamConfig, account: str = "$G") -> tuple[Stream, bool]:
         """Create a stream; an identical one that exists is returned with False."""
         async with self._changing:
+            config = self._following_origin(config, account)
             known = self._streams.get((account, config.name))
             if known is not None:
                 if not known.config.same_as(config):
@@ -150,7 +182,7 @@ class Catalog:
             stream = self._open(entry, config)
             stream.capture()
             self._source(stream)
-            self._refresh_sources(account)
+            self.refresh_feeds()
             self._tell(stream, True)
             return stream, True
 
@@ -158,7 +190,10 @@ class Catalog:
         """Change a stream; lowered limits act before this returns."""
         async with self._changing:
             stream = self.get(config.name, account)
+            config = self._following_origin(config, account)
             stream.config.check_update(config)
+            config = config.as_sealed()
+            self._check_consumer_limits(stream, config)
             self._check_overlap(config, account)
             self._check_cycle(config, account)
             self._check_durability(stream, config)
@@ -166,7 +201,8 @@ class Catalog:
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
             self._store.create_log(stream.incarnation, config.durability(self._default_durability))
-            resource = config.sources != stream.config.sources
+            before = stream.config
+            resource = (config.sources, config.mirror) != (before.sources, before.mirror)
             stream.reconfigure(config)
             if resource:
                 self._source(stream)
@@ -181,9 +217,19 @@ class Catalog:
             await self._write(STREAM_GONE, entry)
             del self._streams[account, name]
             stream.close()
-            self._refresh_sources(account)
+            self.refresh_feeds()
             self._tell(stream, False)
             self._store.drop_log(stream.incarnation)
+            self._positions.forget(stream.incarnation)
+            self._fed.pop(stream.incarnation, None)
+
+    def _check_consumer_limits(self, stream: Stream, config: StreamConfig) -> None:
+        """Refuse lowered limits that a consumer is above already."""
+        if config.consumer_limits == stream.config.consumer_limits:
+            return
+        above = [name for look in self.above_limits for name in look(stream, config)]
+        if above:
+            raise LimitsViolated(above)
 
     def _check_overlap(self, config: StreamConfig, account: str) -> None:
         for other in self.streams(account):
@@ -193,28 +239,59 @@ class Catalog:
                 raise SubjectsOverlap()
 
     def _check_cycle(self, config: StreamConfig, account: str) -> None:
-        known = {
-            other.name: (other.config.subjects, other.config.sources)
-            for other in self.streams(account)
-            if other.name != config.name
-        }
-        if sources.forms_cycle(config.name, config.subjects, config.sources, known):
+        def find(key: tuple[str, str]) -> StreamConfig | None:
+            found = self._streams.get(key)
+            return found.config if found is not None else None
+
+        if sources.forms_cycle((account, config.name), config, find, self._reached):
             raise InvalidStreamConfig("detected cycle")
 
+    def _reached(self, account: str, source: Source) -> tuple[str, str] | None:
+        """Return which stream a source of an account's stream means; None while it has no way."""
+        if source.external is None:
+            return account, source.name
+        return self.reach(account, source.external.api, source.external.deliver, source.name)
+
     def _source(self, stream: Stream) -> None:
-        """Let a stream be fed by the sources that its configuration names."""
+        """Let a stream be fed by the sources or the origin that its configuration names."""
 
-        def find(name: str) -> Stream | None:
-            return self._streams.get((stream.account, name))
+        def find(source: Source) -> Stream | None:
+            key = self._reached(stream.account, source)
+            return self._streams.get(key) if key is not None else None
 
-        named = (Source.read(wire) for wire in stream.config.sources)
-        stream.feed_by([Sourcing(stream, one, find, self._clock, self._timers) for one in named])
+        clock, timers, config = self._clock, self._timers, stream.config
+        if config.mirror is not None or config.sources:
+            self._fed[stream.incarnation] = stream
+        else:
+            self._fed.pop(stream.incarnation, None)
+        if config.mirror is not None:
+            origin = Source.read(config.mirror)
+            stream.feed_by([Mirroring(stream, origin, find, clock, timers)])
+            return
+        named = (Source.read(wire) for wire in config.sources)
+        stream.feed_by(
+            [Sourcing(stream, one, find, clock, timers, self._positions) for one in named]
+        )
 
-    def _refresh_sources(self, account: str) -> None:
-        """Let sources notice that a stream came or went."""
-        for stream in self.streams(account):
-            for source in stream.feeds:
-                source.refresh()
+    def refresh_feeds(self) -> None:
+        """Let sources and mirrors notice that a stream or a way to one came or went."""
+        for stream in list(self._fed.values()):
+            for feed in stream.feeds:
+                feed.refresh()
+
+    def _following_origin(self, config: StreamConfig, account: str) -> StreamConfig:
+        """Return a configuration with what it takes over from streams that are there."""
+        origin = None
+        for wire in (*config.sources, *((config.mirror,) if config.mirror is not None else ())):
+            source = Source.read(wire)
+            if source.external is not None:
+                continue
+            origin = self._streams.get((account, source.name))
+            if origin is not None and 0 < config.max_msg_size < origin.config.max_msg_size:
+                raise sources.TooSmall(config.mirror is not None)
+        if config.mirror is None or origin is None:
+            return config
+        return msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
 
     def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
         wanted, current = config.durability(self._default_durability), stream.log.durability
@@ -263,6 +340,9 @@ class Catalog:
             saved = msgspec.json.decode(section, type=_Section)
             self._next_id = saved.next_id
             entries = {entry.id: entry for entry in saved.streams}
+            self._positions.replay(map(bytes, saved.sources), ())
+        controls = list(controls)
+        self._positions.replay((), controls)
         for control in controls:
             if control.kind not in (STREAM_SET, STREAM_GONE):
                 continue
@@ -290,7 +370,8 @@ class Catalog:
             self._entry(s.config, s.account, s.incarnation, s.created_ns)
             for s in self._streams.values()
         ]
-        return msgspec.json.encode(_Section(self._next_id, entries))
+        positions = self._positions.section(s.incarnation for s in self._streams.values())
+        return msgspec.json.encode(_Section(self._next_id, entries, positions))
 
     def close(self) -> None:
         """Stop capturing everywhere."""

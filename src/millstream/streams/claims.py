@@ -66,13 +66,13 @@ class Claims:
                 free.append(seq)
         return free
 
-    def unwanted(self, first_seq: int, subjects: Iterable[bytes]) -> list[int]:
-        """Return which of the new records from ``first_seq`` on nobody waits for."""
-        if any(claim.covers_all_from(first_seq) for claim in self._claims.values()):
+    def unwanted(self, seqs: Sequence[int], subjects: Iterable[bytes]) -> list[int]:
+        """Return which of these new records nobody waits for."""
+        if any(claim.covers_all_from(seqs[0]) for claim in self._claims.values()):
             return []
         wanted: dict[bytes, bool] = {}
         found = []
-        for seq, subject in enumerate(subjects, first_seq):
+        for seq, subject in zip(seqs, subjects, strict=True):
             if subject not in wanted:
                 wanted[subject] = any(claim.needs(seq) for claim in self.on(subject))
             if not wanted[subject]:

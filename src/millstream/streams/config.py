@@ -19,6 +19,7 @@ from millstream.subjects.subject import is_pattern, is_subset, overlap
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
+MAX_REPLICAS = 5
 DEFAULT_WINDOW_NS = 120_000_000_000
 SHORTEST_NS = 100_000_000  # of max_age and duplicate_window, as the reference has it
 API_LEVEL = 5
@@ -129,9 +130,12 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ) -> "StreamConfig":
         """Read a create or update request: defaults filled in, everything checked."""
         given = {key: value for key, value in wire.items() if value is not None}
-        given.pop("pedantic", None)
+        pedantic = given.pop("pedantic", False) is True
         given.pop("template_owner", None)
-        config = _filled(_converted(given), given, existing)
+        asked = _converted(given)
+        if pedantic:
+            feature_rules.check_pedantic(msgspec.structs.asdict(asked), given)
+        config = _filled(asked, given, existing)
         _check(config)
         return config
 
@@ -222,6 +226,19 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             self, metadata=client_metadata(self.metadata)
         ) == msgspec.structs.replace(other, metadata=client_metadata(other.metadata))
 
+    def as_sealed(self) -> "StreamConfig":
+        """Return what a sealed stream is: nothing comes, nothing goes, nothing ages."""
+        if not self.sealed:
+            return self
+        return msgspec.structs.replace(
+            self,
+            max_age=0,
+            discard="new",
+            deny_delete=True,
+            deny_purge=True,
+            allow_rollup_hdrs=False,
+        )
+
     def check_update(self, new: "StreamConfig") -> None:
         """Refuse what a living stream cannot become."""
         for refused, why in (
@@ -246,6 +263,18 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 "stream configuration update can not cancel deny purge",
             ),
             (
+                self.allow_msg_ttl and not new.allow_msg_ttl,
+                "message TTL status can not be disabled",
+            ),
+            (
+                new.allow_msg_counter != self.allow_msg_counter,
+                "stream configuration update can not change message counter setting",
+            ),
+            (
+                self.allow_msg_schedules and not new.allow_msg_schedules,
+                "message schedules can not be disabled",
+            ),
+            (
                 (new.persist_mode or "default") != (self.persist_mode or "default"),
                 "stream configuration update can not change persist mode",
             ),
@@ -253,13 +282,13 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 new.metadata.get(_TYPE, "log") != self.metadata.get(_TYPE, "log"),
                 f"stream configuration update can not change {_TYPE} in its metadata",
             ),
-            (
-                new.allow_msg_counter != self.allow_msg_counter,
-                "stream configuration update can not change message counter setting",
-            ),
         ):
             if refused:
                 raise InvalidStreamConfig(why)
+        if new.mirror is not None and new.mirror != self.mirror:
+            raise feature_rules.FeatureRefused(
+                10055, "stream mirror configuration can not be updated"
+            )
 
 
 _OMITTED_WHEN_EMPTY = (
@@ -307,6 +336,8 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
                 raise InvalidJson(f'json: unknown field "{inner}"')
     for source in given.get("sources") or ():
         _check_source_fields(source)
+    if "mirror" in given:
+        _check_source_fields(given["mirror"])
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
             quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
@@ -366,12 +397,11 @@ def _filled(
         fill["subjects"] = (config.name,)
     if not given.get("duplicate_window"):
         fill["duplicate_window"] = _default_window(config)
-    if config.sealed:
-        fill |= {"max_age": 0, "discard": "new", "deny_delete": True, "deny_purge": True}
-        fill |= {"allow_rollup_hdrs": False}
     if config.persist_mode == "default":
         fill["persist_mode"] = ""
     fill["sources"] = tuple({k: v for k, v in one.items() if v} for one in config.sources)
+    if config.mirror is not None:
+        fill["mirror"] = {k: v for k, v in config.mirror.items() if v}
     fill["metadata"] = client_metadata(config.metadata)
     full = msgspec.structs.replace(config, **fill)
     return msgspec.structs.replace(full, **feature_rules.filled(msgspec.structs.asdict(full)))
@@ -384,11 +414,9 @@ def _default_window(config: StreamConfig) -> int:
 
 
 def _check(config: StreamConfig) -> None:
+    """Refuse what could not work; in the reference's order, so that its answer is the same."""
     _check_name(config)
-    if config.num_replicas > 1:
-        raise ReplicasUnsupported()
     _refuse(
-        (config.num_replicas < 0, "replicas can not be negative"),
         (
             len(config.description.encode()) > MAX_DESCRIPTION,
             f"stream description is too long, maximum allowed is {MAX_DESCRIPTION}",
@@ -396,15 +424,24 @@ def _check(config: StreamConfig) -> None:
         (
             sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items())
             > MAX_METADATA,
-            "stream metadata exceeds maximum size of 128KB",
+            f"stream metadata exceeds maximum size of {MAX_METADATA} bytes",
         ),
+        (config.num_replicas > MAX_REPLICAS, f"maximum replicas is {MAX_REPLICAS}"),
     )
+    if config.num_replicas < 0:
+        raise feature_rules.FeatureRefused(10133, "replicas count cannot be negative")
     _check_limits(config)
-    feature_rules.check_mirror(msgspec.structs.asdict(config))
+    fields = msgspec.structs.asdict(config)
+    feature_rules.check_features(fields)
+    feature_rules.check_mirror(fields)
     _check_unsupported(config)
-    _check_subjects(config)
-    feature_rules.check(msgspec.structs.asdict(config))
+    if config.mirror is not None:
+        sources.check_mirror(config.mirror)
     sources.check(config.sources)
+    _check_subjects(config)
+    feature_rules.check_subjects(fields)
+    if config.num_replicas > 1:
+        raise ReplicasUnsupported()
     named = config.metadata.get(_DURABILITY)
     _refuse(
         (
@@ -437,17 +474,10 @@ def _check_limits(config: StreamConfig) -> None:
         (age < 0, "max age can not be negative"),
         (0 < age < SHORTEST_NS, "max age needs to be >= 100ms"),
         (window < 0, "duplicates window can not be negative"),
-        (0 < window < SHORTEST_NS, "duplicates window needs to be >= 100ms"),
         (0 < age < window, "duplicates window can not be larger then max age"),
+        (0 < window < SHORTEST_NS, "duplicates window needs to be >= 100ms"),
         (
-            config.discard_new_per_subject and config.discard != "new",
-            "discard new per subject requires discard new policy to be set",
-        ),
-        (
-            config.discard_new_per_subject and config.max_msgs_per_subject <= 0,
-            "discard new per subject requires max msgs per subject > 0",
-        ),
-        (
+            # Delete markers bring roll-ups, and take the denial of purges back.
             config.allow_rollup_hdrs and config.deny_purge,
             "roll-ups require the purge permission",
         ),
@@ -458,9 +488,6 @@ def _check_limits(config: StreamConfig) -> None:
 def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
     for key, used in (
-        ("mirror", config.mirror),
-        ("allow_msg_counter with sources", config.allow_msg_counter and config.sources),
-        ("allow_msg_counter with allow_atomic", config.allow_msg_counter and config.allow_atomic),
         ("allow_batched", config.allow_batched),
         ("allow_msg_schedules", config.allow_msg_schedules),
         ("compression: " + config.compression, config.compression != "none"),
@@ -480,14 +507,17 @@ _RESERVED = (
 def _check_subjects(config: StreamConfig) -> None:
     for at, subject in enumerate(config.subjects):
         _refuse((not is_pattern(subject), "invalid subject"))
-        for other in config.subjects[at + 1 :]:
-            _refuse((overlap(subject, other), f'subject "{subject}" overlaps with "{other}"'))
-        if config.no_ack:
-            continue
-        _refuse((subject == ">", "capturing all subjects requires no-ack to be true"))
-        for space, allowed, why in _RESERVED:
+        _refuse((subject in config.subjects[:at], "duplicate subjects detected"))
+        if subject == ">":
+            _refuse(
+                (not config.no_ack, "capturing all subjects requires no-ack to be true"),
+                (config.num_replicas != 1, "capturing all subjects requires replicas of 1"),
+            )
+        for space, allowed, why in _RESERVED if not config.no_ack else ():
             harmless = bool(allowed) and is_subset(subject, allowed)
             _refuse((overlap(subject, space) and not harmless, why))
+        for other in config.subjects[at + 1 :]:
+            _refuse((overlap(subject, other), f'subject "{subject}" overlaps with "{other}"'))
 
 
 def _refuse(*checks: tuple[bool, str]) -> None:

@@ -22,6 +22,19 @@ def first_values(block: bytes) -> dict[bytes, bytes]:
     return values
 
 
+def with_value(block: bytes, key: bytes, value: bytes) -> bytes:
+    """Return the block with a header set: in its place, or behind the others."""
+    line = b"%s: %s" % (key, value)
+    lines = block.removesuffix(b"\r\n\r\n").split(b"\r\n") if block else [VERSION[:-2]]
+    for at, one in enumerate(lines):
+        if at and one.partition(b":")[0] == key:
+            lines[at] = line
+            break
+    else:
+        lines.append(line)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
 def is_special(block: bytes) -> bool:
     """Whether a header asks the stream for something."""
     return b"\nNats-" in block or b"\nMillstream-" in block or not block.startswith(VERSION)

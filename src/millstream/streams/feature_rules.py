@@ -8,6 +8,7 @@ from millstream.subjects.subject import is_pattern, overlap
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
 _SHORTEST_MARKER_NS = 1_000_000_000
+_WINDOW_NS = 120_000_000_000
 
 
 class FeatureRefused(MillstreamError):
@@ -22,10 +23,17 @@ class FeatureRefused(MillstreamError):
         self.err_code = err_code  # type: ignore[misc]
 
 
+class Pedantic(FeatureRefused):
+    """A request that wants to be told rather than be set right."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(10157, f"pedantic mode: {why}")
+
+
 def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the features of a configuration turn on or fill in."""
     fill: dict[str, Any] = {}
-    if fields["subject_delete_marker_ttl"] > 0:
+    if fields["subject_delete_marker_ttl"] >= _SHORTEST_MARKER_NS:
         fill["allow_msg_ttl"] = True
         if not fields["allow_rollup_hdrs"]:
             fill |= {"allow_rollup_hdrs": True, "deny_purge": False}
@@ -46,39 +54,83 @@ def _filled_republish(fields: Mapping[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def check(fields: Mapping[str, Any]) -> None:
-    """Refuse features that contradict each other or the rest."""
+_UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
+
+
+def check_pedantic(fields: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse what would otherwise be filled in or set right; ``fields`` are as they were sent."""
+    for key in _UNLIMITED:
+        if fields[key] < -1:
+            raise Pedantic(f"{key} must be set to -1")
+    markers, ttl, rollup = (
+        fields["subject_delete_marker_ttl"] >= _SHORTEST_MARKER_NS,
+        fields["allow_msg_ttl"],
+        fields["allow_rollup_hdrs"],
+    )
+    takes = not fields["mirror"] and not fields["sources"]
+    if takes and not given.get("duplicate_window") and 100_000_000 <= fields["max_age"] < _WINDOW_NS:
+        raise Pedantic("duplicate window cannot be bigger than max age")
+    if markers and not ttl:
+        raise InvalidStreamConfig(
+            "subject delete marker cannot be set if message TTLs are disabled"
+        )
+    if markers and not rollup:
+        raise InvalidStreamConfig("subject delete marker cannot be set if roll-ups are disabled")
+    if fields["allow_msg_schedules"] and not rollup:
+        raise InvalidStreamConfig("message scheduling cannot be set if roll-ups are disabled")
+    if fields["republish"] is not None and not fields["republish"].get("src"):
+        raise Pedantic("republish source can not be empty")
+
+
+def check_features(fields: Mapping[str, Any]) -> None:
+    """Refuse features that contradict each other."""
+    if fields["allow_msg_counter"]:
+        _check_counter(fields)
+    if fields["discard_new_per_subject"]:
+        if fields["discard"] != "new":
+            raise InvalidStreamConfig(
+                "discard new per subject requires discard new policy to be set"
+            )
+        if fields["max_msgs_per_subject"] <= 0:
+            raise InvalidStreamConfig("discard new per subject requires max msgs per subject > 0")
     marker_ttl = fields["subject_delete_marker_ttl"]
     if marker_ttl < 0:
         raise InvalidStreamConfig("subject delete marker TTL must not be negative")
     if 0 < marker_ttl < _SHORTEST_MARKER_NS:
         raise InvalidStreamConfig("subject delete marker TTL must be at least 1 second")
-    if fields["allow_msg_counter"]:
-        _check_counter(fields)
+    if fields["allow_msg_schedules"] and fields["discard"] == "new":
+        raise InvalidStreamConfig("message scheduling cannot use discard new")
     if fields["persist_mode"] == "async":
         _check_async(fields)
-    if fields["placement"] and fields["placement"].get("preferred"):
-        raise InvalidStreamConfig("preferred server not permitted in placement")
+
+
+def check_subjects(fields: Mapping[str, Any]) -> None:
+    """Refuse transforms and copies that cannot be carried out, and placements without meaning."""
     if fields["subject_transform"] is not None:
         _check_transform(fields["subject_transform"])
     if fields["republish"] is not None:
         _check_republish(fields["republish"], fields["subjects"])
+    if fields["placement"] and fields["placement"].get("preferred"):
+        raise InvalidStreamConfig("preferred server not permitted in placement")
 
 
 def check_mirror(fields: Mapping[str, Any]) -> None:
     """Refuse what no mirror can be."""
-    if not fields["mirror"]:
-        if fields["mirror_direct"]:
-            raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
+    if fields["mirror"] is None:
         return
     for refused, err_code, why in (
         (fields["first_seq"], 10143, "stream mirrors can not have first sequence configured"),
         (fields["subjects"], 10034, "stream mirrors can not contain subjects"),
         (fields["sources"], 10031, "stream mirrors can not also contain other sources"),
         (fields["allow_msg_counter"], 10173, "stream mirrors can not also calculate counters"),
+        (fields["allow_atomic"], 10198, "stream mirrors can not also use atomic publishing"),
+        (fields["allow_batched"], 10209, "stream mirrors can not also use batch publishing"),
+        (fields["allow_msg_schedules"], 10186, "stream mirrors can not also schedule messages"),
     ):
         if refused:
             raise FeatureRefused(err_code, why)
+    if fields["subject_delete_marker_ttl"] > 0:
+        raise InvalidStreamConfig("subject delete markers forbidden on mirrors")
 
 
 def _check_counter(fields: Mapping[str, Any]) -> None:
@@ -95,6 +147,8 @@ def _check_counter(fields: Mapping[str, Any]) -> None:
 def _check_async(fields: Mapping[str, Any]) -> None:
     if fields["storage"] != "file":
         raise InvalidStreamConfig("async persist mode is only supported on file storage")
+    if fields["num_replicas"] > 1:
+        raise InvalidStreamConfig("async persist mode is not supported on replicated streams")
     if fields["allow_atomic"]:
         raise InvalidStreamConfig("async persist mode is not supported with atomic batch publish")
 

@@ -20,6 +20,10 @@ EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
 EXPECTED_LAST_MSG_ID = b"Nats-Expected-Last-Msg-Id"
 EXPECTED_SUBJECT_SEQ = b"Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
+STREAM_SOURCE = b"Nats-Stream-Source"
+EXPECTATIONS = (
+    EXPECTED_STREAM, EXPECTED_LAST_SEQ, EXPECTED_LAST_MSG_ID, EXPECTED_SUBJECT_SEQ, EXPECTED_SUBJECT,
+)  # fmt: skip
 
 
 class PublishRefused(MillstreamError):
@@ -112,7 +116,6 @@ class Facts(Protocol):
 
 
 _DISABLED = (
-    (INCR, "allow_msg_counter", 10168, "message counters is disabled"),
     (BATCH_ID, "allow_atomic", 10174, "atomic publish is disabled"),
     (b"Nats-Schedule", "allow_msg_schedules", 10188, "message schedules is disabled"),
 )
@@ -132,13 +135,13 @@ def check(
             raise PublishRefused(400, err_code, why)
     if headers.get(EXPECTED_STREAM, config.name.encode()) != config.name.encode():
         raise PublishRefused(400, 10060, "expected stream does not match")
-    if TTL in headers:
-        if not config.allow_msg_ttl:
-            raise PublishRefused(400, 10166, "per-message TTL is disabled")
-        ttl_seconds(headers[TTL])
+    if TTL in headers and not config.allow_msg_ttl and _is_ttl(headers[TTL]):
+        raise PublishRefused(400, 10166, "per-message TTL is disabled")
     _check_subject_sequence(subject, headers, facts)
     if EXPECTED_LAST_SEQ in headers and _number(headers[EXPECTED_LAST_SEQ]) != facts.last_seq():
         raise WrongLastSequence(facts.last_seq())
+    if STREAM_SOURCE in headers:
+        raise PublishRefused(400, 10227, "message stream source header is not allowed")
     if MSG_ID in headers and (seq := window.find(headers[MSG_ID], now_ns)):
         raise Duplicate(seq)
     wanted = headers.get(EXPECTED_LAST_MSG_ID)
@@ -191,10 +194,18 @@ def go_duration(text: bytes) -> float | None:
 
 
 def ttl_seconds(text: bytes) -> float:
-    """Return a ``Nats-TTL`` in seconds, 0 for ``never``; raise when it is no valid one."""
-    if text == b"never":
+    """Return a ``Nats-TTL`` in whole seconds, 0 for ``never``; raise when it is no valid one."""
+    if text.lower() == b"never":
         return 0.0
     seconds = float(text) if text.isdigit() else go_duration(text)
     if seconds is None or seconds < 1:
         raise PublishRefused(400, 10165, "invalid per-message TTL")
-    return seconds
+    return float(int(seconds))
+
+
+def _is_ttl(text: bytes) -> bool:
+    try:
+        ttl_seconds(text)
+    except PublishRefused:
+        return False
+    return True

@@ -17,6 +17,18 @@ class StreamSealed(MillstreamError):
         super().__init__("invalid operation on sealed stream")
 
 
+class MirrorWritten(MillstreamError):
+    """A mirror holds what its origin holds, and nothing else."""
+
+    status = 400
+    err_code = 10034
+    http_status = 409
+    code = "operation_denied"
+
+    def __init__(self) -> None:
+        super().__init__("a mirror takes no records but those of its origin")
+
+
 class StreamFull(MillstreamError):
     """The stream refuses new records rather than drop old ones."""
 

@@ -212,7 +212,8 @@ class Removal:
         config = self.config
         if run is not None and config.retention == "interest":
             subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
-            self._let_go(self.claims.unwanted(run.first_seq, subjects))
+            seqs = [run.seq_of(at) for at in range(run.count)]
+            self._let_go(self.claims.unwanted(seqs, subjects))
         if config.max_msgs_per_subject > 0:
             touched = set(run.last_of_subjects()) if run is not None else None
             doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
@@ -226,11 +227,12 @@ class Removal:
 
     def _meet_demands(self, run: Run) -> None:
         for demand in run.demands:
-            seq = run.first_seq + demand.at
+            seq = run.seq_of(demand.at)
             if demand.rollup:
                 self._roll_up(run.batch.message(run.start + demand.at)[0], seq, demand.rollup)
             if demand.ttl:
-                self.expiry.later(seq, self._clock.time_ns(), demand.ttl)
+                ts_ns = run.time_of(demand.at, self._clock.time_ns())
+                self.expiry.later(seq, ts_ns, demand.ttl)
 
     def _roll_up(self, subject: bytes, seq: int, what: bytes) -> None:
         if what == b"all":

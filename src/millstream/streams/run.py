@@ -1,6 +1,6 @@
 """Run: entries that went to the log together, until their commit is known."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.kernel._batch import Batch
@@ -38,7 +38,7 @@ class Run:
 
     __slots__ = (
         "ack_suffix", "batch", "count", "demands", "done", "duplicates", "error", "first_seq",
-        "future", "last_of", "note", "previous", "settled", "start",
+        "future", "last_of", "note", "previous", "seqs", "settled", "start", "times_ns",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int) -> None:
@@ -46,6 +46,8 @@ class Run:
         self.start = start
         self.count = count
         self.first_seq = 0
+        self.seqs: Sequence[int] | None = None  # where they must be stored, when not behind
+        self.times_ns: Sequence[int] = ()  # and their times
         self.settled = False
         self.error: MillstreamError | None = None
         self.done: Committed | None = None
@@ -60,7 +62,15 @@ class Run:
     @property
     def last_seq(self) -> int:
         """Return the newest sequence of the run."""
-        return self.first_seq + self.count - 1
+        return self.seq_of(self.count - 1)
+
+    def seq_of(self, at: int) -> int:
+        """Return the sequence of an entry, counted from the first of the run."""
+        return self.seqs[at] if self.seqs is not None else self.first_seq + at
+
+    def time_of(self, at: int, now_ns: int) -> int:
+        """Return the time of an entry; ``now_ns`` where it has none of its own."""
+        return self.times_ns[at] if self.times_ns else now_ns
 
     @property
     def last_msg_id(self) -> bytes:
@@ -72,7 +82,6 @@ class Run:
         """Return subject → newest sequence within this run."""
         if self.last_of is None:
             self.last_of = {
-                self.batch.message(self.start + at)[0]: self.first_seq + at
-                for at in range(self.count)
+                self.batch.message(self.start + at)[0]: self.seq_of(at) for at in range(self.count)
             }
         return self.last_of

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.errors import RecordNotFound
+from millstream.errors import MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Committed, Log, Note
+from millstream.store.log import Committed, Log, Note, Staged
 from millstream.streams import extras, preconditions
 from millstream.streams.admission import Admission
+from millstream.streams.adoption import Adoption
 from millstream.streams.claims import Claim
 from millstream.streams.config import StreamConfig
+from millstream.streams.intake import Incoming
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.removal import Removal, settle
 from millstream.streams.removals import Removals
@@ -82,6 +84,7 @@ class Stream:
             committed=self._committed, paused=self._pause,
         )  # fmt: skip
         self._admission = Admission(self, self._writes, clock)
+        self._adoption = Adoption(self, self._admission, self._writes, clock)
         self._removal = Removal(self, self._writes, clock, timers)
         self._rebuild()
 
@@ -115,9 +118,12 @@ class Stream:
     def reconfigure(self, config: StreamConfig) -> None:
         """Take on a checked configuration; lowered limits act at once."""
         recapture = config.subjects != self.config.subjects
+        wider = config.duplicate_window > self.config.duplicate_window
         self.config = config
         self._writes.configure(config)
         self._admission.configure(config)
+        if wider:
+            self._recall_ids()
         if recapture:
             self.capture()
         self._removal.keep_limits(None)
@@ -189,9 +195,35 @@ class Stream:
         self._writes.append(run)
         return await run.future
 
-    def take_in(self, batch: Batch, demands: dict[bytes, bytes], done: Committed) -> None:
-        """Store records of another stream, all or none; ``demands`` are those of a lone record."""
-        self._admission.take_in(batch, demands, done)
+    def take_in(self, coming: Incoming, done: Committed) -> None:
+        """Store records of another stream, all or none."""
+        self._adoption.take_in(coming, done)
+
+    def check_copy(
+        self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
+    ) -> None:
+        """Raise when a copy may not follow so many others, of so many bytes with it."""
+        self._admission.check_copy(subject, headers, payload, messages, size)
+
+    def stage(self, batch: Batch, ts_ns: int) -> Staged:
+        """Stage copies of another stream's records, which the caller logs by their origin."""
+        run = Run(batch, 0, len(batch))
+        run.done = _heard
+        return self._writes.stage(run, ts_ns)
+
+    def take_copies(self, batch: Batch, done: Committed) -> None:
+        """Store copies of records that do not outlive the process, as records of their own."""
+        run = Run(batch, 0, len(batch))
+        run.done = done
+        self._writes.append(run)
+
+    def skip(self, count: int, reason: str) -> Staged:
+        """Stage sequences for records that another stream lost before they were copied."""
+        return self._writes.skip(count, reason, self._skipped)
+
+    def _skipped(self, error: MillstreamError | None) -> None:
+        if error is None:
+            self.wake()
 
     def _committed(self, run: Run) -> None:
         self._removal.keep_limits(run)
@@ -339,6 +371,20 @@ class Stream:
                     self._recall(seq, ts_ns, extras.first_values(headers))
             at = frames.last_seq + 1
 
+    def _recall_ids(self) -> None:
+        """Know the ids of records that a wider window reaches back to."""
+        at = self.log.seek_time(self._clock.time_ns() - self.config.duplicate_window)
+        while at <= self.log.state().last_seq:
+            frames = self.log.read(at, 4096, READ_BYTES)
+            if not len(frames):
+                return
+            for seq, ts_ns, _, _, headers, *_ in frames:
+                if b"\nNats-Msg-Id:" in headers:
+                    self._writes.window.add(
+                        extras.first_values(headers)[preconditions.MSG_ID], seq, ts_ns
+                    )
+            at = frames.last_seq + 1
+
     def _recall(self, seq: int, ts_ns: int, values: dict[bytes, bytes]) -> None:
         if preconditions.MSG_ID in values:
             self._writes.newest_msg_id = values[preconditions.MSG_ID]
@@ -349,6 +395,10 @@ class Stream:
                 seconds = preconditions.ttl_seconds(values[preconditions.TTL])
             if seconds:
                 self._removal.expiry.later(seq, ts_ns, seconds)
+
+
+def _heard(error: MillstreamError | None) -> None:
+    """Nobody waits for a copy: whoever made it hears of the commit from the store."""
 
 
 def as_record(frames: "Frames", at: int) -> Record:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
-from millstream.store.log import Log
+from millstream.store.log import Committed, Log, Staged
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import DuplicateWindow
 from millstream.streams.pub_acks import PubAcks
@@ -79,25 +79,53 @@ class Writes:
             self._note_previous(run, self._republish)
         self.inflight.append(run)
         try:
-            first = self._log.append(
-                run.batch, run.start, run.count, self._clock.time_ns(), partial(self._settle, run),
-                *((run.note,) if run.note is not None else ()),
-            )  # fmt: skip
+            first = self._stage(run, partial(self._settle, run))
         except MillstreamError as error:
             self.inflight.remove(run)
             self.acks.settle(run, error)
             return
+        self._note_staged(run, first)
+
+    def stage(self, run: Run, ts_ns: int) -> Staged:
+        """Stage a run that the caller logs in its own way; raises where the log takes nothing."""
+        if self._republish is not None:
+            self._note_previous(run, self._republish)
+        self.inflight.append(run)
+        try:
+            staged = self._log.stage(run.batch, ts_ns, partial(self._settle, run))
+        except MillstreamError:
+            self.inflight.remove(run)
+            raise
+        self._note_staged(run, staged.first_seq)
+        return staged
+
+    def skip(self, count: int, reason: str, done: Committed) -> Staged:
+        """Stage sequences that hold nothing, likewise."""
+        staged = self._log.skip(count, reason, done)
+        self._last_staged = staged.first_seq + count - 1
+        return staged
+
+    def _note_staged(self, run: Run, first: int) -> None:
         run.first_seq = first
-        self._last_staged = first + run.count - 1
+        self._last_staged = run.last_seq
         self.newest_msg_id = run.last_msg_id
+        now = self._clock.time_ns()
         for demand in run.demands:
             if demand.msg_id:
-                self.window.add(demand.msg_id, first + demand.at, self._clock.time_ns())
+                self.window.add(demand.msg_id, run.seq_of(demand.at), run.time_of(demand.at, now))
         self.backlog += run.batch.size
         if run.settled:  # the log committed at once, before we knew the sequence
             self._finish(run)
         elif self.backlog > BACKLOG_BYTES and not self._paused:
             self._stall(True)
+
+    def _stage(self, run: Run, done: Committed) -> int:
+        if run.seqs is None:
+            note = (run.note,) if run.note is not None else ()
+            now = self._clock.time_ns()
+            return self._log.append(run.batch, run.start, run.count, now, done, *note)
+        self._log.append_exact(run.batch, run.start, run.count, run.seqs, run.times_ns, done)
+        return run.seqs[0]
 
     def _settle(self, run: Run, error: MillstreamError | None) -> None:
         run.settled = True
@@ -110,7 +138,7 @@ class Writes:
         self.backlog -= run.batch.size
         if run.error is not None:
             for demand in run.demands:
-                self.window.forget(demand.msg_id, run.first_seq + demand.at)
+                self.window.forget(demand.msg_id, run.seq_of(demand.at))
             if not self.inflight:
                 self._last_staged = self._log.state().last_seq
         self.acks.settle(run, run.error)
@@ -135,7 +163,7 @@ class Writes:
 
     def _publish_again(self, run: Run, republish: Republish) -> None:
         """Publish the committed records of a run under the subjects that republish names."""
-        at, last = run.first_seq, run.first_seq + run.count - 1
+        at, last = run.first_seq, run.last_seq
         while at <= last and run.previous and self._hub is not None and self._interest is not None:
             frames = self._log.read(at, last - at + 1, _READ_BYTES)
             if not len(frames):

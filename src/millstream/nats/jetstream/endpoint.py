@@ -138,6 +138,8 @@ class JetStream:
         self._loop = loop
         self._handles: list[int] = []
         self._direct: dict[int, list[int]] = {}
+        self._direct_of_origins: dict[int, list[int]] = {}
+        self._mirrors: dict[int, Stream] = {}
         self._group: asyncio.TaskGroup | None = None
         self._runner: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
@@ -314,13 +316,38 @@ class JetStream:
         """Answer direct gets for the streams that allow them, and only for those."""
         if stream.account != self.account or not stream.config.is_legal_stream:
             return
-        for handle in self._direct.pop(stream.incarnation, []):
+        wanted = alive and stream.config.allow_direct
+        self._answer_direct(self._direct, stream, wanted, stream.name, b"")
+        if alive and stream.config.mirror is not None:
+            self._mirrors[stream.incarnation] = stream
+        elif self._mirrors.pop(stream.incarnation, None) is not None:
+            self._answer_direct(self._direct_of_origins, stream, False, "", b"")
+        for mirror in self._mirrors.values():
+            self._answer_for_origin(mirror)
+
+    def _answer_for_origin(self, mirror: Stream) -> None:
+        """Let a mirror answer in its origin's name, where the origin does not do it itself."""
+        config = mirror.config
+        name = config.mirror["name"] if config.mirror is not None else ""
+        origin = self.catalog.find(name, self.account)
+        answers_itself = origin is not None and origin.config.allow_direct
+        wanted = bool(name) and config.mirror_direct and not answers_itself
+        self._answer_direct(self._direct_of_origins, mirror, wanted, name, b"mirrors")
+
+    def _answer_direct(
+        self, handles: dict[int, list[int]], stream: Stream, wanted: bool, name: str, queue: bytes
+    ) -> None:
+        """Answer direct gets under a name from a stream, or no more; one of a ``queue`` does."""
+        if wanted == (stream.incarnation in handles):
+            return
+        for handle in handles.pop(stream.incarnation, []):
             self._interest.remove_sink(handle)
-        if alive and stream.config.allow_direct:
+        if wanted:
             sink = DirectGet(stream, self._hub, self._interest)
-            base = f"$JS.API.DIRECT.GET.{stream.name}"
-            self._direct[stream.incarnation] = [
-                self._interest.add_sink(pattern.encode(), sink) for pattern in (base, f"{base}.>")
+            base = f"$JS.API.DIRECT.GET.{name}"
+            handles[stream.incarnation] = [
+                self._interest.add_sink(pattern.encode(), sink, queue)
+                for pattern in (base, f"{base}.>")
             ]
 
 

@@ -23,7 +23,7 @@ def stream_state(stream: Stream, consumers: int) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "messages": state.messages,
         "bytes": state.bytes,
-        "first_seq": state.first_seq if state.last_seq else 0,
+        "first_seq": state.first_seq if state.last_seq or stream.config.first_seq else 0,
         "first_ts": rfc3339(state.first_ts_ns),
         "last_seq": state.last_seq,
         "last_ts": rfc3339(state.last_ts_ns),
@@ -56,9 +56,17 @@ def stream_info(
         "config": stream_config(stream, full=full),
         "created": rfc3339(stream.created_ns),
         "state": stream_state(stream, consumers),
-        **({"sources": [feed.info() for feed in stream.feeds]} if stream.feeds else {}),
+        **_fed_by(stream),
         "ts": rfc3339(now_ns),
     }
+
+
+def _fed_by(stream: Stream) -> dict[str, Any]:
+    """Return where a stream's records come from, other than from publishers."""
+    found = [feed.info() for feed in stream.feeds]
+    if not found:
+        return {}
+    return {"mirror": found[0]} if stream.config.mirror is not None else {"sources": found}
 
 
 def _position(pair: tuple[int, int], last_active_ns: int) -> dict[str, Any]:
