@@ -137,6 +137,12 @@ class ShardReadOnly(MillstreamError):
     code = "shard_read_only"
 
 
+class BackupFailed(MillstreamError):
+    """A backup cannot be taken or restored; the message says why and what to do."""
+
+    code = "backup_failed"
+
+
 class StorageUnusable(MillstreamError):
     """The data directory cannot be opened safely; the message says why and what to do."""
 

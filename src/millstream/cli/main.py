@@ -20,6 +20,7 @@ cli = LazyGroup(
         "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
         "reply": ("millstream.cli.reply:reply", "Answer requests."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
+        "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
         "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
@@ -27,6 +28,8 @@ cli = LazyGroup(
         ),
         "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
         "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
+        "backup": ("millstream.cli.backup:backup", "Copy a data directory, also while in use."),
+        "restore": ("millstream.cli.backup:restore", "Bring a backup back, to any moment."),
         "version": ("millstream.cli.version:version", "Print the version."),
     },
 )
