@@ -84,7 +84,7 @@ class Forwarder:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         clock: Clock,
         settled: Callable[[Sequence[Router], MillstreamError | None], None],
     ) -> None:
@@ -103,6 +103,11 @@ class Forwarder:
                 except MillstreamError as error:  # the store takes nothing now
                     self._settled([router], error)
         if not step.logged:
+            return
+        if self._store is None:  # nothing outlives the process
+            for staged in step.staged:
+                staged.committed(None)
+            self._arrived(step.taken, None)
             return
         derivation = Derivation(source.incarnation, step.ts_ns, source.name, step.logged)
         self._store.derive(derivation, step.staged, partial(self._arrived, step.taken))

@@ -100,7 +100,7 @@ class Routers:
         catalog: Catalog,
         clock: Clock,
         timers: Timers,
-        store: Store,
+        store: Store | None,
         *,
         most: int = 10_000,
         later: Callable[[Stream, Callable[[], None]], None] | None = None,
@@ -142,10 +142,10 @@ class Routers:
         found = (r for (owner, _), r in self._routers.items() if owner == account)
         return sorted(found, key=lambda router: router.definition.name.encode())
 
-    def touching(self, stream: Stream) -> list[str]:
-        """Return the names of the routers from or into a stream, sorted."""
+    def touching(self, stream: Stream) -> list[Router]:
+        """Return the routers from or into a stream, by name."""
         of = (*self._from.get(stream.incarnation, ()), *self._into.get(stream.incarnation, ()))
-        return sorted({router.definition.name for router in of}, key=str.encode)
+        return sorted(of, key=lambda router: router.definition.name.encode())
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -226,6 +226,8 @@ class Routers:
             return True
 
     async def _write(self, kind: int, log_id: int, body: msgspec.Struct) -> None:
+        if self._store is None:
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._store.control(kind, log_id, msgspec.json.encode(body), partial(settle, done))
         await done

@@ -54,7 +54,7 @@ async def _serve(
     orders = from_signals(loop)
     parts = build(options, loop, clock, to_be_told(orders))
     server = Server(options, parts)
-    running = RunningParts(parts, output, server.write_files)
+    running = RunningParts(parts, options, output, server.write_files)
     try:
         await server.start()
         announce(server.facts(clock.monotonic() - started, new))
@@ -117,6 +117,7 @@ class Server:
             parts.kept.jetstream.start()
             parts.kept.accounts.start()
             parts.kept.topics.recover(parts.kept.store.recovery)
+            parts.kept.sinks.recover(parts.kept.store.recovery)
         self._tick()
         if parts.http is not None:
             self.http_address = await self._start_http(parts.http)
@@ -165,7 +166,7 @@ class Server:
         if parts.kept is None:
             parts.nats.stop()
         else:
-            await parts.kept.topics.queues.finish()
+            await parts.kept.topics.finish()
             sections = parts.kept.sections()
             await parts.kept.accounts.close()
             await parts.kept.jetstream.close()
@@ -180,6 +181,7 @@ class Server:
         parts, kept = self._parts, self._parts.kept
         if kept is not None:
             kept.store.tick()
+            kept.sinks.tick()
             if kept.store.checkpoint_due:
                 kept.store.checkpoint(kept.sections())
         if parts.gate is not None:

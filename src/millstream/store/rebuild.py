@@ -71,6 +71,7 @@ class Logs:
         self.dropped: set[int] = set()
         self.recovered: dict[int, LogRecovery] = {}
         self.copied_from: set[int] = set()  # sources of DERIVE frames that no snapshot covers
+        self.steps = 0  # how often a log has grown
         self.torn = False  # the replay is past the first place that a crash may have torn
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
         self.relog: list[tuple[Run, bytes]] = []  # for the new WAL file: kept or given up, in order
@@ -325,6 +326,13 @@ class Logs:
         self.expect(log_id, first - 1, self._reason)
         self._append(target, first, last, data)
 
+    def lacks(self, log_id: int, last: int) -> bool:
+        """Say whether the log has not come to ``last`` yet, by records or by what was skipped."""
+        if log_id in self.dropped or not log_id:
+            return False
+        target = self.logs.get(log_id)
+        return last > 0 if target is None else bool(target.deleted.missing(target.next_seq, last))
+
     def _append(self, target: FileLog, first: int, last: int, data: bytes) -> None:
         segment = target.segments[-1] if target.segments else None
         if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
@@ -341,6 +349,7 @@ class Logs:
         if why:
             raise StorageUnusable(f"log {target.log_id:x}: frames at {first} do not follow")
         segment.stage(data, first, last)
+        self.steps += 1
         target.next_seq = last + 1
         target.committed_seq = last
         target.last_ts_ns = target.staged_ts_ns = segment.index.ts_ns(len(segment.index) - 1)
@@ -382,6 +391,7 @@ class Logs:
     def _lose(self, target: FileLog, last: int, reason: str) -> None:
         parts = target.deleted.missing(target.next_seq, last)
         new = [gap for a, b in parts for gap in target.add_gap(a, b, reason)]
+        self.steps += 1
         target.next_seq = last + 1
         target.committed_seq = last
         lost = sum(gap.last - gap.first + 1 for gap in new)
@@ -468,6 +478,7 @@ class Logs:
         target.add_gap(voided.first, voided.last, voided.reason)
         target.committed_seq = max(target.committed_seq, voided.last)
         target.next_seq = target.committed_seq + 1
+        self.steps += 1
 
     # --- copies
 
@@ -544,6 +555,7 @@ class Logs:
     def drop(self, log_id: int) -> None:
         """Forget a log: a later one of the same name has another id."""
         self.dropped.add(log_id)
+        self.steps += 1
         self.logs.pop(log_id, None)
         self.recovered.pop(log_id, None)
 

@@ -1,4 +1,4 @@
-"""The replay of a shard's WAL on top of snapshot and segments.
+"""The replay of the WAL on top of snapshot and segments, shard by shard.
 
 Reads only; whatever must outlive the damage it found is written anew by the store, ahead of the
 first append. So a crash inside recovery leaves everything as it was, and running it twice gives
@@ -7,16 +7,33 @@ the same.
 Torn and rotten are told apart by the durable mark. What the log itself says was on stable storage
 and is damaged now has rotted: its neighbours are kept and the lost sequences are named. Above the
 mark a crash may have torn it: there a batch is taken whole or not at all.
+
+Shards know nothing of each other, save where a log's frames are in more than one: after a change
+of their number, or with copies of another log's records. Such a frame waits until the others have
+brought what comes before it.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
+from millstream.store import derived
 from millstream.store.derived import DERIVE
 from millstream.store.entry import Damage, Entry, Run, plain_body, scan_entries
-from millstream.store.file_log import DELETE, RESERVE, TRIM, VOID
+from millstream.store.file_log import (
+    DELETE,
+    RESERVE,
+    SKIP,
+    TRIM,
+    VOID,
+    Skipped,
+    Trimmed,
+    Voided,
+)
 from millstream.store.files import File, Files
 from millstream.store.keys import ID_BYTES, KeyRing
 from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
@@ -26,6 +43,7 @@ from millstream.store.salvage import Frame, frames_in, whole_batches
 from millstream.store.snapshot import Snapshot
 
 STREAM_DELETE = 17
+_ENDED = object()
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +64,18 @@ class Replay:
     """Applies a shard's WAL to the logs; the store gives the logs and takes the outcome."""
 
     def __init__(
-        self, files: Files, logs: Logs, snapshot: Snapshot | None, ring: KeyRing | None = None
+        self,
+        files: Files,
+        logs: Logs,
+        snapshot: Snapshot | None,
+        ring: KeyRing | None = None,
+        shard: int = 0,
     ) -> None:
         self._files = files
         self._ring = ring or KeyRing()
         self._logs = logs
-        self._from = snapshot.position if snapshot else 0
+        self.shard = shard
+        self._from = snapshot.positions.get(shard, 0) if snapshot else 0
         self.control_number = snapshot.control_number if snapshot else 0
         self.position = self._from  # the last one accepted
         self.epoch = 0
@@ -65,17 +89,54 @@ class Replay:
         self._relogging = False
         self._pending: list[tuple[Run, bytes]] = []
         self._durable = 0
+        self.relog: list[tuple[Run, bytes]] = []  # for this shard's new file, in order
+        self.torn = False
+        self.elsewhere: set[int] = set()  # logs that other shards have frames of
+        self.forced = False  # nobody has what the next frame waits for
 
-    def run(self, directory: str) -> None:
-        """Replay every file of the shard in order, one at a time."""
+    def find(self, directory: str) -> None:
+        """Find the files of the shard."""
         self.wal_files = self._find_files(directory)
         if self.wal_files and self.wal_files[0].first_position > self._from + 1:
             raise StorageUnusable(
                 f"{directory} begins at position {self.wal_files[0].first_position}, but the "
                 f"newest readable snapshot ends at {self._from}: restore the missing files"
             )
+
+    def run(self) -> Iterator[None]:
+        """Replay every file in order, one at a time; yields where it waits for other shards."""
         for wal in self.wal_files:
-            self._replay_file(wal, wal is self.wal_files[-1])
+            yield from self._replay_file(wal, wal is self.wal_files[-1])
+
+    def log_ids(self) -> set[int]:
+        """Return the logs that the shard may speak of."""
+        found: set[int] = set()
+        for wal in self.wal_files:
+            buffer = self._view(wal)
+            for item in scan_entries(buffer, HEADER.size, 0):
+                if isinstance(item, Entry):
+                    found.update(run.stream_id for run in item.runs)
+                    frames = (
+                        [] if all(run.first_seq for run in item.runs) else self._all(buffer, item)
+                    )
+                else:
+                    frames = self._frames(buffer, item.start, item.end, False)
+                    frames += self._frames(buffer, item.start, item.end, True)
+                found.update(frame.stream_id for frame in frames)
+                for frame in frames:
+                    if frame.kind == DERIVE:
+                        found.update(_derived_logs(body(frame.data, 0)))
+        return found
+
+    def _all(self, buffer: memoryview, entry: Entry) -> list[Frame]:
+        return self._frames(buffer, entry.body, entry.end, entry.sealed)
+
+    def _view(self, wal: WalFile) -> memoryview:
+        file = self._files.open(wal.path)
+        try:
+            return file.view(file.size())
+        finally:
+            file.close()
 
     def _find_files(self, directory: str) -> list[WalFile]:
         found: list[WalFile] = []
@@ -113,12 +174,8 @@ class Replay:
                 return item.position, item.nonce
         return 0, 0
 
-    def _replay_file(self, wal: WalFile, last: bool) -> None:
-        file = self._files.open(wal.path)
-        try:
-            buffer = file.view(file.size())
-        finally:
-            file.close()
+    def _replay_file(self, wal: WalFile, last: bool) -> Iterator[None]:
+        buffer = self._view(wal)
         self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
@@ -128,9 +185,9 @@ class Replay:
                     wal.used = len(buffer)
                     break  # a later start decided about these
                 at = item.position
-                self._replay_entry(buffer, item, wal)
+                yield from self._replay_entry(buffer, item, wal)
             elif at + 1 < wal.limit:
-                self._replay_damage(buffer, item, wal, at)
+                yield from self._replay_damage(buffer, item, wal, at)
         if last:
             self._pending.clear()
 
@@ -141,14 +198,14 @@ class Replay:
                 mark = max(mark, item.durable)
         return mark
 
-    def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> None:
+    def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> Iterator[None]:
         if entry.position <= self._from and not self._logs.holes:
             return
         pieces = self._pieces(buffer, entry) if entry.sound(buffer) else None
         if pieces is not None:
             if entry.position > self._durable:
                 self._relogging = True  # nothing proves that these bytes are stable
-            self._accept(entry, pieces)
+            yield from self._accept(entry, pieces)
             return
         log.error(
             "damaged wal entry file=%s offset=%d position=%d", wal.path, entry.start, entry.position
@@ -156,15 +213,16 @@ class Replay:
         self.damaged_bytes += entry.end - entry.body
         frames = self._frames(buffer, entry.body, entry.end, entry.sealed)
         start = 0 if entry.sealed else entry.body
-        self._salvage(entry.position, frames, -1 if entry.continues else start)
+        yield from self._salvage(entry.position, frames, -1 if entry.continues else start)
         if entry.commits:
-            self._expect(entry)
+            yield from self._expect(entry)
 
-    def _expect(self, entry: Entry) -> None:
+    def _expect(self, entry: Entry) -> Iterator[None]:
         """Name what an entry should have brought and did not."""
         reason = "corruption" if entry.position <= self._durable else "torn"
         for run in entry.runs:
             if run.first_seq:
+                yield from self._wait_for(run.stream_id, run.first_seq - 1)
                 self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
 
     def _frames(self, buffer: memoryview, start: int, end: int, sealed: bool) -> list[Frame]:
@@ -186,7 +244,7 @@ class Replay:
             at += run.size
         return pieces
 
-    def _accept(self, entry: Entry, pieces: list[tuple[Run, bytes]]) -> None:
+    def _accept(self, entry: Entry, pieces: list[tuple[Run, bytes]]) -> Iterator[None]:
         """Take a sound entry; one that does not commit waits for the one that does."""
         if not self._relogging:
             self.position = max(self.position, entry.position)
@@ -195,26 +253,39 @@ class Replay:
         if entry.continues and not self._pending and entry.position > self._durable:
             self._logs.torn = True  # the beginning was torn: the batch is absent as a whole
             if entry.commits:
-                self._expect(entry)
+                yield from self._expect(entry)
             return
         if not entry.commits:
             self._pending += pieces
             return
         waiting, self._pending = self._pending, []
         for run, data in (*waiting, *pieces):
-            self._apply(run, data)
+            yield from self._apply(run, data)
 
-    def _apply(self, run: Run, data: bytes) -> None:
+    def _apply(self, run: Run, data: bytes) -> Iterator[None]:
         if run.first_seq:
+            yield from self._wait_for(run.stream_id, run.first_seq - 1)
             self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
         else:
             frames, _ = scan(data)
             for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
-                self._control(kind, stream_id, number, body(data, start))
+                content = body(data, start)
+                if self.elsewhere and not 0 < number <= self.control_number:
+                    for log_id, last in _needs(kind, stream_id, content):
+                        yield from self._wait_for(log_id, last)
+                self._control(kind, stream_id, number, content)
         if (
             self._relogging
         ):  # behind what it found missing: the next replay must learn of that first
             self._logs.relog.append((run, data))
+
+    def _wait_for(self, log_id: int, last: int) -> Iterator[None]:
+        """Let other shards bring a log's sequences up to ``last``, where they may have them."""
+        if log_id not in self.elsewhere:
+            return
+        while not self.forced and self._logs.lacks(log_id, last):
+            yield
+        self.forced = False
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
         if number == 0:  # a SKIP, or made by a recovery, which put it where it belongs
@@ -234,7 +305,9 @@ class Replay:
             self._logs.derive(content)
         self.controls.append(Control(kind, log_id, content, number))
 
-    def _replay_damage(self, buffer: memoryview, damage: Damage, wal: WalFile, at: int) -> None:
+    def _replay_damage(
+        self, buffer: memoryview, damage: Damage, wal: WalFile, at: int
+    ) -> Iterator[None]:
         """Read what no entry header vouches for: the frames vouch for themselves."""
         position = at + 1
         if position <= self._from and not self._logs.holes:
@@ -248,14 +321,14 @@ class Replay:
         else:
             self.damaged_bytes += size
             log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, damage.start, size)
-        self._salvage(position, frames, -1)
+        yield from self._salvage(position, frames, -1)
 
-    def _salvage(self, position: int, frames: list[Frame], start: int) -> None:
+    def _salvage(self, position: int, frames: list[Frame], start: int) -> Iterator[None]:
         """Take single frames where damage is rot, whole batches where it may be a torn write."""
         if position <= self._durable:
             pending, self._pending = self._pending, []
             for run, data in pending:
-                self._apply(run, data)
+                yield from self._apply(run, data)
             taken = frames
             self.position = max(self.position, position)
         else:
@@ -265,7 +338,53 @@ class Replay:
         for frame in taken:
             is_record = frame.kind == RECORD
             first = frame.seq if is_record else 0
-            self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
+            yield from self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
+
+
+def replay_all(replays: list[Replay], logs: Logs) -> None:
+    """Replay all shards; each runs until it waits for what another one has."""
+    if len(replays) > 1:
+        spoken = {replay.shard: replay.log_ids() for replay in replays}
+        for replay in replays:
+            others = [ids for shard, ids in spoken.items() if shard != replay.shard]
+            replay.elsewhere = set().union(*others)
+    running = [(replay, replay.run()) for replay in replays]
+    while running:
+        before, seen = len(running), logs.steps
+        running = [(replay, steps) for replay, steps in running if _go_on(replay, steps, logs)]
+        if len(running) == before and logs.steps == seen:
+            running[0][0].forced = True  # what it waits for is lost
+
+
+def _go_on(replay: Replay, steps: Iterator[None], logs: Logs) -> bool:
+    """Let a shard run until it waits; False when it has ended. Torn is each for itself."""
+    logs.torn, logs.relog = replay.torn, replay.relog
+    waits = next(steps, _ENDED) is None
+    replay.torn = logs.torn
+    return waits
+
+
+def _needs(kind: int, log_id: int, content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (log, sequence up to which it must be there) for a control frame to make sense."""
+    if kind == TRIM:
+        yield log_id, msgspec.json.decode(content, type=Trimmed).first_kept - 1
+    elif kind == DELETE:
+        yield log_id, max(msgspec.json.decode(content, type=list[int]))
+    elif kind == VOID:
+        yield log_id, msgspec.json.decode(content, type=Voided).first - 1
+    elif kind == SKIP:
+        ranges = msgspec.json.decode(content, type=Skipped).ranges
+        yield log_id, ranges[0][0] - 1 if ranges else 0
+    elif kind == DERIVE:
+        derivation = derived.decode(content)
+        for part in derivation.parts:
+            yield part.target, part.base - part.lost - 1
+            yield derivation.source, max((last for _, last in part.ranges), default=0)
+
+
+def _derived_logs(content: bytes) -> set[int]:
+    derivation = derived.decode(content)
+    return {derivation.source, *(part.target for part in derivation.parts)}
 
 
 def _continues(entry: Entry) -> bool:

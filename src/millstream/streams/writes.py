@@ -183,7 +183,7 @@ class Writes:
 
     def last_seq(self) -> int:
         """Return the newest sequence given out, staged writes included."""
-        return self._last_staged
+        return max(self._last_staged, self._log.state().last_seq)  # a purge may skip some
 
     def last_msg_id(self) -> bytes:
         """Return the message id of the newest write, empty when it had none."""

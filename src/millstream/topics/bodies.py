@@ -71,6 +71,19 @@ class DeleteBody(msgspec.Struct):
     match: str | list[str] | None = None
 
 
+class RouterBody(msgspec.Struct):
+    """``PUT /v0/routers/{router}``."""
+
+    source: str
+    dest: str
+    preserve_node: bool | None = None
+    preserve_tag: bool | None = None
+    create_dest: bool | None = None
+    filter: str | list[str] | None = None
+    allow_cycle: bool | None = None
+    guarantee: str | None = None
+
+
 class WatchTopic(msgspec.Struct):
     """Where a watch of one topic begins."""
 

@@ -13,7 +13,7 @@ from millstream.http.response import Response, json_response
 from millstream.streams.config import StreamConfig
 from millstream.topics import bodies
 from millstream.topics.accounting import data_bytes
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -60,6 +60,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
     """Show a topic's state and configuration."""
     watch = Stopwatch(topics.clock)
     stream = topics.find(topic_of(request), request.caller)
+    await topics.routers.catch_up(stream)
     if request.flag("touch", True):
         topics.touch(stream)
     state, config = settled(stream, topics.clock.time_ns()), stream.config.to_topic()
@@ -121,7 +122,13 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
     name = topic_of(request)
     check_name(name, request.caller)
     stream = topics.find_or_none(name, request.caller)
+    routers: list[str] = []
     if stream is not None:
+        routers = [
+            router.definition.name
+            for router in topics.routers.touching(stream)
+            if may_see(router, request.caller)
+        ]
         count = settled(stream, topics.clock.time_ns()).messages
         if request.flag("if_empty", False) and count:
             raise TopicNotEmpty(name, count)
@@ -130,7 +137,7 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
     answer = {
         "topic": name,
         "deleted": stream is not None,
-        "routers_removed": [],
+        "routers_removed": routers,
         "performance": watch.performance(),
     }
     return json_response(answer)

@@ -11,6 +11,8 @@ from millstream.errors import Forbidden, StreamNotFound, Throttled, Unauthorized
 from millstream.http.request import Caller, Request
 from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
+from millstream.routers import registry as router_registry
+from millstream.routers.registry import Routers
 from millstream.topics.errors import TopicNotFound
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
@@ -21,6 +23,7 @@ from millstream.topics.slots import Slots
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
     from millstream.streams.read_plan import SealedSegment
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-class Store(queue_registry.Store, Protocol):
+class Store(queue_registry.Store, router_registry.Store, Protocol):
     """What the door asks of the store."""
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
@@ -51,6 +54,7 @@ class Topics:
         timers: Timers | None = None,
         *,
         max_topics: int = 100_000,
+        max_routers: int = 10_000,
         max_watch_sessions: int = 10_000,
         max_sse_connections: int = 10_000,
         max_sse_per_key: int = 1000,
@@ -70,6 +74,7 @@ class Topics:
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
         )
+        self.routers = Routers(catalog, clock, timers or Timers(clock), store, most=max_routers)
         self.started_ns = clock.time_ns()
         self.stopping = False
         self.ready = True
@@ -85,10 +90,19 @@ class Topics:
     def recover(self, found: "Recovery") -> None:
         """Bring back what the store kept for us; the catalog has its streams already."""
         self.queues.recover(found)
+        self.routers.recover(found)
 
     def sections(self) -> dict[str, bytes]:
         """Return what the store's snapshots keep for us."""
-        return {queue_registry.SECTION: self.queues.section()}
+        return {
+            queue_registry.SECTION: self.queues.section(),
+            router_registry.SECTION: self.routers.section(),
+        }
+
+    async def finish(self) -> None:
+        """Wait for what is under way, before the last snapshot is made."""
+        await self.queues.finish()
+        await self.routers.finish()
 
     def stop(self) -> None:
         """Tell long polls and event streams to end."""
@@ -200,6 +214,13 @@ def check_name(name: str, caller: Caller) -> None:
         raise Unauthorized("the credential was revoked")
     if not caller.may_touch(name):
         raise Forbidden(f"this key may not touch {name}", {"topic": name})
+
+
+def may_see(router: "Router", caller: Caller) -> bool:
+    """Say whether the caller may know of a router: of its name and of both its topics."""
+    one = router.definition
+    named = not caller.prefixes or one.name.startswith(caller.prefixes)
+    return named and caller.may_touch(one.source) and caller.may_touch(one.dest)
 
 
 def topic_of(request: Request) -> str:

@@ -29,6 +29,7 @@ async def diff(request: Request, topics: Topics) -> Response:
     query = read_query(body)
     wait_ms = min(bodies.unsigned(body.wait_ms, "wait_ms", 0), LONGEST_WAIT_MS)
     stream = topics.find(topic_of(request), request.caller)
+    await topics.routers.catch_up(stream)
     topics.touch(stream)
     page = read_page(stream, query, topics.clock.time_ns())
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:

@@ -119,6 +119,7 @@ class EventStream(AsyncIterator[bytes]):
                         yield self._frame(b"topic-deleted", _deleted(name))
                     continue
                 pulse = self._listen(stream)
+                await topics.routers.catch_up(stream)
                 caught_up = False
                 while not caught_up and not session.caller.revoked:
                     chunk, caught_up = self._look(stream, pulse)

@@ -102,7 +102,7 @@ class Metrics:
         self, topics: Topics, figures: list[TopicFigures]
     ) -> Iterator[tuple[str, float, str]]:
         yield "topics", len(figures), "Topics"
-        yield "routers", 0, "Routers"
+        yield "routers", len(topics.routers), "Routers"
         yield "records_live", sum(each.state.messages for each in figures), "Records that are kept"
         yield "bytes_live", sum(each.bytes for each in figures), "Bytes of data and meta kept"
         queues = [each.queue for each in figures if each.queue is not None]

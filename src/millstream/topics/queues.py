@@ -69,6 +69,7 @@ async def claim(request: Request, topics: Topics) -> Response:
     lease_ms = bodies.unsigned(body.lease_ms, "lease_ms", 0)
     queue = _queue(request, topics)
     _check_node(body.node)
+    await topics.routers.catch_up(queue.stream)
     topics.touch(queue.stream)
     jobs = await queue.claim(
         body.node, _clamp_jobs(wanted), None if body.lease_ms is None else lease_ms

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
+from millstream.routers.tag_filter import TagFilter
 from millstream.topics import bodies
 from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics, topic_of
@@ -26,7 +27,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     if body.before_seq is None and body.match is None:
         raise BadRequest("give before_seq, match or both")
     before = bodies.unsigned(body.before_seq, "before_seq", bodies.U64)
-    matches = None if body.match is None else tag_matcher(body.match)
+    matches = None if body.match is None else TagFilter.read(body.match).takes
     stream = topics.find(topic_of(request), request.caller)
     deleted = await _delete(stream, before, matches)
     state = settled(stream, topics.clock.time_ns())
@@ -40,21 +41,6 @@ async def delete_records(request: Request, topics: Topics) -> Response:
         "performance": watch.performance(),
     }
     return json_response(answer)
-
-
-def tag_matcher(match: str | list[str]) -> Callable[[bytes], bool]:
-    """Return the test that a selector stands for; a bare string ending in ``*`` is a prefix."""
-    if isinstance(match, str):
-        match = ["tag", "Glob" if match.endswith("*") else "Eq", match]
-    if len(match) != 3 or match[0] != "tag" or match[1] not in ("Eq", "Glob"):
-        raise BadRequest('match is a tag, or ["tag", "Eq" | "Glob", value]')
-    wanted = match[2].encode()
-    if match[1] == "Eq":
-        return lambda tag: bool(tag) and tag == wanted
-    if not wanted.endswith(b"*"):
-        raise BadRequest("a Glob ends in *")
-    prefix = wanted[:-1]
-    return lambda tag: bool(tag) and tag.startswith(prefix)
 
 
 async def _delete(stream: "Stream", before: int, matches: Callable[[bytes], bool] | None) -> int:

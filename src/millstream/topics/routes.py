@@ -14,7 +14,9 @@ from millstream.topics.health import health, ready
 from millstream.topics.metrics import Metrics
 from millstream.topics.plan import plan
 from millstream.topics.queues import ack, claim, extend, nack, work
+from millstream.topics.redrive import Redrives
 from millstream.topics.removal import delete_records
+from millstream.topics.routers import delete_router, get_router, list_routers, put_router
 from millstream.topics.socket import open_socket
 from millstream.topics.staged import abort, commit, stage
 from millstream.topics.watch import Watches, tail
@@ -23,6 +25,7 @@ from millstream.topics.write import write
 Operation = Callable[[Request, Topics], Awaitable[Answer]]
 
 TOPIC = "/v0/topics/{topic}"
+ROUTER = "/v0/routers/{router}"
 
 
 def topics_routes(topics: Topics) -> list[Route]:
@@ -50,6 +53,17 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("POST", f"{TOPIC}/ack", ack, "write", "Finish leased jobs"),
         ("POST", f"{TOPIC}/nack", nack, "write", "Give leased jobs back"),
         ("POST", f"{TOPIC}/extend", extend, "write", "Keep leased jobs for longer"),
+        ("GET", "/v0/routers", list_routers, "read", "List routers"),
+        ("PUT", ROUTER, put_router, "admin", "Create a router or change how it goes on"),
+        ("GET", ROUTER, get_router, "read", "Show a router"),
+        ("DELETE", ROUTER, delete_router, "delete", "Delete a router"),
+        (
+            "POST",
+            f"{TOPIC}/redrive",
+            Redrives().redrive,
+            "read+write+delete",
+            "Send dead letters back to their queues",
+        ),
         ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
     ]
     routes = [
