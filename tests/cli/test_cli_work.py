@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from millstream.cli import main
-from millstream.client.queues import Job
+from millstream.client.topic_values import Job
 from support.broker import millstream
 from support.peers import Peer
 

@@ -40,11 +40,19 @@ NEEDS = {
     ("GET", "/v0/topics/{topic}/frames"): "read",
     ("POST", "/v0/watch"): "read",
     ("POST", "/v0/topics/{topic}"): "write",
+    ("POST", "/v0/topics/{topic}/stage"): "write",
+    ("POST", "/v0/topics/{topic}/commit"): "write",
+    ("POST", "/v0/topics/{topic}/abort"): "write",
+    ("GET", "/v0/routers"): "read",
+    ("GET", "/v0/routers/{router}"): "read",
+    ("PUT", "/v0/routers/{router}"): "admin",
+    ("DELETE", "/v0/routers/{router}"): "delete",
     ("POST", "/v0/topics/{topic}/ack"): "write",
     ("POST", "/v0/topics/{topic}/nack"): "write",
     ("POST", "/v0/topics/{topic}/extend"): "write",
     ("POST", "/v0/topics/{topic}/claim"): "read+write",
     ("GET", "/v0/topics/{topic}/work"): "read+write",
+    ("POST", "/v0/topics/{topic}/redrive"): "read+write+delete",
     ("DELETE", "/v0/topics/{topic}"): "delete",
     ("POST", "/v0/topics/{topic}/delete"): "delete",
     ("PUT", "/v0/topics/{topic}"): "admin",
@@ -121,7 +129,7 @@ def basic(user: str, password: str) -> str:
 
 
 def target(pattern: str, topic: str = "t") -> str:
-    return pattern.replace("{topic}", topic).replace("{wid}", "wid_none")
+    return pattern.replace("{topic}", topic).replace("{wid}", "wid_none").replace("{router}", "r")
 
 
 async def test_every_route_asks_for_the_scope_of_the_contract(tmp_path: Path) -> None:

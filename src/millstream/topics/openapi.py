@@ -113,6 +113,9 @@ DETAILS: dict[tuple[str, str], Details] = {
         media=EVENTS,
         refuses=("409",),
     ),
+    ("POST", "/v0/topics/{topic}/redrive"): Details(
+        body={JSON: ref("RedriveBody")}, answer=ref("Redriven"), refuses=("422",)
+    ),
     ("POST", "/v0/watch"): Details(
         {"lenient": SWITCH}, {JSON: ref("WatchBody")}, answer=ref("Watch")
     ),

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.topics import bodies, queues
+from millstream.topics import bodies, queues, redrive
 
 Schema = dict[str, Any]
 
@@ -166,6 +166,15 @@ _ANSWERS: dict[str, Schema] = {
         {"next_from_seq": COUNT},
     ),
     "Claimed": shape({"topic": TEXT, "claimed": listed(FREE), "count": COUNT, "ready": COUNT}),
+    "Redriven": shape(
+        {
+            "topic": TEXT,
+            "redriven": COUNT,
+            "skipped": listed(COUNT),
+            "to": {"type": "object", "additionalProperties": COUNT},
+        },
+        {"performance": ref("Performance")},
+    ),
     "Health": shape({"status": TEXT}, {"version": TEXT, "uptime_ms": MILLISECONDS, "error": TEXT}),
 }
 
@@ -175,6 +184,7 @@ def components() -> dict[str, Schema]:
     read_from = (
         *(bodies.DiffBody, bodies.DeleteBody, bodies.WatchBody),
         *(queues.ClaimBody, queues.AckBody, queues.NackBody, queues.ExtendBody),
+        redrive.RedriveBody,
     )
     _, requests = msgspec.json.schema_components(
         read_from, ref_template="#/components/schemas/{name}"

@@ -1,0 +1,319 @@
+"""AsyncTopics: the HTTP API from asyncio; the same words as ``Topics``, awaited.
+
+async with AsyncTopics() as topics:
+    orders = topics.topic("orders")
+    await orders.append({"id": 1})
+    async for record in orders.diff(follow=True):
+        print(record.seq, record.data)
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+import msgspec
+
+from millstream.client import topic_calls as calls
+from millstream.client.async_http import AsyncLink
+from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.http_link import DEFAULT_TIMEOUT
+from millstream.client.topic_values import (
+    Appended,
+    Event,
+    Gap,
+    Job,
+    Page,
+    Record,
+    Redriven,
+    TopicState,
+)
+from millstream.client.topics import LONGEST_WAIT_MS
+from millstream.client.worker import DEFAULT_LEASE_MS, POLL_SECONDS
+
+log = logging.getLogger(__name__)
+
+AsyncHandler = Callable[[Job], Awaitable[Any]]
+EVENTS = {"Accept": "text/event-stream"}
+
+
+class AsyncTopics:
+    """A server's topics. ``token`` is an API key; a url may carry one too: http://key@host:port."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str = "",
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        retries: int = 3,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._link = AsyncLink(url, token, timeout=timeout, retries=retries, tls=tls)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the idle connections; a later call opens others."""
+        await self._link.close()
+
+    def topic(self, name: str) -> "AsyncTopic":
+        """Return one topic to work with; nothing is asked or created yet."""
+        return AsyncTopic(self._link, name)
+
+    async def list(self, prefix: str = "") -> AsyncGenerator[dict[str, Any], None]:
+        """Return the topics by name, each with its head, count and size."""
+        cursor: str | None = None
+        while True:
+            page: calls.Listed = await self._link.call(calls.listing(prefix, cursor))
+            for topic in page.topics:
+                yield topic
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def watch(
+        self, positions: Mapping[str, int | None], **options: Any
+    ) -> AsyncGenerator[Event, None]:
+        """Return what happens in topics as it happens; see ``Topics.watch``."""
+        watch: calls.Watch = await self._link.call(calls.open_watch(positions, options))
+        headers = dict(EVENTS)
+        while True:
+            try:
+                async with aclosing(self._link.events(watch.stream_url, headers)) as events:
+                    async for event in events:
+                        for each in calls.events_of(event.name, event.data):
+                            yield each
+                        headers["Last-Event-ID"] = event.id
+                return  # all topics are gone
+            except ConnectFailed:
+                if "Last-Event-ID" not in headers:
+                    raise
+
+
+class AsyncTopic:
+    """One topic."""
+
+    def __init__(self, link: AsyncLink, name: str) -> None:
+        self._link = link
+        self.name = name
+
+    async def put(self, **config: Any) -> dict[str, Any]:
+        """Create the topic, or replace its whole configuration; returns it as it is now."""
+        answer: dict[str, Any] = await self._link.call(calls.put(self.name, config))
+        shown: dict[str, Any] = answer["config"]
+        return shown
+
+    async def state(self) -> TopicState:
+        """Return the topic's state and configuration."""
+        state: TopicState = await self._link.call(calls.state(self.name))
+        return state
+
+    async def delete(self, *, if_empty: bool = False) -> bool:
+        """Delete the topic; returns whether there was one."""
+        return bool((await self._link.call(calls.drop(self.name, if_empty)))["deleted"])
+
+    async def append(self, *data: Any, **fields: Any) -> Appended:
+        """Write records, all or none; see ``Topic.append``."""
+        appended: Appended = await self._link.call(calls.append(self.name, data, **fields))
+        return appended
+
+    async def page(self, from_seq: int = 0, **wishes: Any) -> Page:
+        """Read one page after a position: ``limit``, ``wait_ms``, ``node``, ``filter``."""
+        page: Page = await self._link.call(calls.diff(self.name, from_seq, **wishes))
+        return page
+
+    async def diff(
+        self,
+        from_seq: int = 0,
+        *,
+        follow: bool = False,
+        on_gap: Callable[[Gap], None] | None = None,
+        **wishes: Any,
+    ) -> AsyncGenerator[Record, None]:
+        """Return the records after a position; see ``Topic.diff``."""
+        while True:
+            page = await self.page(from_seq, wait_ms=LONGEST_WAIT_MS if follow else 0, **wishes)
+            if page.tombstone is not None:
+                if on_gap is None:
+                    raise calls.lost(self.name, page.tombstone)
+                on_gap(page.tombstone)
+            for record in page.records:
+                yield record
+            from_seq = page.next_from_seq
+            if page.caught_up and not follow:
+                return
+
+    async def delete_records(
+        self, *, before_seq: int | None = None, match: str | Sequence[str] | None = None
+    ) -> int:
+        """Delete records below a sequence, or by tag (``"tag"``, ``"tag*"``), for good."""
+        call = calls.delete_records(self.name, before_seq, match)
+        return int((await self._link.call(call))["deleted"])
+
+    async def claim(self, node: str, most: int = 1, *, lease_ms: int | None = None) -> list[Job]:
+        """Lease jobs of a queue."""
+        call = calls.claim(self.name, node, most, lease_ms)
+        claimed: calls.Claimed = await self._link.call(call)
+        return claimed.claimed
+
+    async def ack(self, node: str, *jobs: Job) -> int:
+        """Finish jobs; returns of how many the lease was still ours."""
+        return int((await self._link.call(calls.settle("ack", self.name, node, jobs)))["acked"])
+
+    async def nack(self, node: str, *jobs: Job, delay_ms: int = 0) -> int:
+        """Give jobs back; returns of how many the lease was still ours."""
+        call = calls.settle("nack", self.name, node, jobs, delay_ms=delay_ms)
+        return int((await self._link.call(call))["nacked"])
+
+    async def extend(self, node: str, *jobs: Job, lease_ms: int) -> int:
+        """Keep jobs for longer; returns of how many the lease was still ours."""
+        call = calls.settle("extend", self.name, node, jobs, lease_ms=lease_ms)
+        return int((await self._link.call(call))["extended"])
+
+    async def jobs(
+        self, node: str, most: int = 1, *, lease_ms: int | None = None
+    ) -> AsyncGenerator[Job, None]:
+        """Return jobs as the server pushes them; see ``Topic.jobs``."""
+        path = calls.work_path(self.name, node, most, lease_ms)
+        async with aclosing(self._link.events(path, EVENTS)) as events:
+            async for event in events:
+                if event.name == "error":
+                    raise calls.stream_error(event.data)
+                if event.name == "job":
+                    yield msgspec.json.decode(event.data, type=Job)
+
+    async def redrive(self, *seqs: int, most: int | None = None, to: str | None = None) -> Redriven:
+        """Send dead letters back to the queues that they came from, or to another."""
+        call = calls.redrive(self.name, list(seqs) or None, most, to)
+        redriven: Redriven = await self._link.call(call)
+        return redriven
+
+    def worker(
+        self,
+        *,
+        concurrency: int = 1,
+        node: str | None = None,
+        lease_ms: int | None = None,
+        retry_ms: int = 0,
+    ) -> Callable[[AsyncHandler], "AsyncWorker"]:
+        """Make a coroutine function this queue's worker; see ``Topic.worker``."""
+        name = node or f"{socket.gethostname()}-{os.getpid()}"
+
+        def decorate(handler: AsyncHandler) -> AsyncWorker:
+            return AsyncWorker(self, handler, name, concurrency, lease_ms, retry_ms)
+
+        return decorate
+
+
+class AsyncWorker:
+    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
+
+    def __init__(
+        self,
+        queue: AsyncTopic,
+        handler: AsyncHandler,
+        node: str,
+        concurrency: int,
+        lease_ms: int | None,
+        retry_ms: int,
+    ) -> None:
+        self.node = node
+        self.done = 0
+        self.failed = 0
+        self._queue = queue
+        self._handler = handler
+        self._concurrency = concurrency
+        self._lease_ms = lease_ms
+        self._retry_ms = retry_ms
+        self._stopping = asyncio.Event()
+        self._held: dict[asyncio.Task[None], Job] = {}
+
+    async def __call__(self, job: Job) -> Any:
+        """Call the function itself."""
+        return await self._handler(job)
+
+    def stop(self) -> None:
+        """Take no more jobs; ``run`` returns once those under way are finished."""
+        self._stopping.set()
+
+    async def run(self, *, until_empty: bool = False) -> None:
+        """Take jobs until ``stop`` is called, or until there are none left."""
+        self._stopping.clear()
+        async with asyncio.TaskGroup() as group:
+            renewer = group.create_task(self._renew())
+            try:
+                while not self._stopping.is_set():
+                    found = await self._take(group)
+                    if found or await self._wait():
+                        continue
+                    if until_empty:
+                        break
+            finally:
+                if self._held:
+                    await asyncio.wait(list(self._held))
+                renewer.cancel()
+
+    async def _take(self, group: asyncio.TaskGroup) -> bool:
+        room = self._concurrency - len(self._held)
+        if room <= 0:
+            return False
+        try:
+            jobs = await self._queue.claim(self.node, room, lease_ms=self._lease_ms)
+        except ConnectFailed as error:
+            log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
+            return False
+        for job in jobs:
+            task = group.create_task(self._handle(job))
+            self._held[task] = job
+            task.add_done_callback(self._held.pop)
+        return bool(jobs)
+
+    async def _wait(self) -> bool:
+        """Wait for a job to be finished or for more to come; False when none is under way."""
+        under_way = bool(self._held)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        if under_way or not self._stopping.is_set():
+            await asyncio.wait(
+                [*self._held, stopping],
+                timeout=POLL_SECONDS if under_way else 0.05,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        stopping.cancel()
+        return under_way
+
+    async def _handle(self, job: Job) -> None:
+        try:
+            await self._handler(job)
+        except Exception:
+            log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
+            self.failed += 1
+            answer = self._queue.nack(self.node, job, delay_ms=self._retry_ms)
+        else:
+            self.done += 1
+            answer = self._queue.ack(self.node, job)
+        try:
+            await answer
+        except (ApiError, ConnectFailed) as error:  # it comes again when its lease is over
+            log.warning("job not answered queue=%s seq=%d %s", self._queue.name, job.seq, error)
+
+    async def _renew(self) -> None:
+        """Keep the leases of jobs alive that take longer than that."""
+        lease_ms = self._lease_ms or DEFAULT_LEASE_MS
+        while True:
+            await asyncio.sleep(lease_ms / 3000)
+            jobs = list(self._held.values())
+            if not jobs:
+                continue
+            try:
+                await self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
+            except (ApiError, ConnectFailed) as error:
+                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)

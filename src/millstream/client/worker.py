@@ -1,0 +1,120 @@
+"""Worker: a function that is called for each job of a queue, in threads."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.topic_values import Job
+
+if TYPE_CHECKING:
+    from millstream.client.topics import Topic
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Job], Any]
+POLL_SECONDS = 1.0
+DEFAULT_LEASE_MS = 30_000
+
+
+class Worker:
+    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
+
+    def __init__(
+        self,
+        queue: "Topic",
+        handler: Handler,
+        node: str,
+        concurrency: int,
+        lease_ms: int | None,
+        retry_ms: int,
+    ) -> None:
+        self.node = node
+        self.done = 0
+        self.failed = 0
+        self._queue = queue
+        self._handler = handler
+        self._concurrency = concurrency
+        self._lease_ms = lease_ms
+        self._retry_ms = retry_ms
+        self._stop = threading.Event()
+        self._freed = threading.Event()
+        self._held: dict[int, Job] = {}
+
+    def __call__(self, job: Job) -> Any:
+        """Call the function itself."""
+        return self._handler(job)
+
+    def stop(self) -> None:
+        """Take no more jobs; ``run`` returns once those under way are finished."""
+        self._stop.set()
+        self._freed.set()
+
+    def run(self, *, until_empty: bool = False) -> None:
+        """Take jobs until ``stop`` is called, or until there are none left."""
+        renewer = threading.Thread(target=self._renew, daemon=True)
+        self._stop.clear()
+        renewer.start()
+        try:
+            with ThreadPoolExecutor(self._concurrency) as pool:
+                while not self._stop.is_set():
+                    if not self._take(pool) and not self._held:
+                        if until_empty:
+                            return
+                        self._stop.wait(POLL_SECONDS)
+        finally:
+            self._stop.set()
+            renewer.join()
+
+    def _take(self, pool: ThreadPoolExecutor) -> bool:
+        """Start on jobs while there is room; returns whether there were any."""
+        self._freed.clear()
+        room = self._concurrency - len(self._held)
+        if room <= 0:
+            self._freed.wait(POLL_SECONDS)
+            return True
+        try:
+            jobs = self._queue.claim(self.node, room, lease_ms=self._lease_ms)
+        except ConnectFailed as error:
+            log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
+            return False
+        for job in jobs:
+            self._held[job.seq] = job
+            future: Future[None] = pool.submit(self._handle, job)
+            future.add_done_callback(partial(self._finished, job))
+        if not jobs and self._held:
+            self._freed.wait(POLL_SECONDS)
+        return bool(jobs)
+
+    def _handle(self, job: Job) -> None:
+        try:
+            self._handler(job)
+        except Exception:
+            log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
+            self.failed += 1
+            self._queue.nack(self.node, job, delay_ms=self._retry_ms)
+        else:
+            self._queue.ack(self.node, job)
+            self.done += 1
+
+    def _finished(self, job: Job, future: "Future[None]") -> None:
+        self._held.pop(job.seq, None)
+        self._freed.set()
+        error = future.exception()
+        if error is not None:  # the job comes again when its lease is over
+            log.error("job not answered queue=%s seq=%d error=%s", self._queue.name, job.seq, error)
+
+    def _renew(self) -> None:
+        """Keep the leases of jobs alive that take longer than that."""
+        lease_ms = self._lease_ms or DEFAULT_LEASE_MS
+        while not self._stop.wait(lease_ms / 3000):
+            jobs = list(self._held.values())
+            if not jobs:
+                continue
+            try:
+                self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
+            except (ApiError, ConnectFailed) as error:
+                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)

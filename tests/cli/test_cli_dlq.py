@@ -1,0 +1,52 @@
+"""``millstream dlq`` against a real server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.cli import main
+from millstream.client.topic_values import Job
+from millstream.client.topics import Topics
+from support.broker import millstream
+from support.peers import Peer
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with millstream() as running:
+        yield running
+
+
+def test_dead_letters_are_listed_and_sent_back(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://{peer.host}:{peer.http_port}"
+    with Topics(url) as topics:
+        jobs = topics.topic("jobs")
+        jobs.put(type="queue", max_deliveries=1, dead_letter="jobs.dead")
+        jobs.append({"n": 1}, "x" * 200)
+
+        @jobs.worker(concurrency=2)
+        def fail(job: Job) -> None:
+            raise ValueError
+
+        fail.run(until_empty=True)
+
+    assert main.run(["dlq", "ls", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "jobs.dead   2   from jobs\n"
+    assert main.run(["dlq", "ls", "jobs.dead", "--http-url", url]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith('jobs   1 tries   {"n":1}')
+    assert second.endswith("…")
+    assert main.run(["dlq", "ls", "jobs.dead", "--json", "--http-url", url]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (told["seq"], told["from"], told["data"]) == (1, "jobs", {"n": 1})
+    assert main.run(["dlq", "replay", "jobs.dead", "--seq", "1", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "1 → jobs\n"
+    assert main.run(["dlq", "replay", "jobs.dead", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "1 → jobs\n"
+    assert main.run(["dlq", "replay", "jobs.dead", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "jobs.dead holds no dead letters\n"
+    assert main.run(["dlq", "replay", "jobs.dead", "--seq", "9", "--http-url", url]) == 1
+    assert "1 left in jobs.dead" in capsys.readouterr().err
