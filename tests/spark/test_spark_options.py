@@ -2,9 +2,20 @@
 
 import pytest
 
+from millstream.client.login import Login
 from millstream.spark.columns import GAP_COLUMNS, RECORD_COLUMNS
-from millstream.spark.options import Access, ReadOptions, parse, time_ns
+from millstream.spark.options import (
+    Access,
+    Delivery,
+    ReadOptions,
+    StartFrom,
+    WriteOptions,
+    parse,
+    parse_write,
+    time_ns,
+)
 from millstream.spark.problems import OptionError
+from millstream.spark.server import Server
 from millstream.spark.subject_filter import pattern_of
 
 HOUR_NS = 3_600_000_000_000
@@ -12,8 +23,8 @@ HOUR_NS = 3_600_000_000_000
 
 def test_only_the_stream_must_be_named() -> None:
     options = parse({"stream": "ORDERS"})
-    assert options == ReadOptions("ORDERS")
-    assert options.url == "nats://127.0.0.1:4222"
+    assert options == ReadOptions(("ORDERS",))
+    assert options.server.url == "nats://127.0.0.1:4222"
     assert options.table_columns() == tuple(c for c in RECORD_COLUMNS if c != "headers")
 
 
@@ -32,19 +43,42 @@ def test_every_option_is_understood_whatever_its_case() -> None:
             "access": "Files",
             "maxRecordsPerPartition": "100",
             "maxRecordsPerTrigger": "7",
+            "maxBytesPerTrigger": "8000",
+            "minPartitions": "4",
             "failOnDataLoss": "false",
             "timeout": "2.5",
+            "patience": "0",
+            "user": "u",
+            "password": "p",
+            "startFrom": "latest",
+            "pushdown": "true",
+            "consumer": "spark-orders",
+            "retentionHold": "60",
         }
     )
     assert options == ReadOptions(
-        "S", "http://h:1", "a.>", ("seq", "payload"), True, 5, 9, "-2h", "now", Access.FILES,
-        100, 7, False, 2.5,
+        ("S",), Server("http://h:1", 2.5, 0.0, Login("u", "p")), "a.>", ("seq", "payload"), True,
+        5, 9, "-2h", "now", Access.FILES, 100, 7, 8000, 4, False, StartFrom.LATEST, True,
+        consumer="spark-orders", retention_hold=60.0,
     )  # fmt: skip
     assert options.table_columns() == ("seq", "payload", "headers", *GAP_COLUMNS)
 
 
 def test_load_with_a_name_names_the_stream() -> None:
-    assert parse({"path": "ORDERS"}).stream == "ORDERS"
+    assert parse({"path": "ORDERS"}).streams == ("ORDERS",)
+    assert parse({"streams": "A, LOG-*"}).streams == ("A", "LOG-*")
+
+
+def test_a_sink_has_options_of_its_own() -> None:
+    given = {"path": "OUT", "subject": "out.{id}", "sinkId": "s", "delivery": "At-Least-Once"}
+    options = parse_write(given | {"checkpointLocation": "/c", "apiKey": "k"})
+    assert options == WriteOptions(
+        "OUT", Server(login=Login(token="k")), "out.{id}", "s", Delivery.AT_LEAST_ONCE
+    )
+    with pytest.raises(OptionError, match="unknown option 'startseq'"):
+        parse_write({"stream": "S", "startSeq": "1"})
+    with pytest.raises(OptionError, match="exactly-once or at-least-once"):
+        parse_write({"stream": "S", "delivery": "maybe"})
 
 
 def test_headers_are_a_column_when_asked_for() -> None:
@@ -57,7 +91,7 @@ def test_headers_are_a_column_when_asked_for() -> None:
         ({}, r'\.option\("stream"'),
         ({"stream": " "}, "option stream is empty"),
         ({"stream": "S", "startsqe": "1"}, "did you mean 'startSeq'"),
-        ({"stream": "S", "zzz": "1"}, "known: stream, url"),
+        ({"stream": "S", "zzz": "1"}, "known to a read: stream, streams"),
         ({"stream": "S", "startSeq": "-1"}, "startSeq must be a whole number"),
         ({"stream": "S", "includeHeaders": "yes"}, "includeHeaders must be true or false"),
         ({"stream": "S", "access": "disk"}, "auto, files or broker"),

@@ -9,18 +9,19 @@ from spark_frames import Row, frames
 
 from millstream.client.streams import ReadPlan, Tail
 from millstream.spark import reader
+from millstream.spark import server as server_module
 from millstream.spark.columns import GAP_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
 from millstream.spark.reader import Task
+from millstream.spark.server import Server
 
 STREAM_ID = 7
 T0 = 1_700_000_000_000_000_000
 COLUMNS = ("seq", "payload", *GAP_COLUMNS)
 TASK = Task(
-    url="nats://nowhere",
-    timeout=1.0,
+    server=Server("nats://nowhere", 1.0),
     stream="ORDERS",
     incarnation=STREAM_ID,
     columns=COLUMNS,
@@ -58,7 +59,7 @@ class FakeServer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     fake = FakeServer(ROWS)
-    monkeypatch.setattr(reader, "_connections", {(TASK.url, TASK.timeout): fake})
+    monkeypatch.setattr(server_module, "_connections", {TASK.server: fake})
     return fake
 
 

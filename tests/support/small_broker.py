@@ -12,13 +12,14 @@ from millstream.clock import SystemClock
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
 from millstream.message import NewRecord
-from millstream.nats import plan_endpoint
+from millstream.nats import plan_endpoint, sink_endpoint
 from millstream.nats.door import NatsDoor
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFiles
 from millstream.store.store import Store, StoreOptions
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import StreamConfig
+from millstream.streams.sinks import Sinks
 from millstream.streams.stream import Stream
 from millstream.wire.info import server_info
 
@@ -112,6 +113,8 @@ class SmallBroker:
         plan_endpoint.register(
             hub, interest, self._catalog, lambda stream: self._store.plan(stream.incarnation)
         )
+        self.sinks = Sinks(self._catalog, self._store, clock)
+        sink_endpoint.register(hub, interest, self._catalog, self.sinks)
         host, port = self._door.start("127.0.0.1", 0)
         self.url = f"nats://{host}:{port}"
 

@@ -13,13 +13,15 @@ def text_of(subject: bytes) -> str:
 class Rights:
     """Judges subjects as they come from the wire; deny always wins.
 
-    ``hides_subjects`` says whether there is something that the client must not hear by any way.
+    ``hides_subjects`` says whether there is something that the client must not hear by any way,
+    ``reads_all`` that there is nothing that it may not listen to.
     """
 
     def __init__(self, permissions: Permissions) -> None:
         self.permissions = permissions
         self.settled: set[bytes] = set()  # subjects that need no further look
         self.hides_subjects = bool(permissions.subscribe.filters())
+        self.reads_all = not self.hides_subjects and permissions.subscribe.allow is None
         self._answers = None
         if permissions.responses is not None:
             self._answers = Answers(permissions.responses)
@@ -29,7 +31,7 @@ class Rights:
         """Whether publishes must be looked at."""
         rule = self.permissions.publish
         limited = rule.allow is not None or bool(rule.deny) or self._answers is not None
-        return limited or self.hides_subjects
+        return limited or not self.reads_all
 
     @property
     def answers_requests(self) -> bool:

@@ -31,6 +31,7 @@ from millstream.client.errors import (
     RequestTimeout,
     SlowSubscription,
 )
+from millstream.client.login import Login
 from millstream.client.parser import Err, Info, Message, Op, Parser, Ping, Pong, ProtocolError
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -53,6 +54,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     auth_required: bool = False
     tls_required: bool = False
     client_id: int = 0
+    nonce: str = ""
 
 
 class Subscription:
@@ -110,8 +112,11 @@ class Subscription:
 class Client:
     """One connection. Close it, or use it as a context manager; it is not thread-safe."""
 
-    def __init__(self, sock: socket.socket, address: Address, timeout: float) -> None:
+    def __init__(
+        self, sock: socket.socket, address: Address, timeout: float, login: Login | None = None
+    ) -> None:
         self.address = address
+        self._login = login or Login()
         self.info = ServerInfo()
         self._sock = sock
         self._timeout = timeout
@@ -236,11 +241,12 @@ class Client:
                 )
         if self.info.tls_required or self.address.tls:
             self._upgrade()
-        self._queue(b"CONNECT ", _connect_options(self.address, name), b"\r\n")
+        said = _connect_options(self.address, name) | self._login.answer(self.info.nonce)
+        self._queue(b"CONNECT ", msgspec.json.encode(said), b"\r\n")
         self.flush()
 
     def _upgrade(self) -> None:
-        context = ssl.create_default_context()
+        context = self._login.tls()
         self._sock.settimeout(self._timeout)
         try:
             self._sock = context.wrap_socket(self._sock, server_hostname=self.address.host)
@@ -351,12 +357,21 @@ class Client:
         """Wait for the answer to this request, passing over late answers to earlier ones."""
         while True:
             try:
-                message = replies.next(_left(deadline))
+                while not replies._messages and self._read(_left(deadline)):
+                    self._raise_refusal(subject)
+                message = replies.next(0)
             except RequestTimeout:
                 self._raise_errors()
                 raise RequestTimeout(f"no reply on '{subject}' within {timeout:g} s") from None
             if message.subject == inbox:
                 return message
+
+    def _raise_refusal(self, subject: str) -> None:
+        """Raise what the server has said about this request's subject; no answer will come."""
+        for error in self._errors:
+            if isinstance(error, PermissionDenied) and f'"{subject}"' in str(error):
+                self._errors.remove(error)
+                raise error
 
     def _unsubscribe(self, subscription: Subscription, after: int) -> None:
         limit = f" {after}" if after else ""
@@ -367,31 +382,35 @@ class Client:
 
 
 def connect(
-    url: str | None = None, *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT
+    url: str | None = None,
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    login: Login | None = None,
 ) -> Client:
     """Connect to the first server of ``url`` that answers.
 
     ``url`` is ``nats://[user:password@|token@]host[:port]``, several separated by commas;
     without one, ``$NATS_URL`` or the default port on this machine. ``timeout`` bounds each
-    step of connecting and later ``flush``.
+    step of connecting and later ``flush``. ``login`` adds to what the url says.
     """
     failure: ClientError | None = None
     for address in parse_urls(url or os.environ.get("NATS_URL") or DEFAULT_URL):
         try:
-            return _open(address, name, timeout)
+            return _open(address, name, timeout, login)
         except ClientError as error:
             failure = error
     assert failure is not None  # parse_urls returns at least one address
     raise failure
 
 
-def _open(address: Address, name: str | None, timeout: float) -> Client:
+def _open(address: Address, name: str | None, timeout: float, login: Login | None) -> Client:
     try:
         sock = socket.create_connection((address.host, address.port), timeout)
     except OSError as error:
         raise ConnectFailed(_unreachable(address, error)) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    client = Client(sock, address, timeout)
+    client = Client(sock, address, timeout, login)
     try:
         client._handshake(name)
     except BaseException:
@@ -414,7 +433,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _connect_options(address: Address, name: str | None) -> bytes:
+def _connect_options(address: Address, name: str | None) -> dict[str, object]:
     options: dict[str, object] = {
         "verbose": False,
         "pedantic": False,
@@ -429,7 +448,7 @@ def _connect_options(address: Address, name: str | None) -> bytes:
         options["auth_token"] = address.token
     if address.user is not None:
         options |= {"user": address.user, "pass": address.password or ""}
-    return msgspec.json.encode(options)
+    return options
 
 
 def _as_error(text: str, address: Address) -> ClientError:

@@ -69,7 +69,7 @@ class ReadEndpoint:
         try:
             return self._answer(self._catalog.get(name, self._account), payload)
         except MillstreamError as error:
-            return _failure(error)
+            return failure_of(error)
 
 
 def register(
@@ -86,11 +86,11 @@ def register(
     """
 
     def plan(stream: "Stream", payload: bytes) -> bytes:
-        asked = _request(payload, PlanRequest)
-        return msgspec.json.encode(plan_for(stream, segments_of(stream), asked.from_seq))
+        asked = request_of(payload, PlanRequest)
+        return msgspec.json.encode(plan_for(stream, segments_of(stream), asked))
 
     def read(stream: "Stream", payload: bytes) -> bytes:
-        return read_range(stream, _request(payload, RangeRequest), max_payload)
+        return read_range(stream, request_of(payload, RangeRequest), max_payload)
 
     plans = ReadEndpoint(hub, interest, catalog, PLAN_PREFIX, plan, account)
     ranges = ReadEndpoint(hub, interest, catalog, READ_PREFIX, read, account)
@@ -100,14 +100,16 @@ def register(
     ]
 
 
-def _request(payload: bytes, shape: type[_Shape]) -> _Shape:
+def request_of(payload: bytes, shape: type[_Shape]) -> _Shape:
+    """Return what a request says; raises ``BadRequest``."""
     try:
         return msgspec.json.decode(payload or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the request is not understood: {error}") from error
 
 
-def _failure(error: MillstreamError) -> bytes:
+def failure_of(error: MillstreamError) -> bytes:
+    """Return the answer that tells of an error."""
     told: dict[str, Any] = {
         "code": error.status,
         "err_code": error.err_code,

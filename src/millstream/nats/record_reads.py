@@ -11,7 +11,9 @@ from typing import NamedTuple
 from millstream.accounts.permissions import Rule
 from millstream.subjects.subject import is_literal, overlap
 
-_MILLSTREAM = (("$MILLSTREAM", "API", "PLAN"), ("$MILLSTREAM", "API", "READ"))
+_MILLSTREAM = ("$MILLSTREAM", "API")
+_WHOLE_READS = ("PLAN", "READ", "HOLD")
+_WHOLE_WRITES = ("STAGE", "COMMIT", "ABORT")
 
 # From account and stream to the patterns of its subjects; None when there is no such stream.
 SubjectsOf = Callable[[str, str], "tuple[str, ...] | None"]
@@ -22,13 +24,14 @@ class ReadRequest(NamedTuple):
 
     stream: str
     subject: str = ""
+    whole: bool = False  # the answer may hold every record of the stream
 
 
 def read_request(subject: str) -> ReadRequest | None:
     """Return what a request for records asks for, None for any other subject."""
     tokens = subject.split(".")
-    if tuple(tokens[:3]) in _MILLSTREAM:
-        return ReadRequest(".".join(tokens[3:]))
+    if tuple(tokens[:2]) == _MILLSTREAM and tokens[2:3] and tokens[2] in _WHOLE_READS:
+        return ReadRequest(".".join(tokens[3:]), whole=True)
     if tokens[0] != "$JS" or "API" not in tokens[1:3]:
         return None
     operation = tokens[tokens.index("API") + 1 :]
@@ -45,6 +48,8 @@ def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None)
     ``patterns`` are the stream's subjects; where they are not known, nothing may be read.
     """
     denied = rule.filters()
+    if request.whole and rule.allow is not None and not _permits_all(rule, patterns):
+        return False
     if not denied:
         return True
     if request.subject and is_literal(request.subject):
@@ -52,6 +57,35 @@ def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None)
     if patterns is None:
         return False
     return not any(overlap(pattern, entry) for pattern in patterns for entry in denied)
+
+
+def written_stream(subject: str) -> str | None:
+    """Return the stream that a request would append staged records to, None for any other."""
+    tokens = subject.split(".")
+    if tuple(tokens[:2]) == _MILLSTREAM and tokens[2:3] and tokens[2] in _WHOLE_WRITES:
+        return ".".join(tokens[3:])
+    return None
+
+
+def may_write(rule: Rule, patterns: tuple[str, ...] | None) -> bool:
+    """Say whether everything that a stream takes may be published."""
+    if patterns is None:
+        return False
+    if any(overlap(pattern, entry.pattern) for pattern in patterns for entry in rule.deny):
+        return False
+    return _permits_all(rule, patterns)
+
+
+def _permits_all(rule: Rule, patterns: tuple[str, ...] | None) -> bool:
+    return patterns is not None and all(rule.permits(one) for one in _captured(patterns))
+
+
+def _captured(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the subjects that a stream captures; its own name stands last among its patterns.
+
+    Only a stream that captures none is known by its name alone.
+    """
+    return patterns[:-1] or patterns
 
 
 def unknown_subjects(account: str, stream: str) -> tuple[str, ...] | None:

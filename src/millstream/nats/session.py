@@ -12,7 +12,13 @@ from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Space
 from millstream.nats.reception import Admitted, Reception, presented_by
-from millstream.nats.record_reads import ReadRequest, may_read, read_request
+from millstream.nats.record_reads import (
+    ReadRequest,
+    may_read,
+    may_write,
+    read_request,
+    written_stream,
+)
 from millstream.nats.transport import Kind, Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
@@ -69,14 +75,14 @@ _TEXTS = {
     Closed.KICKED: "Kicked",
 }
 
+SLOW_CONSUMERS = (Closed.SLOW_CONSUMER, Closed.WRITE_DEADLINE)
+
 # What the kernel refuses, as the client reads it; the rest ends without a word.
 _REFUSALS = {
     _hub.UNKNOWN_OPERATION: errors.UNKNOWN_OPERATION,
     _hub.PAYLOAD_TOO_LARGE: errors.MAXIMUM_PAYLOAD,
     _hub.LINE_TOO_LONG: errors.MAXIMUM_CONTROL_LINE,
 }
-SLOW_CONSUMERS = (Closed.SLOW_CONSUMER, Closed.WRITE_DEADLINE)
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +91,21 @@ class NatsLimits:
 
     max_payload: int = 1 << 20
     max_pending: int = 8 << 20
+    max_control_line: int = 4096
     max_connections: int = 65536
     max_subscriptions: int = 0  # per connection; 0 = no limit
     max_subject_tokens: int = 0  # of a subscription; 0 = no limit
     ping_interval: float = 120.0
     ping_max: int = 2
     handshake_timeout: float = 5.0
-    max_control_line: int = 4096
     write_deadline: float = 10.0
+    holds_publishers: bool = True  # while a client that they publish to is nearly full
     auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
 
 
 class Session:
     """State of one connection: who it is, what it asked for, whether it is alive.
 
-    holds_publishers: bool = True  # while a client that they publish to is nearly full
     Until it is admitted it is in nobody's subject space, and anything but CONNECT ends it.
     """
 
@@ -232,13 +238,13 @@ class Session:
             no_responders=asked.no_responders,
             guarded=self.identity is None or self.rights.guards_publishing,
             track_replies=self.rights.answers_requests,
+            mapped=self.space is not None and self.space.mapper is not None,
             max_payload=self._max_payload(),
         )
 
     def _max_payload(self) -> int:
         """Return the least of what server, account and user allow; nothing to a stranger."""
         if self.identity is None or self.space is None:
-            mapped=self.space is not None and self.space.mapper is not None,
             return 0
         further = (self.identity.max_payload, self.space.account.limits.max_payload)
         return min([self.limits.max_payload, *(limit for limit in further if limit >= 0)])
@@ -283,7 +289,9 @@ class Session:
 
     def revoke(self) -> None:
         """End the connection of a client that is no longer believed, or not as before."""
-        self._end(errors.AUTHORIZATION_VIOLATION, Closed.REVOKED)
+        by_token = bool(self._presented.jwt)
+        text = errors.AUTHENTICATION_REVOKED if by_token else errors.AUTHORIZATION_VIOLATION
+        self._end(text, Closed.REVOKED)
 
     def client_info(self, *, detailed: bool = True) -> dict[str, Any]:
         """Return what others may learn of this client: its account, and more if ``detailed``."""
@@ -323,8 +331,12 @@ class Session:
         if request is not None and not self._may_read(request):
             self._say(errors.publish_violation(subject))
             return _hub.DENIED
+        target = written_stream(text_of(subject)) if subject.startswith(b"$") else None
+        if target is not None and not self._may_write(target):
+            self._say(errors.publish_violation(subject))
+            return _hub.DENIED
         if self.rights.may_publish(subject):
-            if request is not None:
+            if request is not None or target is not None:
                 return _hub.ALLOWED_ONCE  # what the stream holds can change
             self.rights.remember(asked)
             return _hub.ALLOWED
@@ -339,7 +351,7 @@ class Session:
 
     def _read_request(self, subject: bytes) -> ReadRequest | None:
         """Return the request for records that this is, if there are records to hide."""
-        if not self.rights.hides_subjects or not subject.startswith(b"$"):
+        if self.rights.reads_all or not subject.startswith(b"$"):
             return None
         return read_request(text_of(subject))
 
@@ -347,6 +359,11 @@ class Session:
         account = self.space.name if self.space is not None else ""
         patterns = self._reception.subjects_of(account, request.stream)
         return may_read(self.rights.permissions.subscribe, request, patterns)
+
+    def _may_write(self, stream: str) -> bool:
+        account = self.space.name if self.space is not None else ""
+        patterns = self._reception.subjects_of(account, stream)
+        return may_write(self.rights.permissions.publish, patterns)
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Subscribe, or say why not; the connection goes on either way."""
@@ -397,6 +414,11 @@ class Session:
                 acc_is_sys=self.space is self._reception.accounts.system,
             )
             self._hub.write(self.cid, info.line())
+
+    def send_away(self) -> None:
+        """Tell the client to look for another server, if it understands."""
+        if self.options.protocol >= 1:
+            self._hub.write(self.cid, self._info.with_(ldm=True).line())
 
     def pong(self) -> None:
         """Note that the client is alive."""

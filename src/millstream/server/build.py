@@ -16,7 +16,7 @@ from millstream.kernel._interest import Interest
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
-from millstream.nats import plan_endpoint
+from millstream.nats import plan_endpoint, sink_endpoint
 from millstream.nats.account_streams import AccountStreams
 from millstream.nats.accounts import Accounts
 from millstream.nats.door import NatsDoor
@@ -41,6 +41,8 @@ from millstream.store.store import SegmentPlan, Store, StoreOptions
 from millstream.store.wal_meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import API_LEVEL
+from millstream.streams.sinks import SECTION as SINKS_SECTION
+from millstream.streams.sinks import Sinks
 from millstream.streams.stream import Stream
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
@@ -56,10 +58,12 @@ class Kept:
     jetstream: JetStream
     accounts: AccountStreams
     topics: Topics
+    sinks: Sinks
 
     def sections(self) -> dict[str, bytes]:
         """Return what a snapshot keeps for everything above the store."""
-        return {**self.jetstream.sections(), **self.topics.sections()}
+        sinks = {SINKS_SECTION: self.sinks.section()}
+        return {**self.jetstream.sections(), **self.topics.sections(), **sinks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def build(
 ) -> Parts:
     """Recover the data directory and connect everything; nothing listens yet.
 
-    ``orders`` are what the system account may tell the server: ``RELOAD`` and ``LDM``.
+    ``orders`` are what the system account may tell the server: ``RELOAD``.
     """
     refuse_missing(options)
     timers = Timers(clock, loop)
@@ -126,6 +130,11 @@ def build(
     return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
 
 
+def subject_space(options: Options) -> Interest:
+    """Return an account's subjects, with a cache of matches unless that was turned off."""
+    return Interest() if options.sublist_cache else Interest(cache=1, sweep=0)
+
+
 def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
     """Return who is let in, how they come, and which accounts there are."""
     known = identities_of(options)
@@ -135,11 +144,6 @@ def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
         system=known.system_account,
         make_interest=partial(subject_space, options),
     )
-def subject_space(options: Options) -> Interest:
-    """Return an account's subjects, with a cache of matches unless that was turned off."""
-    return Interest() if options.sublist_cache else Interest(cache=1, sweep=0)
-
-
     websocket = options.websocket.tls if options.websocket is not None else None
     return Guards(
         accounts,
@@ -160,16 +164,20 @@ def keep(
 ) -> Kept:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     store = open_store(options, loop, clock)
+    store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
     catalog = Catalog(store, clock, timers, hub, spaces, default_durability=durability)
+    sinks = Sinks(catalog, store, clock)
 
-    store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     def endpoints(account: str, interest: Interest) -> list[int]:
         def segments_of(stream: Stream) -> Sequence[SegmentPlan]:
             return store.plan(stream.log.log_id)
 
-        return plan_endpoint.register(hub, interest, catalog, segments_of, account)
+        return [
+            *plan_endpoint.register(hub, interest, catalog, segments_of, account),
+            *sink_endpoint.register(hub, interest, catalog, sinks, account),
+        ]
 
     jetstream = JetStream(
         hub,
@@ -185,7 +193,9 @@ def keep(
     )
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)
-    return Kept(store, jetstream, served, Topics(catalog, clock, store, timers))
+    topics = Topics(catalog, clock, store, timers)
+    topics.sinks = sinks
+    return Kept(store, jetstream, served, topics, sinks)
 
 
 def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
@@ -218,6 +228,8 @@ def limits_of(options: Options) -> NatsLimits:
         ping_max=limits.ping_max,
         auth_timeout=options.auth_timeout,
         write_deadline=limits.write_deadline,
+        max_control_line=limits.max_control_line,
+        holds_publishers=not limits.no_fast_producer_stall,
     )
 
 
@@ -228,8 +240,6 @@ def describe(options: Options) -> ServerInfo:
         host=options.host,
         port=options.port,
         name=options.server_name,
-        max_control_line=limits.max_control_line,
-        holds_publishers=not limits.no_fast_producer_stall,
         jetstream=options.jetstream is not None,
         max_payload=options.limits.max_payload,
     )
@@ -239,6 +249,7 @@ def describe(options: Options) -> ServerInfo:
         cluster=options.cluster_name,
         domain=domain,
         connect_urls=connect_urls(options),
+        api_lvl=API_LEVEL,
     )
 
 
@@ -249,7 +260,6 @@ def connect_urls(options: Options) -> list[str]:
     host, colon, port = options.advertise.rpartition(":")
     return [options.advertise if colon else f"{port or host}:{options.port}"]
 
-        api_lvl=API_LEVEL,
 
 def monitored(
     options: Options,

@@ -1,10 +1,12 @@
-"""A streaming query's position: how far into which incarnation of which stream.
+"""A streaming query's position: how far into which incarnation of which streams.
 
 Spark keeps it in its checkpoint as JSON: ``{"v": 1, "ORDERS": {"seq": 120, "incarnation": 7}}``.
 ``seq`` is the last sequence taken. The incarnation tells a stream from one of the same name that
-replaced it: sequences of the old one mean nothing in the new.
+replaced it: sequences of the old one mean nothing in the new. A stream that the query found on its
+way also has ``from``, the first sequence that it took of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,25 +26,44 @@ class Position:
     stream: str
     seq: int
     incarnation: int
+    first: int = 0  # where the query met the stream, if that was on its way
 
     def at(self, seq: int) -> "Position":
         """Return the position moved on to ``seq``; never back."""
         return replace(self, seq=max(seq, self.seq))
 
-    def as_offset(self) -> dict[str, Any]:
-        """Return the offset that Spark stores."""
-        return {"v": VERSION, self.stream: {"seq": self.seq, "incarnation": self.incarnation}}
+    def before(self) -> "Position":
+        """Return where the query stood when it met the stream."""
+        return replace(self, seq=max(self.first, 1) - 1)
+
+    def stored(self) -> dict[str, int]:
+        """Return the position as the checkpoint holds it."""
+        plain = {"seq": self.seq, "incarnation": self.incarnation}
+        return plain | ({"from": self.first} if self.first else {})
 
 
-def position_of(offset: dict[str, Any], stream: str) -> Position:
-    """Return the position in a stored offset; raises ``UnknownOffset``."""
+Positions = dict[str, Position]
+
+
+def offset_of(positions: Iterable[Position]) -> dict[str, Any]:
+    """Return the offset that Spark stores."""
+    return {"v": VERSION} | {one.stream: one.stored() for one in positions}
+
+
+def positions_of(offset: dict[str, Any]) -> Positions:
+    """Return the positions in a stored offset; raises ``UnknownOffset``."""
     try:
         if offset["v"] != VERSION:
             raise UnknownOffset(f"the checkpoint has offsets of version {offset['v']}")
-        stored = offset[stream]
-        return Position(stream, int(stored["seq"]), int(stored["incarnation"]))
-    except (KeyError, TypeError, ValueError):
+        return {
+            stream: Position(
+                stream, int(stored["seq"]), int(stored["incarnation"]), int(stored.get("from", 0))
+            )
+            for stream, stored in offset.items()
+            if stream != "v"
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise UnknownOffset(
-            f"the checkpoint was not written for stream {stream!r} (offset {offset}): "
+            f"the checkpoint was not written by this source (offset {offset}): "
             "give the query a checkpoint of its own"
         ) from None

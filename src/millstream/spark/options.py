@@ -1,16 +1,16 @@
-"""The options of the Spark source: text in, checked values out."""
+"""The options of the Spark source and sink: text in, checked values out."""
 
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from millstream.spark.columns import check_names, chosen
 from millstream.spark.problems import OptionError
+from millstream.spark.server import LOGIN_OPTIONS, Server, login_from
 
-DEFAULT_URL = "nats://127.0.0.1:4222"
 _UNITS_NS = {
     "ms": 1_000_000,
     "s": 1_000_000_000,
@@ -36,12 +36,19 @@ class StartFrom(StrEnum):
     LATEST = "latest"
 
 
+class Delivery(StrEnum):
+    """What a sink promises."""
+
+    EXACTLY_ONCE = "exactly-once"  # staged and committed by a millstream server
+    AT_LEAST_ONCE = "at-least-once"  # published message by message, to any NATS server
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """What a reader asked for. Sequences are inclusive; a record at ``end_time`` is left out."""
 
-    stream: str
-    url: str = DEFAULT_URL
+    streams: tuple[str, ...]
+    server: Server = field(default_factory=Server)
     subject: str | None = None
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
@@ -52,30 +59,68 @@ class ReadOptions:
     access: Access = Access.AUTO
     max_records_per_partition: int = 0
     max_records_per_trigger: int = 0
+    max_bytes_per_trigger: int = 0
+    min_partitions: int = 0
     fail_on_data_loss: bool = True
-    timeout: float = 10.0
     start_from: StartFrom = StartFrom.EARLIEST
+    pushdown: bool = False
+    exact_start: bool = True  # what is gone of the range from start_seq on counts as lost
+    consumer: str | None = None
+    retention_hold: float = 0.0
 
     def table_columns(self) -> tuple[str, ...]:
         """Return the columns of the table that Spark sees."""
         return chosen(self.columns, self.include_headers, gaps=not self.fail_on_data_loss)
 
 
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a writer asked for; without a ``sink_id`` a query is known by its Spark id."""
+
+    stream: str
+    server: Server = field(default_factory=Server)
+    subject: str | None = None  # a template: orders.{region}
+    sink_id: str | None = None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+
+
 def parse(options: Mapping[str, str]) -> ReadOptions:
     """Return checked options; names are compared without case, as everywhere in Spark."""
-    given = {name.lower(): value for name, value in options.items()}
-    if "path" in given:  # load("ORDERS")
-        given.setdefault("stream", given["path"])
-        del given["path"]
-    values: dict[str, object] = {}
-    for name, value in given.items():
-        if name not in _OPTIONS:
-            raise OptionError(_unknown(name))
-        spelled, field, parsed = _OPTIONS[name]
-        values[field] = parsed(spelled, value)
-    if "stream" not in values:
+    values = _values(options, _READ_OPTIONS, "read")
+    if "streams" not in values:
         raise OptionError('name the stream to read: .option("stream", "ORDERS")')
     return ReadOptions(**values)  # type: ignore[arg-type]
+
+
+def parse_write(options: Mapping[str, str]) -> WriteOptions:
+    """Return checked options of a sink."""
+    values = _values(options, _WRITE_OPTIONS, "write")
+    if "stream" not in values:
+        raise OptionError('name the stream to write: .option("stream", "ORDERS")')
+    return WriteOptions(**values)  # type: ignore[arg-type]
+
+
+def _values(
+    options: Mapping[str, str], known: dict[str, tuple[str, str, "_Parsed"]], verb: str
+) -> dict[str, object]:
+    given = {name.lower(): value for name, value in options.items()}
+    if "path" in given:  # load("ORDERS"), save("ORDERS")
+        given.setdefault("stream", given["path"])
+    values: dict[str, object] = {}
+    server: dict[str, object] = {}
+    for name, value in given.items():
+        if name in _SPARK_OPTIONS or name in _LOGIN:
+            continue
+        if name in _SERVER_OPTIONS:
+            spelled, field_name, parsed = _SERVER_OPTIONS[name]
+            server[field_name] = parsed(spelled, value)
+            continue
+        if name not in known:
+            raise OptionError(_unknown(name, known, verb))
+        spelled, field_name, parsed = known[name]
+        values[field_name] = parsed(spelled, value)
+    values["server"] = Server(**server, login=login_from(given))  # type: ignore[arg-type]
+    return values
 
 
 def time_ns(text: str, now_ns: int) -> int:
@@ -96,13 +141,14 @@ def time_ns(text: str, now_ns: int) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
-def _unknown(name: str) -> str:
-    spellings = {key: spelled for key, (spelled, _, _) in _OPTIONS.items()}
+def _unknown(name: str, known: dict[str, tuple[str, str, "_Parsed"]], verb: str) -> str:
+    spellings = {key: spelled for key, (spelled, _, _) in {**known, **_SERVER_OPTIONS}.items()}
+    spellings |= _LOGIN
     close = difflib.get_close_matches(name, spellings, n=1)
     hint = (
         f"did you mean {spellings[close[0]]!r}?"
         if close
-        else f"known: {', '.join(spellings.values())}"
+        else f"known to a {verb}: {', '.join(spellings.values())}"
     )
     return f"unknown option {name!r}; {hint}"
 
@@ -111,6 +157,14 @@ def _text(name: str, value: str) -> str:
     if not value.strip():
         raise OptionError(f"option {name} is empty")
     return value.strip()
+
+
+def _names(name: str, value: str) -> tuple[str, ...]:
+    """Return the streams of a list; a name may hold ``*`` for any text."""
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not names:
+        raise OptionError(f"option {name} is empty")
+    return names
 
 
 def _whole(name: str, value: str) -> int:
@@ -130,6 +184,20 @@ def _access(name: str, value: str) -> Access:
         return Access(value.lower())
     except ValueError:
         raise OptionError(f"option {name} must be auto, files or broker, not {value!r}") from None
+
+
+def _delivery(name: str, value: str) -> Delivery:
+    try:
+        return Delivery(value.lower())
+    except ValueError:
+        words = " or ".join(Delivery)
+        raise OptionError(f"option {name} must be {words}, not {value!r}") from None
+
+
+def _consumer(name: str, value: str) -> str:
+    if not value or any(c.isspace() or c in ".*>/\\" for c in value) or len(value) > 200:
+        raise OptionError(f"option {name} must be a consumer name: no blanks, dots, * or >")
+    return value
 
 
 def _start_from(name: str, value: str) -> StartFrom:
@@ -155,29 +223,59 @@ def _seconds(name: str, value: str) -> float:
     return seconds
 
 
+def _hold(name: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise OptionError(f"option {name} must be seconds up to 86400, not {value!r}")
+    return seconds
+
+
 def _time(name: str, value: str) -> str:
     time_ns(_text(name, value), 0)
     return value.strip()
 
 
 _Parsed = Callable[[str, str], object]
-_OPTIONS: dict[str, tuple[str, str, _Parsed]] = {
-    spelled.lower(): (spelled, field, parsed)
-    for spelled, field, parsed in (
-        ("stream", "stream", _text),
-        ("url", "url", _text),
-        ("subject", "subject", _text),
-        ("columns", "columns", _columns),
-        ("includeHeaders", "include_headers", _truth),
-        ("startSeq", "start_seq", _whole),
-        ("endSeq", "end_seq", _whole),
-        ("startTime", "start_time", _time),
-        ("endTime", "end_time", _time),
-        ("access", "access", _access),
-        ("maxRecordsPerPartition", "max_records_per_partition", _whole),
-        ("maxRecordsPerTrigger", "max_records_per_trigger", _whole),
-        ("failOnDataLoss", "fail_on_data_loss", _truth),
-        ("timeout", "timeout", _seconds),
-        ("startFrom", "start_from", _start_from),
-    )
-}
+
+
+def _table(*rows: tuple[str, str, _Parsed]) -> dict[str, tuple[str, str, _Parsed]]:
+    return {row[0].lower(): row for row in rows}
+
+
+_LOGIN = {spelled.lower(): spelled for spelled in LOGIN_OPTIONS}
+_SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
+_SERVER_OPTIONS = _table(
+    ("url", "url", _text),
+    ("timeout", "timeout", _seconds),
+    ("patience", "patience", _hold),
+)
+_READ_OPTIONS = _table(
+    ("stream", "streams", _names),
+    ("streams", "streams", _names),
+    ("subject", "subject", _text),
+    ("columns", "columns", _columns),
+    ("includeHeaders", "include_headers", _truth),
+    ("startSeq", "start_seq", _whole),
+    ("endSeq", "end_seq", _whole),
+    ("startTime", "start_time", _time),
+    ("endTime", "end_time", _time),
+    ("access", "access", _access),
+    ("maxRecordsPerPartition", "max_records_per_partition", _whole),
+    ("maxRecordsPerTrigger", "max_records_per_trigger", _whole),
+    ("maxBytesPerTrigger", "max_bytes_per_trigger", _whole),
+    ("minPartitions", "min_partitions", _whole),
+    ("failOnDataLoss", "fail_on_data_loss", _truth),
+    ("startFrom", "start_from", _start_from),
+    ("pushdown", "pushdown", _truth),
+    ("consumer", "consumer", _consumer),
+    ("retentionHold", "retention_hold", _hold),
+)
+_WRITE_OPTIONS = _table(
+    ("stream", "stream", _text),
+    ("subject", "subject", _text),
+    ("sinkId", "sink_id", _text),
+    ("delivery", "delivery", _delivery),
+)

@@ -1,7 +1,8 @@
-"""What batch and streaming reads share: a range of a stream as Spark's partitions."""
+"""What batch and streaming reads share: ranges of streams as Spark's partitions."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records ``from_seq..to_seq`` of one stream, and where they are."""
+
+    plan: ReadPlan
+    from_seq: int
+    to_seq: int
+
+
 def columns_of(schema: "StructType", options: ReadOptions) -> tuple[str, ...]:
     """Return the column names of Spark's schema; raises ``OptionError`` for one we cannot fill."""
     names = tuple(schema.fieldNames())
@@ -34,41 +44,63 @@ def columns_of(schema: "StructType", options: ReadOptions) -> tuple[str, ...]:
     return names
 
 
+def stream_names(options: ReadOptions) -> list[str]:
+    """Return the streams to read: those named, and those that a name with ``*`` stands for now."""
+    named = [name for name in options.streams if "*" not in name]
+    patterns = [name for name in options.streams if "*" in name]
+    if not patterns:
+        return list(dict.fromkeys(named))
+    found = options.server.streams().names()
+    matching = sorted(n for n in found if any(fnmatchcase(n, p) for p in patterns))
+    return list(dict.fromkeys([*named, *matching]))
+
+
 def task_for(options: ReadOptions, columns: tuple[str, ...], plan: ReadPlan) -> reader.Task:
     """Return what every task of a read needs to know."""
     now_ns = SystemClock().time_ns()
     return reader.Task(
-        url=options.url,
-        timeout=options.timeout,
-        stream=options.stream,
+        server=options.server,
+        stream=plan.stream,
         incarnation=plan.incarnation,
         columns=columns,
         subject=options.subject,
-        start_ns=_resolved(options.start_time, now_ns),
-        end_ns=_resolved(options.end_time, now_ns),
+        start_ns=resolved(options.start_time, now_ns),
+        end_ns=resolved(options.end_time, now_ns),
         access=options.access,
         fail_on_data_loss=options.fail_on_data_loss,
     )
 
 
-def _resolved(text: str | None, now_ns: int) -> int | None:
+def resolved(text: str | None, now_ns: int) -> int | None:
+    """Return an option's time in nanoseconds."""
     return None if text is None else time_ns(text, now_ns)
 
 
 def planned(
-    options: ReadOptions, plan: ReadPlan, task: reader.Task, from_seq: int, to_seq: int
+    options: ReadOptions, columns: tuple[str, ...], ranges: Sequence[Range]
 ) -> list[InputPartition]:
-    """Return the partitions of a range; each carries all that its task needs."""
-    gaps = planner.lost(plan, from_seq, to_seq)
+    """Return the partitions of ranges; each carries all that its task needs."""
+    found: list[tuple[list[Part], reader.Task]] = []
+    for one in ranges:
+        task = task_for(options, columns, one.plan)
+        found.append(_parts(options, one, task))
+    total = sum(len(parts) for parts, _ in found)
+    if 0 < total < options.min_partitions:
+        each = -(-options.min_partitions * 1.0 / total)
+        found = [(planner.at_least(parts, round(len(parts) * each)), task) for parts, task in found]
+    return [InputPartition((part, task)) for parts, task in found for part in parts]
+
+
+def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Part], reader.Task]:
+    gaps = planner.lost(one.plan, one.from_seq, one.to_seq)
     if gaps and options.fail_on_data_loss:
-        raise reader.loss(options.stream, gaps)
+        raise reader.loss(one.plan.stream, gaps)
     parts: list[Part] = planner.parts(
-        plan, from_seq, to_seq, options.access, options.max_records_per_partition
+        one.plan, one.from_seq, one.to_seq, options.access, options.max_records_per_partition
     )
     if gaps:
         parts.append(LostRanges(gaps))
-    told = replace(task, known_lost=gaps)
-    return [InputPartition((part, told)) for part in parts]
+    return parts, replace(task, known_lost=gaps)
 
 
 def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:

@@ -5,7 +5,7 @@ between two attempts (a tail seals, a file goes), its rows may not.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from millstream.client.streams import PlannedSegment, ReadPlan
@@ -62,6 +62,26 @@ def parts(
             position = max(position, segment.last_seq + 1)
     ranges += _server(position, last, max_records)
     return ranges
+
+
+def at_least(parts: Sequence[Part], count: int) -> list[Part]:
+    """Cut the longest parts further until there are about ``count``, where records allow it."""
+    total = sum(_length(part) for part in parts)
+    if len(parts) >= count or not total:
+        return list(parts)
+    size = -(-total // count)
+    return [piece for part in parts for piece in _pieces(part, size)]
+
+
+def _length(part: Part) -> int:
+    return 0 if isinstance(part, LostRanges) else part.to_seq - part.from_seq + 1
+
+
+def _pieces(part: Part, size: int) -> list[Part]:
+    if isinstance(part, LostRanges):
+        return [part]
+    cuts = _cut(part.from_seq, part.to_seq, size)
+    return [replace(part, from_seq=low, to_seq=high) for low, high in cuts]
 
 
 def lost(plan: ReadPlan, from_seq: int, to_seq: int) -> tuple[Lost, ...]:

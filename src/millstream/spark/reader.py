@@ -7,7 +7,7 @@ from typing import assert_never
 import numpy as np
 import pyarrow as pa
 
-from millstream.client.streams import StreamReader, open_streams
+from millstream.client.streams import StreamReader
 from millstream.spark import rows, segment_file
 from millstream.spark.options import Access
 from millstream.spark.planner import (
@@ -22,6 +22,7 @@ from millstream.spark.planner import (
 )
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
 from millstream.spark.rows import Records
+from millstream.spark.server import Server
 from millstream.spark.subject_filter import matching, pattern_of
 from millstream.spark.verify import intact
 
@@ -30,8 +31,7 @@ from millstream.spark.verify import intact
 class Task:
     """What all parts of one read have in common; small, as Spark pickles it to every task."""
 
-    url: str
-    timeout: float
+    server: Server
     stream: str
     incarnation: int
     columns: tuple[str, ...]
@@ -41,18 +41,6 @@ class Task:
     access: Access
     fail_on_data_loss: bool
     known_lost: tuple[Lost, ...] = ()
-
-
-# Spark keeps its Python workers, so a worker's connections outlive a task.
-_connections: dict[tuple[str, float], StreamReader] = {}
-
-
-def connection(url: str, timeout: float) -> StreamReader:
-    """Return this process's reader for a server."""
-    reader = _connections.get((url, timeout))
-    if reader is None:
-        reader = _connections[(url, timeout)] = open_streams(url, timeout)
-    return reader
 
 
 def read(part: Part, task: Task) -> Iterator[pa.RecordBatch]:
@@ -84,7 +72,7 @@ def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
 
 def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
     """Read range after range; a segment that seals or moves meanwhile makes no difference here."""
-    server = connection(task.url, task.timeout)
+    server = task.server.streams()
     position, seen = part.from_seq, 0
     while position <= part.to_seq:
         frames = server.read(task.stream, position, part.to_seq)

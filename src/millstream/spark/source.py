@@ -1,4 +1,4 @@
-"""The PySpark data source ``millstream``: reads a stream as a table."""
+"""The PySpark data source ``millstream``: reads streams as a table, and writes to one."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,25 +10,29 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from millstream.spark import reader
+from millstream.clock import SystemClock
 from millstream.spark.columns import spark_schema
-from millstream.spark.options import ReadOptions, parse
-from millstream.spark.partitions import columns_of, planned, read_partition, task_for
+from millstream.spark.options import ReadOptions, parse, parse_write
+from millstream.spark.partitions import (
+    Range,
+    columns_of,
+    planned,
+    read_partition,
+    resolved,
+    stream_names,
+)
 from millstream.spark.problems import OptionError
 from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
+
+NO_SEGMENTS = 1 << 62  # a plan from here on lists none: only the head is wanted
 
 
 class MillstreamSource(DataSource):
     """``spark.read.format("millstream").option("stream", "ORDERS").load()``."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._read = parse(options)
-        if self._read.subject is not None:
-            pattern_of(self._read.subject)
 
     @classmethod
     def name(cls) -> str:
@@ -37,11 +41,16 @@ class MillstreamSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that the options ask for."""
-        return spark_schema(self._read.table_columns())
+        return spark_schema(self._read().table_columns())
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return the batch reader for a schema: ours, or a narrower one that the user gave."""
-        return BatchReader(self._read, columns_of(schema, self._read))
+        options = self._read()
+        if options.pushdown:
+            from millstream.spark.pushdown import PushdownReader
+
+            return PushdownReader(options, columns_of(schema, options))
+        return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
@@ -49,11 +58,34 @@ class MillstreamSource(DataSource):
             from millstream.spark.stream_source import StreamingReader
         except ImportError as error:
             raise OptionError("spark.readStream needs PySpark 4.2 or newer") from error
-        return StreamingReader(self._read, columns_of(schema, self._read))
+        options = self._read()
+        return StreamingReader(options, columns_of(schema, options))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
+        """Return the writer of ``df.write``."""
+        from millstream.spark.sink import BatchWriter
+
+        if overwrite:
+            raise OptionError("a stream only grows: use mode('append')")
+        return BatchWriter(parse_write(self.options), schema)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
+        """Return the writer of a streaming query."""
+        from millstream.spark.sink import StreamWriter
+
+        if overwrite:
+            raise OptionError("a stream only grows: use outputMode('append') or 'update'")
+        return StreamWriter(parse_write(self.options), schema)
+
+    def _read(self) -> ReadOptions:
+        options = parse(self.options)
+        if options.subject is not None:
+            pattern_of(options.subject)
+        return options
 
 
 class BatchReader(DataSourceReader):
-    """One look at the stream, cut into tasks."""
+    """One look at the streams, cut into tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -62,10 +94,30 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Ask the server once where the records are, and cut the range asked for."""
         options = self._options
-        plan = reader.connection(options.url, options.timeout).plan(options.stream)
+        ranges = [self._range(name) for name in stream_names(options)]
+        return planned(options, self._columns, ranges)
+
+    def _range(self, name: str) -> Range:
+        options, server = self._options, self._options.server.streams()
+        plan = server.plan(name)
         first = plan.first_seq if options.start_seq is None else max(options.start_seq, 1)
+        first = first if options.exact_start else max(first, plan.first_seq)
         last = plan.last_seq if options.end_seq is None else min(options.end_seq, plan.last_seq)
-        return planned(options, plan, task_for(options, self._columns, plan), first, last)
+        now_ns = SystemClock().time_ns()
+        start_ns, end_ns = resolved(options.start_time, now_ns), resolved(options.end_time, now_ns)
+        if start_ns is not None:
+            first = max(first, self._seek(name, start_ns, plan.last_seq + 1))
+        if end_ns is not None:
+            last = min(last, self._seek(name, end_ns, plan.last_seq + 1) - 1)
+        return Range(plan, first, last)
+
+    def _seek(self, name: str, at_ns: int, otherwise: int) -> int:
+        """Return the first sequence at or after a time; rows are compared once more as they come.
+
+        A server that does not say is asked for everything.
+        """
+        found = self._options.server.streams().plan(name, NO_SEGMENTS, at_ns=max(at_ns, 1))
+        return otherwise if found.time_seq is None else min(found.time_seq, otherwise)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition."""

@@ -1,24 +1,31 @@
 """``spark.readStream.format("millstream")``: micro-batches by sequence, exact on replay."""
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
-from millstream.client.streams import ReadPlan
+from millstream.client.errors import ClientError
+from millstream.client.streams import ReadPlan, StreamMissing
+from millstream.clock import SystemClock
 from millstream.spark import reader
-from millstream.spark.offsets import Position, position_of
+from millstream.spark.offsets import Position, Positions, UnknownOffset, offset_of, positions_of
 from millstream.spark.options import ReadOptions, StartFrom
-from millstream.spark.partitions import planned, read_partition, task_for
-from millstream.spark.problems import OptionError
+from millstream.spark.partitions import Range, planned, read_partition, resolved, stream_names
+from millstream.spark.problems import DataLoss, OptionError
+from millstream.spark.source import NO_SEGMENTS
 
-_NO_SEGMENTS = 1 << 62  # a plan from here on lists none: only the head is wanted
+log = logging.getLogger(__name__)
 
 
 class StreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -27,69 +34,174 @@ class StreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         _check(options)
         self._options = options
+        # Sequences say what a batch holds: a time counted from now would change on replay.
+        self._read_options = replace(options, start_time=None)
         self._columns = columns
-        self._until: int | None = None  # where a run of AvailableNow ends
-        self._head: Position | None = None
+        self._until: dict[str, int] | None = None  # where a run of AvailableNow ends
+        self._heads: Positions = {}
+        self._held_at = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint starts."""
-        plan = self._plan()
+        return offset_of(self._start_of(name) for name in stream_names(self._options))
+
+    def _start_of(self, name: str) -> Position:
+        options = self._options
+        at_ns = resolved(options.start_time, SystemClock().time_ns())
+        plan = self._head(name, at_ns or 0)
         start = plan.first_seq
-        if self._options.start_seq is not None:
-            start = max(self._options.start_seq, 1)
-        elif self._options.start_from is StartFrom.LATEST:
+        if options.start_seq is not None:
+            start = max(options.start_seq, 1)
+        elif at_ns is not None:
+            start = plan.first_seq if plan.time_seq is None else plan.time_seq
+        elif options.start_from is StartFrom.LATEST:
             start = plan.last_seq + 1
-        return Position(plan.stream, start - 1, plan.incarnation).as_offset()
+        return Position(plan.stream, start - 1, plan.incarnation)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much one micro-batch takes."""
         if self._options.max_records_per_trigger:
             return ReadMaxRows(self._options.max_records_per_trigger)
+        if self._options.max_bytes_per_trigger:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what arrives from now on belongs to the next run."""
-        self._until = self._plan().last_seq
+        self._until = {name: self._head(name).last_seq for name in stream_names(self._options)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next micro-batch ends: at the head, or as far as the limit lets it."""
-        position = position_of(start, self._options.stream)
-        plan = self._plan()
-        _same(position, plan)
-        self._head = position.at(plan.last_seq)
-        end = plan.last_seq if self._until is None else min(plan.last_seq, self._until)
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, position.seq + limit.max_rows)
-        return position.at(end).as_offset()
+        """Return where the next micro-batch ends: at the heads, or as far as the limit lets it."""
+        begun = positions_of(start)
+        self._renew_holds(begun)
+        now = {name: self._now(name, begun.get(name)) for name in self._present(begun)}
+        self._heads = {name: head for name, (_, head) in now.items()}
+        ends = {name: self._bounded(name, *place) for name, place in now.items()}
+        if isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            starts = {name: position for name, (position, _) in now.items()}
+            ends = self._limited(starts, ends, limit)
+        gone = {name: position for name, position in begun.items() if name not in ends}
+        return offset_of([*gone.values(), *ends.values()])
+
+    def _present(self, begun: Positions) -> list[str]:
+        """Return the streams to look at: those that the query has, and those that came."""
+        asked = self._options.streams
+        for name in begun:
+            if not any(fnmatchcase(name, pattern) for pattern in asked):
+                raise UnknownOffset(
+                    f"the checkpoint was written for stream {name!r}, which is not among "
+                    f"{', '.join(asked)}: give the query a checkpoint of its own"
+                )
+        names = stream_names(self._options)
+        if missing := sorted(set(begun) - set(names)):
+            self._missing(missing[0])
+        return names
+
+    def _now(self, name: str, begun: Position | None) -> tuple[Position, Position]:
+        """Return where a stream's next records start, and its head."""
+        plan = self._head(name)
+        if begun is None:
+            begun = Position(name, plan.first_seq - 1, plan.incarnation, plan.first_seq)
+        _same(begun, plan)
+        return begun, begun.at(plan.last_seq)
+
+    def _bounded(self, name: str, begun: Position, head: Position) -> Position:
+        """Return the head, or where a run of AvailableNow ends; what came later is for the next."""
+        if self._until is None:
+            return head
+        return begun.at(min(head.seq, self._until.get(name, 0)))
+
+    def _limited(self, starts: Positions, ends: Positions, limit: ReadLimit) -> Positions:
+        """Share the limit among streams by how far each is behind."""
+        behind = {name: max(ends[name].seq - starts[name].seq, 0) for name in ends}
+        total = sum(behind.values()) or 1
+        limited: Positions = {}
+        for name, start in starts.items():
+            share = behind[name] / total
+            end = start.at(min(ends[name].seq, self._reach(start, share, limit)))
+            limited[name] = end
+        return limited
+
+    def _reach(self, start: Position, share: float, limit: ReadLimit) -> int:
+        options = self._options
+        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        most_rows = most_rows or options.max_records_per_trigger
+        reach = start.seq + max(round(most_rows * share), 1) if most_rows else 1 << 63
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
+        most_bytes = most_bytes or options.max_bytes_per_trigger
+        if most_bytes and share:
+            room = max(int(most_bytes * share), 1)
+            server = options.server.streams()
+            plan = server.plan(start.stream, start.seq + 1, max_bytes=room)
+            reach = reach if plan.until_seq is None else min(reach, plan.until_seq)
+        return reach
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the head, so that progress reports show how far behind the query is."""
-        return None if self._head is None else self._head.as_offset()
+        """Return the heads, so that progress reports show how far behind the query is."""
+        return offset_of(self._heads.values()) if self._heads else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut ``start..end`` into tasks; asked again after a restart, the rows are the same."""
-        first = position_of(start, self._options.stream)
-        last = position_of(end, self._options.stream)
-        plan = self._plan(first.seq + 1)
-        _same(first, plan)
-        _same(last, plan)
-        task = task_for(self._options, self._columns, plan)
-        return planned(self._options, plan, task, first.seq + 1, last.seq)
+        begun, ended = positions_of(start), positions_of(end)
+        ranges = []
+        for name, last in ended.items():
+            first = begun.get(name, last.before())
+            if last.seq <= first.seq:
+                continue
+            plan = self._options.server.streams().plan(name, first.seq + 1)
+            _same(first, plan)
+            _same(last, plan)
+            ranges.append(Range(plan, first.seq + 1, last.seq))
+        return planned(self._read_options, self._columns, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition."""
         return read_partition(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint is the truth, and retention does not wait for queries."""
+        """Show how far the query is; the checkpoint alone is the truth."""
+        self._hold(positions_of(end))
 
     def stop(self) -> None:
         """End the driver's connection."""
-        reader.connection(self._options.url, self._options.timeout).close()
+        self._options.server.streams().close()
 
-    def _plan(self, from_seq: int = _NO_SEGMENTS) -> ReadPlan:
-        options = self._options
-        return reader.connection(options.url, options.timeout).plan(options.stream, from_seq)
+    # -- holds -------------------------------------------------------------------------------
+
+    def _renew_holds(self, positions: Positions) -> None:
+        """Say again what is not taken yet, before the broker stops waiting for it."""
+        due = self._options.retention_hold / 3 or 30.0
+        if SystemClock().monotonic() - self._held_at >= due:
+            self._hold(positions)
+
+    def _hold(self, positions: Positions) -> None:
+        if self._options.consumer is None:
+            return
+        self._held_at = SystemClock().monotonic()
+        server = self._options.server.streams()
+        for position in positions.values():
+            try:
+                server.hold(
+                    position.stream,
+                    self._options.consumer,
+                    position.seq,
+                    self._options.retention_hold,
+                )
+            except ClientError as error:  # only what others see of the query depends on it
+                log.warning("position not shown stream=%s error=%s", position.stream, error)
+
+    def _head(self, name: str, at_ns: int = 0) -> ReadPlan:
+        try:
+            return self._options.server.streams().plan(name, NO_SEGMENTS, at_ns=at_ns)
+        except StreamMissing:
+            self._missing(name)
+            raise
+
+    def _missing(self, name: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"stream {name!r} is gone; set failOnDataLoss=false to go on with the others"
+            )
 
 
 def _same(position: Position, plan: ReadPlan) -> None:
@@ -99,10 +211,8 @@ def _same(position: Position, plan: ReadPlan) -> None:
 
 def _check(options: ReadOptions) -> None:
     """Refuse what has no meaning for a query without an end, or would change on replay."""
-    for name, value in (
-        ("endSeq", options.end_seq),
-        ("endTime", options.end_time),
-        ("startTime", options.start_time),
-    ):
+    for name, value in (("endSeq", options.end_seq), ("endTime", options.end_time)):
         if value is not None:
             raise OptionError(f"option {name} belongs to spark.read, not to spark.readStream")
+    if options.start_seq is not None and len(options.streams) > 1:
+        raise OptionError("startSeq is of one stream: use startTime for several")

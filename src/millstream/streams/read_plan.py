@@ -2,7 +2,7 @@
 
     {"stream", "incarnation", "first_seq", "last_seq", "gaps": [[from, to, reason]],
      "segments": [{"path", "idx_path", "base_seq", "last_seq", "bytes"}],
-     "tail": {"from_seq", "to_seq"}, "next_from_seq"?: number}
+     "tail": {"from_seq", "to_seq"}, "next_from_seq"?, "time_seq"?, "until_seq"?}
 
 Sealed segments never change but for delete flags, so a reader with the files needs no server. The
 tail is what is not sealed yet: the server reads it out as ranges of frames. A page lists at most
@@ -17,6 +17,7 @@ import msgspec
 from millstream.errors import BadRequest
 
 if TYPE_CHECKING:
+    from millstream.kernel._index import SegmentIndex
     from millstream.store.log import LogState
     from millstream.streams.stream import Stream
 
@@ -59,6 +60,8 @@ class PlanRequest(msgspec.Struct, frozen=True):
     """A request for a plan, or for the page of it that starts at ``from_seq``."""
 
     from_seq: int = 0
+    at_ns: int = 0  # ask for the first sequence at or after this time
+    max_bytes: int = 0  # ask how far so many bytes from ``from_seq`` on reach
 
 
 class RangeRequest(msgspec.Struct, frozen=True):
@@ -70,9 +73,11 @@ class RangeRequest(msgspec.Struct, frozen=True):
 
 
 def plan_for(
-    stream: "Stream", segments: Sequence[SealedSegment], from_seq: int = 0
+    stream: "Stream", segments: Sequence[SealedSegment], asked: PlanRequest | None = None
 ) -> dict[str, Any]:
     """Return the plan of a stream, given the sealed segments of its log."""
+    asked = asked or PlanRequest()
+    from_seq = asked.from_seq
     state = stream.log.state()
     sealed = [s for s in segments if state.first_seq <= s.last_seq <= state.last_seq]
     tail_from = max([s.last_seq + 1 for s in sealed], default=state.first_seq)
@@ -88,7 +93,49 @@ def plan_for(
     }
     if len(page) > MAX_SEGMENTS:
         plan["next_from_seq"] = page[MAX_SEGMENTS].base_seq
+    if asked.at_ns > 0:
+        plan["time_seq"] = stream.log.seek_time(asked.at_ns)
+    if asked.max_bytes > 0:
+        plan["until_seq"] = reach(stream, from_seq, asked.max_bytes)
     return plan
+
+
+def reach(stream: "Stream", from_seq: int, max_bytes: int) -> int:
+    """Return the last sequence of those from ``from_seq`` on that fit; at least one record does.
+
+    Sizes are those of frames, deleted ones included: by arithmetic on the index alone.
+    """
+    last = stream.log.committed_seq
+    for segment in stream.log.segments:
+        index = segment.index
+        stop = index.position(last + 1)
+        at = index.position(max(from_seq, segment.base_seq))
+        if at >= stop:
+            continue
+        fits = _fitting(index, at, stop, max_bytes)
+        if fits < stop:
+            return max(index.seq(fits) - 1, from_seq)
+        max_bytes -= _end(index, stop - 1) - index.offset(at)
+        if max_bytes <= 0:
+            return index.seq(stop - 1)
+    return last
+
+
+def _fitting(index: "SegmentIndex", at: int, stop: int, max_bytes: int) -> int:
+    """Return the first position whose record, counted from ``at``, does not fit."""
+    start = index.offset(at)
+    low, high = at, stop
+    while low < high:
+        middle = (low + high) // 2
+        if _end(index, middle) - start <= max_bytes:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _end(index: "SegmentIndex", position: int) -> int:
+    return index.offset(position) + index.frame_len(position)
 
 
 def _gaps(state: "LogState") -> list[list[Any]]:

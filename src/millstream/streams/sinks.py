@@ -35,6 +35,7 @@ MOST_SINKS = 10_000  # of one stream
 MOST_JOBS = 1_000  # of those, sinks of a single job
 MOST_PARTS = 10_000  # staged files in a commit
 LONGEST_SINK = 200
+SWEEP_SECONDS = 60.0
 
 _Result = TypeVar("_Result")
 
@@ -113,6 +114,7 @@ class Sinks:
         self._clock = clock
         self._catalog = catalog
         self._staging = Staging(store.files, store.directory, clock)
+        self._swept = clock.monotonic()
         self._marks: dict[int, dict[str, Mark]] = {}
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         catalog.listen(self._stream_changed)
@@ -134,9 +136,7 @@ class Sinks:
             raise BadRequest(f"a part of staged records has 1 to {MOST_PART} bytes")
         if self._is_done(stream, asked.sink, asked.batch):
             return asked.at + len(data)  # the commit of a batch that is there asks for none of it
-        return await self._on_files(
-            partial(self._staging.put, place, asked.id, asked.at, data)
-        )
+        return await self._on_files(partial(self._staging.put, place, asked.id, asked.at, data))
 
     async def commit(self, stream: Stream, asked: CommitRequest) -> CommitAnswer:
         """Append a batch whole and note it as the sink's last, or do nothing if it was before."""
@@ -161,8 +161,11 @@ class Sinks:
         await self._on_files(partial(self._staging.drop, place, asked.id))
 
     def tick(self) -> None:
-        """Call now and then: removes what nobody will commit."""
-        self._store.worker.run(self._staging.sweep, _report)
+        """Call about once a second: removes what nobody will commit, now and then."""
+        now = self._clock.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            self._store.worker.run(self._staging.sweep, _report)
 
     # -- committing --------------------------------------------------------------------------
 

@@ -3,15 +3,20 @@
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
-from millstream.streams.read_plan import plan_for
+from millstream.streams.read_plan import PlanRequest, plan_for
 from millstream.topics.context import Topics, topic_of
 
 
 async def plan(request: Request, topics: Topics) -> Response:
     """Return the plan by which Spark reads the whole topic, or the page of it at ``from_seq``."""
     stream = topics.find(topic_of(request), request.caller)
-    text = request.query.get("from_seq", "0")
-    if not (text.isascii() and text.isdigit()):
-        raise BadRequest("from_seq must be a number that is not negative")
+    asked = PlanRequest(*(_number(request, name) for name in PlanRequest.__struct_fields__))
     segments = [] if topics.store is None else topics.store.plan(stream.incarnation)
-    return json_response(plan_for(stream, segments, int(text)))
+    return json_response(plan_for(stream, segments, asked))
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query.get(name, "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise BadRequest(f"{name} must be a number that is not negative")
+    return int(text)

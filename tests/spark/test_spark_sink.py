@@ -1,0 +1,183 @@
+"""What Spark writes is in the stream once: jobs, streaming queries, retries and restarts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.client.streams import open_streams
+from support.small_broker import SmallBroker, small_broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmallBroker]:
+    with small_broker(tmp_path / "data") as running:
+        running.create("OUT", ["out.>"])
+        yield running
+
+
+def stored(spark: SparkSession, broker: SmallBroker, stream: str = "OUT") -> DataFrame:
+    reader = spark.read.format("millstream").option("url", broker.url)
+    return reader.option("includeHeaders", "true").load(stream)
+
+
+def payloads(spark: SparkSession, broker: SmallBroker) -> list[str]:
+    rows = stored(spark, broker).selectExpr("cast(payload as string) p").collect()
+    return sorted(row.p for row in rows)
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    frame = spark.range(0, count, 1, partitions)
+    return frame.selectExpr("'out.' || (id % 3) subject", "cast(id as string) payload")
+
+
+def save(frame: DataFrame, broker: SmallBroker, **options: object) -> None:
+    given = {"url": broker.url, "stream": "OUT"} | options
+    frame.write.format("millstream").mode("append").options(**given).save()
+
+
+def test_rows_become_records_with_subject_payload_headers_tag_and_id(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    frame = spark.sql(
+        "select 'out.a' subject, named_struct('n', 1, 'at', array('x')) payload, "
+        "map('H', array('1', '2')) headers, 't' tag, 'id-1' msgId"
+    )
+    save(frame, broker)
+    (row,) = stored(spark, broker).collect()
+    assert (row.subject, bytes(row.payload), row.tag) == ("out.a", b'{"n":1,"at":["x"]}', "t")
+    assert row.headers == {"Nats-Msg-Id": ["id-1"], "H": ["1", "2"]}
+
+
+def test_a_subject_may_be_a_template_and_other_columns_make_the_payload(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    frame = spark.sql("select 7 id, 'eu' region, cast(null as string) note")
+    save(frame, broker, subject="out.{region}.{id}")
+    (row,) = stored(spark, broker).collect()
+    assert row.subject == "out.eu.7"
+    assert bytes(row.payload) == b'{"id":7,"region":"eu","note":null}'
+
+
+def test_a_job_is_there_whole_or_not_at_all(spark: SparkSession, broker: SmallBroker) -> None:
+    frame = spark.range(0, 100, 1, 2).selectExpr(
+        "'out.x' subject", "if(id = 99, raise_error('a bad row'), cast(id as string)) payload"
+    )
+    with pytest.raises(PySparkException):
+        save(frame, broker)
+    assert payloads(spark, broker) == []
+    save(numbers(spark, 100), broker)
+    assert payloads(spark, broker) == sorted(map(str, range(100)))
+
+
+def test_a_task_that_runs_twice_writes_once(spark: SparkSession, broker: SmallBroker) -> None:
+    save(numbers(spark, 50), broker, sinkId="nightly")
+    save(numbers(spark, 50), broker, sinkId="nightly")
+    assert len(payloads(spark, broker)) == 50
+
+
+def test_what_a_stream_does_not_take_is_refused(spark: SparkSession, broker: SmallBroker) -> None:
+    wrong = spark.sql("select 'other.a' subject, 'x' payload")
+    with pytest.raises(PySparkException, match=r"'other\.a' is not one that stream OUT takes"):
+        save(wrong, broker)
+    with pytest.raises(PySparkException, match="a stream only grows"):
+        numbers(spark, 1).write.format("millstream").mode("overwrite").options(
+            url=broker.url, stream="OUT"
+        ).save()
+    with pytest.raises(PySparkException, match="did you mean 'sinkId'"):
+        save(numbers(spark, 1), broker, sinkid_="x")
+
+
+def copy(spark: SparkSession, broker: SmallBroker, checkpoint: Path, **options: object) -> None:
+    source = spark.readStream.format("millstream").option("url", broker.url)
+    frame = source.option("maxRecordsPerTrigger", 40).load("IN")
+    rows = frame.selectExpr("'out.' || subject subject", "payload")
+    given = {"url": broker.url, "stream": "OUT", "checkpointLocation": str(checkpoint)} | options
+    query = (
+        rows.writeStream.format("millstream").options(**given).trigger(availableNow=True).start()
+    )
+    query.awaitTermination(120)
+
+
+def publish(broker: SmallBroker, first: int, last: int) -> None:
+    from millstream.message import NewRecord
+
+    records = [
+        NewRecord(payload=b"%d" % n, subject=b"in.%d" % (n % 3)) for n in range(first, last + 1)
+    ]
+    broker.append("IN", records)
+
+
+def test_a_query_writes_each_micro_batch_once_over_restarts_and_repeats(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    broker.create("IN", ["in.>"])
+    publish(broker, 1, 100)
+    copy(spark, broker, tmp_path / "c")
+    assert payloads(spark, broker) == sorted(str(n) for n in range(1, 101))
+    for commit in sorted((tmp_path / "c" / "commits").iterdir())[-2:]:
+        commit.unlink()  # as if the driver had died before it wrote this down
+    publish(broker, 101, 130)
+    copy(spark, broker, tmp_path / "c")
+    assert payloads(spark, broker) == sorted(str(n) for n in range(1, 131))
+    (mark,) = broker.do(lambda: broker.sinks.of(broker.stream("OUT")))
+    assert mark.batch == 3
+
+
+def test_rows_whose_message_id_is_known_are_left_out(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    frame = spark.range(0, 10, 1, 1).selectExpr(
+        "'out.x' subject", "cast(id as string) payload", "'m' || (id % 4) msgId"
+    )
+    save(frame, broker)
+    assert payloads(spark, broker) == ["0", "1", "2", "3"]
+    save(frame, broker)
+    assert payloads(spark, broker) == ["0", "1", "2", "3"]
+
+
+def test_at_least_once_publishes_to_any_server(spark: SparkSession, broker: SmallBroker) -> None:
+    save(numbers(spark, 300), broker, delivery="at-least-once")
+    assert payloads(spark, broker) == sorted(map(str, range(300)))
+    (first,) = stored(spark, broker).where("cast(payload as string) = '0'").collect()
+    assert first.headers["Nats-Msg-Id"][0].endswith("/0/0/0")
+
+
+def test_spark_tells_tasks_their_batch_and_query(spark: SparkSession, tmp_path: Path) -> None:
+    """The names are not documented: the sink relies on them, so their loss must be seen here."""
+    seen = tmp_path / "seen"
+
+    def look(rows: Iterator[object]) -> Iterator[object]:
+        context = TaskContext.get()
+        names = ("streaming.sql.batchId", "sql.streaming.queryId")
+        seen.write_text(repr([context.getLocalProperty(name) for name in names]))
+        yield from rows
+
+    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = (
+        frame.mapInArrow(look, frame.schema)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination(60)
+    finally:
+        query.stop()
+    batch, query_id = eval(seen.read_text())
+    assert batch is not None
+    assert query_id == query.id
+
+
+def test_nothing_stays_staged(spark: SparkSession, broker: SmallBroker, tmp_path: Path) -> None:
+    save(numbers(spark, 100), broker)
+    streams = open_streams(broker.url)
+    streams.close()
+    assert broker.do(lambda: broker.sinks._staging.total) == 0
+    assert list((tmp_path / "data" / "staging").rglob("*.staged")) == []
