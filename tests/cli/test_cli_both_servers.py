@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from server_process import OURS, THEIRS, Started, Wire, started
+
+from support.server_process import OURS, THEIRS, Started, Wire, started
 
 both_servers = pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
 CONNECT = 'CONNECT {"verbose":false}'

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from nats.errors import NoRespondersError
-from server_process import LIMIT, OURS, Wire, started
 
 import nats
 from support.certificates import Authority
+from support.server_process import LIMIT, OURS, Wire, started
 
 
 def finished(*arguments: str) -> subprocess.CompletedProcess[str]:

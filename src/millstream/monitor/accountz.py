@@ -57,6 +57,13 @@ def _detail(facts: Facts, account: Account) -> dict[str, Any]:
 def _shared(account: Account) -> dict[str, Any]:
     """Return what the account offers to others and takes from them, where it does."""
     shown: dict[str, Any] = {}
+    if account.mappings:
+        shown["mappings"] = {
+            mapping.source: [
+                {"subject": to.subject, "weight": to.weight} for to in mapping.destinations
+            ]
+            for mapping in account.mappings
+        }
     if account.exports:
         shown["exports"] = [_export(each) for each in account.exports]
     if account.imports:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from millstream.accounts.account import Export, Import
+from millstream.accounts.account import Mapping as SubjectMapping
 from millstream.clock import Clock
 from millstream.monitor.machine import CpuMeter
 from millstream.store.wal_meter import WalMeter
@@ -80,6 +81,7 @@ class Account:
     label: str = ""  # what people call it, where the name is a key
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()
 
 
 class Consumers(Protocol):

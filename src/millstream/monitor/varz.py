@@ -24,7 +24,7 @@ def describe(facts: Facts) -> dict[str, Any]:
     return {
         **_identity(facts),
         **_settings(facts),
-        "jetstream": _jetstream(facts),
+        "jetstream": jetstream(facts),
         **_moment(facts),
         **_traffic(facts),
         "http_req_stats": dict(sorted(facts.requests.items())),
@@ -84,7 +84,8 @@ def _optional(facts: Facts) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _jetstream(facts: Facts) -> dict[str, Any]:
+def jetstream(facts: Facts) -> dict[str, Any]:
+    """Return what JetStream is told to do and does; empty where it is off."""
     if facts.jetstream is None:
         return {}
     shown = {

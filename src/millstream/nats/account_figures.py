@@ -7,8 +7,8 @@ from millstream.nats.accounts import Space
 
 
 def account_figures(hub: Hub, space: Space) -> dict[str, Any]:
-    """Return the figures of the clients that are here now."""
-    stats = [hub.connection_stats(cid) for cid in space.members]
+    """Return the figures of the clients that are here now, and what past ones moved."""
+    stats = [space.past, *(hub.connection_stats(cid) for cid in space.members)]
     return {
         "acc": space.name,
         "name": space.account.label or space.name,
@@ -19,12 +19,16 @@ def account_figures(hub: Hub, space: Space) -> dict[str, Any]:
         # Seen from the account: what its clients were sent, and what came from them.
         "sent": _moved(stats, "out"),
         "received": _moved(stats, "in"),
-        "slow_consumers": 0,
+        "slow_consumers": space.past["slow_consumers"],
     }
 
 
-def _moved(stats: list[dict[str, int]], way: str) -> dict[str, int]:
+_NONE = {"msgs": 0, "bytes": 0}
+
+
+def _moved(stats: list[dict[str, int]], way: str) -> dict[str, Any]:
     return {
         "msgs": sum(figures[f"{way}_msgs"] for figures in stats),
         "bytes": sum(figures[f"{way}_bytes"] for figures in stats),
+        **dict.fromkeys(("gateways", "routes", "leafs"), _NONE),
     }

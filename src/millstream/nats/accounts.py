@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PAST = ("in_msgs", "in_bytes", "out_msgs", "out_bytes", "slow_consumers")
+
 
 class Space:
     """One account while the server runs; ``mapper`` is None where nothing is mapped."""
@@ -32,7 +34,7 @@ class Space:
         self.interest = interest
         self.members: dict[int, Session] = {}
         self.stream_imports: list[StreamImport] = []
-        self.total_connections = 0
+        self.past = dict.fromkeys(PAST, 0)  # what connections that ended have moved
 
     @property
     def name(self) -> str:
@@ -60,13 +62,18 @@ class Space:
     def enter(self, session: "Session") -> None:
         """Count a connection in."""
         self.members[session.cid] = session
-        self.total_connections += 1
 
     def leave(self, cid: int) -> None:
         """Count a connection out, with whatever it listened to."""
         self.members.pop(cid, None)
         for stream in self.stream_imports:
             stream.lost(cid)
+
+    def ended(self, moved: Mapping[str, int], *, slow: bool) -> None:
+        """Add what a connection moved that ends now, maybe as a slow consumer."""
+        for name in PAST:
+            self.past[name] += moved.get(name, 0)
+        self.past["slow_consumers"] += slow
 
     def listened(self, cid: int, sid: bytes, subject: bytes) -> None:
         """Note a subscription: what others export flows only while somebody wants it."""

@@ -55,6 +55,7 @@ class Sessions:
             max_control_line=limits.max_control_line,
             holds_publishers=limits.holds_publishers,
         )
+        self.hub.on_closing = self._tell_closing
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -145,9 +146,12 @@ class Sessions:
     def watch_closing(self, closing: Closing) -> None:
         """Call ``closing(cid, reason)`` while a connection that ends can still be looked at."""
         self._closing.append(closing)
-        self.hub.on_closing = self._tell_closing
 
     def _tell_closing(self, cid: int, reason: int) -> None:
+        session = self._sessions.get(cid)
+        if session is not None and session.space is not None:
+            moved = self.hub.connection_stats(cid)
+            session.space.ended(moved, slow=reason in SLOW_CONSUMERS)
         for closing in self._closing:
             closing(cid, reason)
 

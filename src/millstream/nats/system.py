@@ -3,13 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from millstream.accounts.jwt import Refused
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.nats.accounts import Accounts
+from millstream.nats.account_requests import AccountRequests, Endpoint, OwnAccount
+from millstream.nats.accounts import Accounts, Space
+from millstream.nats.claim_updates import ClaimUpdates, Update
 from millstream.nats.server_card import ServerCard
 from millstream.nats.sessions import Sessions
+from millstream.nats.subscribers import Subscribers
 from millstream.nats.system_events import Statsz, SystemEvents
-from millstream.nats.system_requests import Endpoint, Order, SystemRequests
+from millstream.nats.system_requests import Order, SystemRequests
 from millstream.nats.user_info import UserInfo
 
 
@@ -30,15 +34,27 @@ class System:
         self._clock = clock
         self.card = ServerCard(lambda: sessions.info, clock, tags)
         self.events: SystemEvents | None = None
+        self.update_claims: Update = _no_update
         self._asked: set[str] = set()
+        self._about_accounts = AccountRequests(sessions, self.card, endpoints or {})
         accounts = sessions.reception.accounts
         if accounts.system is not None:
             tell = statsz or (lambda: basic_statsz(sessions, accounts))
             self.events = SystemEvents(sessions, accounts.system, self.card, tell)
-            self.requests = SystemRequests(
-                sessions, accounts.system, self.card, self.events, endpoints or {}, orders
-            )
+            self._answer(accounts.system, self.events, endpoints or {}, orders)
         self.renew()
+
+    def _answer(
+        self,
+        system: Space,
+        events: SystemEvents,
+        endpoints: Mapping[str, Endpoint],
+        orders: Mapping[str, Order] | None,
+    ) -> None:
+        about = self._about_accounts
+        SystemRequests(self._sessions, system, self.card, events, endpoints, about, orders)
+        Subscribers(self._sessions, system)
+        ClaimUpdates(self._sessions, system, self.card, lambda token: self.update_claims(token))
 
     def start(self, timers: Timers) -> None:
         """Tell figures from here on."""
@@ -46,11 +62,14 @@ class System:
             self.events.start(timers)
 
     def renew(self) -> None:
-        """Answer who-am-I in accounts that are new."""
-        for space in self._sessions.reception.accounts:
+        """Answer clients of accounts that are new when they ask about themselves."""
+        sessions = self._sessions
+        for space in sessions.reception.accounts:
             if space.name not in self._asked:
                 self._asked.add(space.name)
-                UserInfo(self._sessions.hub, space, self.card, self._clock, self._sessions.session)
+                UserInfo(sessions.hub, space, self.card, self._clock, sessions.session)
+                if space is not sessions.reception.accounts.system and self.events is not None:
+                    OwnAccount(space, sessions, self._about_accounts)
 
     def shutting_down(self) -> None:
         """Tell that the server ends now."""
@@ -61,6 +80,10 @@ class System:
         """Tell that the server takes no more clients."""
         if self.events is not None:
             self.events.leaving()
+
+
+def _no_update(token: str) -> None:
+    raise Refused("accounts are not given by JWTs here")
 
 
 def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:
@@ -74,8 +97,13 @@ def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:
             sessions.hub.connection_stats(session.cid)["subscriptions"]
             for session in sessions.all()
         ),
-        "sent": {"msgs": totals["out_msgs"], "bytes": totals["out_bytes"]},
-        "received": {"msgs": totals["in_msgs"], "bytes": totals["in_bytes"]},
+        # There are no other servers, so whatever is sent goes to clients.
+        **dict.fromkeys(("sent", "sent_to_clients"), _moved(totals, "out")),
+        **dict.fromkeys(("received", "received_from_clients"), _moved(totals, "in")),
         "slow_consumers": totals["slow_consumers"],
         "active_servers": 1,
     }
+
+
+def _moved(totals: Mapping[str, int], way: str) -> dict[str, int]:
+    return {"msgs": totals[f"{way}_msgs"], "bytes": totals[f"{way}_bytes"]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.monitor.facts import Account, Connection, Subscription, Traffic
-from millstream.nats.session import SLOW_CONSUMERS, Closed, Session
+from millstream.nats.session import Closed, Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind
 
@@ -32,7 +32,6 @@ class Observer:
         self._timers = timers
         self._closed: deque[Connection] = deque(maxlen=keep)
         self._reasons: Counter[str] = Counter()
-        self._past: dict[str, Traffic] = {}
         sessions.watch_closing(self._closing)
         self._tick()
 
@@ -77,10 +76,11 @@ class Observer:
             Account(
                 name=space.name,
                 interest=space.interest.stats(),
-                past=self._past.get(space.name, Traffic()),
+                past=Traffic(**space.past),
                 is_system=space is accounts.system,
                 has_jetstream=space.account.jetstream,
                 label=space.account.label,
+                mappings=space.account.mappings,
                 exports=space.account.exports,
                 imports=space.account.imports,
             )
@@ -130,17 +130,6 @@ class Observer:
             subscriptions=self.subscriptions(cid, CLOSED_SUBSCRIPTIONS),
         )
         self._closed.append(last)
-        self._past[last.account] = _added(self._past.get(last.account, Traffic()), last, reason)
-
-
-def _added(past: Traffic, connection: Connection, reason: int) -> Traffic:
-    return Traffic(
-        past.in_msgs + connection.in_msgs,
-        past.out_msgs + connection.out_msgs,
-        past.in_bytes + connection.in_bytes,
-        past.out_bytes + connection.out_bytes,
-        past.slow_consumers + (reason in SLOW_CONSUMERS),
-    )
 
 
 def _text(raw: bytes) -> str:

@@ -34,7 +34,4 @@ def from_signals(loop: asyncio.AbstractEventLoop) -> "asyncio.Queue[Order]":
 
 def to_be_told(orders: "asyncio.Queue[Order]") -> dict[str, Callable[[], None]]:
     """Return the orders that come by message, under the names that requests use."""
-    return {
-        "RELOAD": lambda: orders.put_nowait(Order.RELOAD),
-        "LDM": lambda: orders.put_nowait(Order.LEAVE),
-    }
+    return {"RELOAD": lambda: orders.put_nowait(Order.RELOAD)}

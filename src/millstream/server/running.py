@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from millstream.accounts.account import Account
+from millstream.accounts.jwt import Refused
 from millstream.nats.session import Closed
 from millstream.server.build import Parts, connect_urls, limits_of
-from millstream.server.identity import identities_of
+from millstream.server.identity import accounts_of, identities_of
 from millstream.server.log_output import LogOutput, level
 from millstream.server.options import LogOptions, Options, TlsOptions
 
@@ -18,13 +20,16 @@ class RunningParts:
     def __init__(
         self,
         parts: Parts,
+        options: Options,
         output: LogOutput | None,
         write_files: Callable[[Options], None],
     ) -> None:
         self._parts = parts
+        self._options = options
         self._nats = parts.nats
         self._output = output
         self._write_files = write_files
+        parts.system.update_claims = self._update_claims
 
     # -- reload ------------------------------------------------------------------------------
 
@@ -41,8 +46,20 @@ class RunningParts:
     def set_credentials(self, options: Options) -> None:
         """Believe other users; close whoever would not be admitted as before."""
         known = identities_of(options)
-        self._parts.guards.accounts.apply(known.accounts)
+        self._options = options
         self._parts.guards.reception.apply(known.credentials, known.by_kind)
+        self._set_accounts(known.accounts)
+
+    def _update_claims(self, token: str) -> None:
+        """Take over an account's newer JWT; raises ``Refused``."""
+        trust = self._parts.guards.reception.credentials.trust
+        if trust is None:
+            raise Refused("accounts are not given by JWTs here")
+        trust.add_account(token)
+        self._set_accounts(accounts_of(self._options, trust))
+
+    def _set_accounts(self, accounts: Sequence[Account]) -> None:
+        self._parts.guards.accounts.apply(accounts)
         self._parts.sharing.renew()
         self._parts.system.renew()
         if self._parts.kept is not None:

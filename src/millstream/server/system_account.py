@@ -10,9 +10,10 @@ from millstream.errors import BadRequest, StreamNotFound
 from millstream.monitor import accountz, connz, health, jsz, links, machine, subsz, varz
 from millstream.monitor.facts import Facts
 from millstream.monitor.times import rfc3339
+from millstream.nats.account_requests import Endpoint
 from millstream.nats.sessions import Sessions
 from millstream.nats.system import System, basic_statsz
-from millstream.nats.system_requests import Endpoint, Order
+from millstream.nats.system_requests import Order
 from millstream.server.options import Options
 from millstream.streams.catalog import Catalog
 
@@ -83,6 +84,7 @@ def system_of(
             "cores": machine.cores(),
             "cpu": facts.cpu(),
             **basic_statsz(sessions, sessions.reception.accounts),
+            **({"jetstream": varz.jetstream(facts)} if facts.jetstream is not None else {}),
         }
 
     return System(
@@ -107,6 +109,11 @@ def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
         "ROUTEZ": lambda _: links.describe_routes(facts),
         "LEAFZ": lambda _: links.describe_leafs(facts),
         "GATEWAYZ": lambda _: links.describe_gateways(facts),
+        "EXPVARZ": lambda _: {"memstats": {"Sys": machine.resident_bytes()}, "cmdline": []},
+        # Queues between goroutines, Raft groups and Go profiles: there are none here.
+        "IPQUEUESZ": lambda _: {},
+        "RAFTZ": lambda _: {},
+        "PROFILEZ": lambda _: {"error": "there is no Go program to profile"},
     }
 
 

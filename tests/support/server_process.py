@@ -89,8 +89,19 @@ class Wire:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._file.close()
         self._socket.close()
+
+    def lines(self) -> Iterator[str]:
+        """Go through the lines as they come; a PING is answered."""
+        while line := self._file.readline():
+            if line == b"PING\r\n":
+                self.say("PONG")
+            else:
+                yield line.decode().rstrip()
 
     def say(self, text: str) -> None:
         self._socket.sendall(text.encode() + b"\r\n")
@@ -103,4 +114,5 @@ class Wire:
     def rest(self, until: bytes = b"") -> Iterator[str]:
         """Go through the lines up to ``until``, or to the end."""
         while (line := self._file.readline()) not in (until, b""):
-            yield line.decode().rstrip()
+            if line != b"PING\r\n":
+                yield line.decode().rstrip()
