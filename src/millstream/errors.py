@@ -137,6 +137,12 @@ class ShardReadOnly(MillstreamError):
     code = "shard_read_only"
 
 
+class ObjectsFailed(MillstreamError):
+    """Where backups or cold history are kept does not answer as it must."""
+
+    code = "objects_failed"
+
+
 class BackupFailed(MillstreamError):
     """A backup cannot be taken or restored; the message says why and what to do."""
 

@@ -9,12 +9,12 @@ import pytest
 from millstream.backup.moment import moments
 from millstream.backup.restore import restore
 from millstream.backup.take import prune, take
-from millstream.backup.target import DirectoryTarget
 from millstream.clock import ManualClock
 from millstream.errors import BackupFailed
 from millstream.store.files import OsFiles
 from millstream.store.inspect import CLEAN, check_directory
 from millstream.store.log import Durability
+from millstream.store.objects import DirectoryObjects
 from support.store_bench import Bench, records
 
 
@@ -24,7 +24,7 @@ class Kept:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.clock = ManualClock()
-        self.target = DirectoryTarget(root / "backups")
+        self.target = DirectoryObjects(OsFiles(), str(root / "backups"))
         self.bench = Bench(OsFiles(), directory=str(root / "data"), clock=self.clock)
         self.log = self.bench.store.create_log(1, Durability.FSYNC)
 
@@ -125,17 +125,17 @@ def test_older_backups_go_with_what_only_they_had(kept: Kept) -> None:
     kept.backup()
     kept.append(b"two" * 100)
     kept.backup()
-    before = len(kept.target.names("pieces/"))
+    before = len(kept.target.names("pieces"))
     assert prune(kept.target, 1) == 1
-    assert len(kept.target.names("pieces/")) < before
+    assert len(kept.target.names("pieces")) < before
     assert kept.restored() == [b"one" * 100, b"two" * 100]
 
 
 def test_a_damaged_piece_is_named_and_leaves_nothing(kept: Kept) -> None:
     kept.append(b"one")
     kept.backup()
-    for name in kept.target.names("pieces/"):
-        path = kept.root / "backups" / name
+    for name in kept.target.names("pieces"):
+        path = kept.root / "backups" / "pieces" / name
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
@@ -147,7 +147,7 @@ def test_a_damaged_piece_is_named_and_leaves_nothing(kept: Kept) -> None:
 def test_a_damaged_list_of_files_is_named(kept: Kept) -> None:
     kept.append(b"one")
     kept.backup()
-    path = kept.root / "backups" / kept.target.names("moments/")[0]
+    path = kept.root / "backups" / "moments" / kept.target.names("moments")[0]
     sealed = json.loads(path.read_bytes())
     sealed["moment"]["ended_ns"] += 1
     path.write_text(json.dumps(sealed))
@@ -164,14 +164,14 @@ def test_a_directory_in_use_is_never_restored_into(kept: Kept) -> None:
 
 def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackupFailed, match="is no data directory"):
-        take(tmp_path, DirectoryTarget(tmp_path / "backups"), ManualClock())
+        take(tmp_path, DirectoryObjects(OsFiles(), str(tmp_path / "backups")), ManualClock())
 
 
 def test_a_copy_overtaken_by_two_snapshots_starts_again(kept: Kept) -> None:
     kept.append(b"one")
     kept.checkpoint()
 
-    class Interrupting(DirectoryTarget):
+    class Interrupting(DirectoryObjects):
         rounds = 0
 
         def put(self, name: str, data: bytes) -> None:
@@ -182,6 +182,6 @@ def test_a_copy_overtaken_by_two_snapshots_starts_again(kept: Kept) -> None:
                     kept.append(b"more" * 300)
                     kept.checkpoint()
 
-    kept.target = Interrupting(kept.root / "backups")
+    kept.target = Interrupting(OsFiles(), str(kept.root / "backups"))
     take(kept.root / "data", kept.target, kept.clock)
     assert kept.restored() == [b"one", *[b"more" * 300] * 3]

@@ -1,7 +1,7 @@
 """What one backup holds: a list of files, each a list of pieces that backups share.
 
     moments/<20 digits: start in ns since 1970>.json   {"check": XXH3-64, "moment": {…}}
-    pieces/<2 hex>/<XXH3-128 of the bytes, 32 hex>     zstd
+    pieces/<XXH3-128 of the bytes, 32 hex>             zstd
 
 A piece is named after its content, so a file that did not change costs nothing in the next backup
 and a file that grew costs its last piece. A moment is written after all its pieces: a backup
@@ -12,11 +12,11 @@ import cramjam
 import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from millstream.backup.target import Target
 from millstream.errors import BackupFailed
+from millstream.store.objects import Objects
 
-MOMENTS = "moments/"
-PIECES = "pieces/"
+MOMENTS = "moments"
+PIECES = "pieces"
 PIECE_BYTES = 8 << 20
 VERSION = 1
 
@@ -41,7 +41,7 @@ class Moment(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Return the object that holds this moment."""
-        return f"{MOMENTS}{self.started_ns:020d}.json"
+        return f"{MOMENTS}/{self.started_ns:020d}.json"
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -49,21 +49,21 @@ class _Sealed(msgspec.Struct, frozen=True):
     moment: msgspec.Raw
 
 
-def moments(target: Target) -> list[Moment]:
+def moments(target: Objects) -> list[Moment]:
     """Return every backup of a target, oldest first."""
-    return [_decode(name, target.get(name)) for name in target.names(MOMENTS)]
+    return [_decode(target, f"{MOMENTS}/{leaf}") for leaf in target.names(MOMENTS)]
 
 
-def put_moment(target: Target, moment: Moment) -> None:
+def put_moment(target: Objects, moment: Moment) -> None:
     """Make the backup known."""
     body = msgspec.json.encode(moment)
     sealed = _Sealed(f"{xxh3_64_intdigest(body):016x}", msgspec.Raw(body))
     target.put(moment.name, msgspec.json.encode(sealed))
 
 
-def _decode(name: str, data: bytes) -> Moment:
+def _decode(target: Objects, name: str) -> Moment:
     try:
-        sealed = msgspec.json.decode(data, type=_Sealed)
+        sealed = msgspec.json.decode(target.get(name), type=_Sealed)
         body = bytes(sealed.moment)
         moment = msgspec.json.decode(body, type=Moment)
     except msgspec.MsgspecError:
@@ -82,14 +82,14 @@ def piece_name(data: bytes) -> str:
     return xxh3_128_hexdigest(data)
 
 
-def put_piece(target: Target, name: str, data: bytes) -> int:
+def put_piece(target: Objects, name: str, data: bytes) -> int:
     """Store a piece; returns how many bytes that took."""
     packed = bytes(cramjam.zstd.compress(data, level=1))
     target.put(_place(name), packed)
     return len(packed)
 
 
-def get_piece(target: Target, name: str) -> bytes:
+def get_piece(target: Objects, name: str) -> bytes:
     """Return a piece, as it was when it was stored."""
     packed = target.get(_place(name))
     try:
@@ -101,15 +101,15 @@ def get_piece(target: Target, name: str) -> bytes:
     return data
 
 
-def known_pieces(target: Target) -> set[str]:
+def known_pieces(target: Objects) -> set[str]:
     """Return the names of all pieces that are there."""
-    return {name.rsplit("/", 1)[1] for name in target.names(PIECES)}
+    return set(target.names(PIECES))
 
 
-def remove_piece(target: Target, name: str) -> None:
+def remove_piece(target: Objects, name: str) -> None:
     """Remove a piece that no moment names."""
     target.remove(_place(name))
 
 
 def _place(name: str) -> str:
-    return f"{PIECES}{name[:2]}/{name}"
+    return f"{PIECES}/{name}"

@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from millstream.backup.moment import PIECE_BYTES, Kept, Moment, get_piece, moments
-from millstream.backup.target import Target
 from millstream.errors import BackupFailed
 from millstream.kernel._frames import scan
 from millstream.store.entry import Entry, scan_entries
 from millstream.store.files import File, Files, OsFiles
 from millstream.store.local_engine import HEADER, wal_indexes, wal_name
+from millstream.store.objects import Objects
 
 WAL = "wal/"
 
 
-def restore(target: Target, directory: Path, at_ns: int | None = None) -> Moment:
+def restore(target: Objects, directory: Path, at_ns: int | None = None) -> Moment:
     """Make ``directory`` what it was, by default at the newest backup; returns the one used."""
     if directory.exists() and any(directory.iterdir()):
         raise BackupFailed(f"{directory} is not empty: restore into a new directory")
@@ -81,7 +81,7 @@ def _check_unbroken(paths: Iterable[str]) -> None:
             )
 
 
-def _write(target: Target, kept: Kept, path: Path) -> None:
+def _write(target: Objects, kept: Kept, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:

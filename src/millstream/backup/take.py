@@ -28,9 +28,9 @@ from millstream.backup.moment import (
     put_piece,
     remove_piece,
 )
-from millstream.backup.target import Target
 from millstream.clock import Clock
 from millstream.errors import BackupFailed
+from millstream.store.objects import Objects
 
 ATTEMPTS = 5
 SETTLED_NS = 2_000_000_000  # a file changed later than this before a backup is read again
@@ -46,7 +46,7 @@ class Taken:
     stored_bytes: int
 
 
-def take(directory: Path, target: Target, clock: Clock) -> Taken:
+def take(directory: Path, target: Objects, clock: Clock) -> Taken:
     """Add a backup of ``directory`` to the target; what earlier ones have is not stored again."""
     if not (directory / "meta").is_dir() and not (directory / "wal").is_dir():
         raise BackupFailed(f"{directory} is no data directory: it has neither meta nor wal")
@@ -65,7 +65,7 @@ def take(directory: Path, target: Target, clock: Clock) -> Taken:
     )
 
 
-def prune(target: Target, keep: int) -> int:
+def prune(target: Objects, keep: int) -> int:
     """Remove all but the newest ``keep`` backups and what only they had; returns how many went."""
     known = moments(target)
     kept = known[-keep:]
@@ -88,7 +88,7 @@ def _still_covered(before: list[str], after: list[str]) -> bool:
 
 
 class _Copy:
-    def __init__(self, directory: Path, target: Target, earlier: list[Moment]) -> None:
+    def __init__(self, directory: Path, target: Objects, earlier: list[Moment]) -> None:
         self._directory = directory
         self._target = target
         self._stored = {p for moment in earlier for file in moment.files for p in file.pieces}

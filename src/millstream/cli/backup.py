@@ -10,8 +10,9 @@ import msgspec
 from millstream.backup.moment import Moment, moments
 from millstream.backup.restore import restore as restore_files
 from millstream.backup.take import prune, take
-from millstream.backup.target import open_target
 from millstream.clock import SystemClock
+from millstream.store.files import OsFiles
+from millstream.store.objects import open_objects
 
 
 @click.command()
@@ -25,7 +26,7 @@ def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> Non
     The server may run. What an earlier backup at the target has is not stored again. One backup
     at a time may use a target.
     """
-    place = open_target(target)
+    place = open_objects(target, OsFiles())
     taken = take(directory.resolve(), place, SystemClock())
     removed = prune(place, keep) if keep else 0
     if as_json:
@@ -60,7 +61,7 @@ def restore(
     Without --at it is the newest backup. With --at every change up to then is in it, which needs a
     backup before that time and one after it.
     """
-    place = open_target(target)
+    place = open_objects(target, OsFiles())
     if only_list or directory is None:
         _list(moments(place), as_json)
         return
