@@ -30,7 +30,7 @@ def test_a_folder_lists_its_leaves_and_an_absent_one_none() -> None:
 
 
 def test_what_is_not_there_is_named() -> None:
-    with pytest.raises(ObjectsFailed, match="^/cold lacks f/none$"):
+    with pytest.raises(ObjectsFailed, match=r"^/cold lacks f/none$"):
         DirectoryObjects(FakeDisk(), "/cold").get("f/none")
 
 
