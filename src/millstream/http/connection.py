@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
         length = None if answer.status in (204, 304) else len(answer.body)
         head = encode_head(
             answer.status,
-            answer.content_type if answer.body else b"",
+            answer.content_type if length is not None else b"",
             answer.headers,
             length,
             self._door.date(),

@@ -272,7 +272,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _head(self, answer: Response | StreamedResponse) -> list[tuple[bytes, bytes]]:
         headers = [(b":status", b"%d" % answer.status), (b"date", self._door.date())]
-        if isinstance(answer, StreamedResponse) or answer.body:
+        if answer.status not in (204, 304):
             headers.append((b"content-type", answer.content_type))
             headers.append((b"x-content-type-options", b"nosniff"))
         if isinstance(answer, Response):

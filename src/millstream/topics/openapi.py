@@ -57,6 +57,7 @@ class Details:
     creates: bool = False  # 201 beside 200
     upgrades: bool = False  # 101 instead of 200
     refuses: tuple[str, ...] = ()  # statuses beside those that its kind of operation has
+    refusal: Schema | None = None  # what a refusal looks like, where it is not an Error
 
 
 _PAGE = {"page_size": COUNT, "cursor": TEXT}
@@ -113,6 +114,14 @@ DETAILS: dict[tuple[str, str], Details] = {
         media=EVENTS,
         refuses=("409",),
     ),
+    ("PUT", "/v0/routers/{router}"): Details(
+        body={JSON: ref("RouterBody")}, answer=ref("Router"), creates=True
+    ),
+    ("GET", "/v0/routers/{router}"): Details(answer=ref("Router")),
+    ("DELETE", "/v0/routers/{router}"): Details(refuses=("507",)),
+    ("GET", "/v0/routers"): Details(
+        {"prefix": TEXT, "source": TEXT, "dest": TEXT, **_PAGE}, answer=ref("RouterList")
+    ),
     ("POST", "/v0/topics/{topic}/redrive"): Details(
         body={JSON: ref("RedriveBody")}, answer=ref("Redriven"), refuses=("422",)
     ),
@@ -134,6 +143,7 @@ DETAILS: dict[tuple[str, str], Details] = {
             "details": SWITCH,
         },
         answer=ref("Health"),
+        refusal=ref("Health"),
     ),
     ("GET", "/connz"): Details(
         {
@@ -236,6 +246,8 @@ def _responses(route: Route, details: Details) -> dict[str, Any]:
         found["201"] = {"description": "Done, and created", **content}
     for code in sorted(_refusals(route, details)):
         found[code] = {"$ref": f"#/components/responses/Refused{code}"}
+        if details.refusal is not None:
+            found[code] = _refusal(_REFUSALS[code], details.refusal)
     return found
 
 
@@ -251,5 +263,5 @@ def _refusals(route: Route, details: Details) -> set[str]:
     return codes
 
 
-def _refusal(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {JSON: {"schema": ref("Error")}}}
+def _refusal(description: str, schema: Schema | None = None) -> dict[str, Any]:
+    return {"description": description, "content": {JSON: {"schema": schema or ref("Error")}}}

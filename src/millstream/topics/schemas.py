@@ -175,6 +175,14 @@ _ANSWERS: dict[str, Schema] = {
         },
         {"performance": ref("Performance")},
     ),
+    "Router": shape(
+        {"router": TEXT, "source": TEXT, "dest": TEXT, "guarantee": TEXT},
+        {"created": SWITCH, "forwarded_total": COUNT, "performance": ref("Performance")},
+    ),
+    "RouterList": shape(
+        {"routers": listed(ref("Router"))},
+        {"next_cursor": TEXT, "performance": ref("Performance")},
+    ),
     "Health": shape({"status": TEXT}, {"version": TEXT, "uptime_ms": MILLISECONDS, "error": TEXT}),
 }
 
@@ -182,7 +190,7 @@ _ANSWERS: dict[str, Schema] = {
 def components() -> dict[str, Schema]:
     """Return every shape by name."""
     read_from = (
-        *(bodies.DiffBody, bodies.DeleteBody, bodies.WatchBody),
+        *(bodies.DiffBody, bodies.DeleteBody, bodies.WatchBody, bodies.RouterBody),
         *(queues.ClaimBody, queues.AckBody, queues.NackBody, queues.ExtendBody),
         redrive.RedriveBody,
     )
