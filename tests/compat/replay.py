@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 3.0  # how long an unanswered PING means that the connection is stuck
 FORGETTING = 0.005  # nats-server drops subscriptions just after it has closed the socket
+LENIENT_LINE = re.compile(rb"MSG \S+ \S+ (\S* )?\d+|HMSG \S+ \S+ (\S* )?\d+ \d+", re.DOTALL)
 MESSAGE_LINE = re.compile(rb"MSG \S+ \S+ (\S+ )?\d+|HMSG \S+ \S+ (\S+ )?\d+ \d+", re.DOTALL)
 
 
@@ -58,18 +59,20 @@ def error_class(line: bytes) -> str:
 class Parser:
     """Turns server bytes into events; INFO and PING are no part of a comparison.
 
-    A message line with anything but single spaces is no message here, as it is none to clients.
+    A message line with anything but single spaces is no message here, as it is none to clients;
+    a lenient parser takes the empty reply that nats-server gives some answers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
         self._rest = b""
+        self._is_message = (LENIENT_LINE if lenient else MESSAGE_LINE).fullmatch
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events that are complete now."""
         self._rest += data
         while (end := self._rest.find(b"\n")) >= 0:
             line = self._rest[:end].rstrip(b"\r")
-            if MESSAGE_LINE.fullmatch(line):
+            if self._is_message(line):
                 total = int(line.rsplit(b" ", 1)[1])
                 if len(self._rest) < end + 1 + total + 2:
                     return

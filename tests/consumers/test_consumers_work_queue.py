@@ -18,7 +18,9 @@ def refusal(mine: ConsumerConfig, *others: ConsumerConfig) -> int:
 
 
 def test_a_work_queue_needs_explicit_acks_from_the_start():
-    assert refusal(make(ack_policy="none")) == 10084
+    with pytest.raises(ConsumerRefused) as refused:
+        make(ack_policy="none")
+    assert refused.value.err_code == 10084
     assert refusal(make(ack_policy="all")) == 10098
     assert refusal(make(ack_policy="none", deliver_subject="d")) == 10098
     assert refusal(make(deliver_policy="new")) == 10101

@@ -53,7 +53,7 @@ class Answers:
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
         self._all = config.ack_policy == "all"
-        self._sampled = config.sample_percent
+        self._sampled = 0 if self._all else config.sample_percent
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
@@ -76,7 +76,7 @@ class Answers:
     def _take(self, subject: bytes, reply: bytes, body: bytes, settled: list[int]) -> bool:
         """Take one answer; returns whether its reply is to be confirmed."""
         seq, answer = acks.stream_seq(subject), acks.parse(body)
-        if not seq or answer is None:
+        if not seq:
             return False
         now = self._clock.monotonic()
         match answer:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.errors import MillstreamError
+from millstream.errors import InvalidStreamConfig, MillstreamError
 from millstream.streams.config import (
     InvalidJson,
     ReplicasUnsupported,
@@ -15,20 +15,21 @@ from millstream.streams.config import (
 )
 from millstream.streams.times import go_text as go_text
 from millstream.streams.times import rfc3339, time_ns
-from millstream.subjects.subject import has_wildcard, is_pattern, overlap
+from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
 
 ACK_WAIT_NS = 30_000_000_000
 MAX_WAITING = 512
 MAX_ACK_PENDING = 1000
 EPHEMERAL_THRESHOLD_NS = 5_000_000_000
 PIN_TIMEOUT_NS = 120_000_000_000
+FLOW_HEARTBEAT_NS = 1_000_000_000  # of consumers whose acks are answers to flow control
 SHORTEST_HEARTBEAT_NS = 100_000_000
 SHORTEST_EXPIRY_NS = 1_000_000
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
 
-_ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\0")
+_ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _GROUP = re.compile(r"[A-Za-z0-9/_=-]{1,16}")
 
 
@@ -84,17 +85,31 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     metadata: dict[str, str] = {}
 
     @classmethod
-    def from_request(cls, wire: Mapping[str, Any], stream: StreamConfig) -> "ConsumerConfig":
-        """Read a create request: defaults filled in, everything checked."""
-        config = _filled(_converted(wire), stream)
-        _check_names(config)
-        _check_unsupported(config)
+    def from_request(
+        cls, wire: Mapping[str, Any], stream: StreamConfig, *, pedantic: bool = False
+    ) -> "ConsumerConfig":
+        """Read a create request: defaults filled in, everything checked.
+
+        ``pedantic`` refuses what would otherwise be filled in or set right. The checks are in
+        the reference's order, so that its answer is the same.
+        """
+        asked = _converted(wire)
+        if asked.num_replicas > 1:
+            raise ReplicasUnsupported()
+        if pedantic:
+            _check_pedantic(asked, stream)
+        config = _filled(asked, stream, pedantic=pedantic)
+        _check_assets(config)
+        _check_answers(config)
         _check_mode(config, stream)
         _check_caps(config, stream)
-        _check_start(config)
+        _check_direct(config)
         _check_filters(config)
+        _check_start(config)
         _check_sampling(config)
+        _check_rest(config)
         _check_priorities(config)
+        _check_durable_name(config)
         return config
 
     def to_request(self) -> dict[str, Any]:
@@ -115,6 +130,8 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def required_level(self) -> int:
         """Return the API level that this configuration needs."""
+        if self.ack_policy == "flow_control":
+            return 4
         return 1 if self.pause_until or self.priority_policy else 0
 
     @property
@@ -130,14 +147,18 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Return the rest: only its own request pauses a consumer that exists."""
         return msgspec.structs.replace(self, pause_until="")
 
-    def check_update(self, new: "ConsumerConfig") -> None:
-        """Refuse what a living consumer cannot become."""
-        if self.is_push != new.is_push:
-            change = "push consumer to pull" if self.is_push else "pull consumer to push"
-            raise ConsumerRefused(10012, f"can not update {change} based", 500)
+    def check_update(self, new: "ConsumerConfig", *, is_heard: bool) -> None:
+        """Refuse what a living consumer cannot become; ``is_heard``: somebody listens to it."""
         for key, what in _FIXED.items():
             if getattr(self, key) != getattr(new, key):
                 raise ConsumerRefused(10012, f"{what} can not be updated", 500)
+        if self.is_push != new.is_push:
+            change = "push consumer to pull" if self.is_push else "pull consumer to push"
+            raise ConsumerRefused(10012, f"can not update {change} based", 500)
+        if is_heard and self.deliver_subject != new.deliver_subject:
+            raise ConsumerRefused(10013, "consumer name already in use")
+        if self.max_waiting != new.max_waiting:
+            raise ConsumerRefused(10012, "max waiting can not be updated", 500)
 
 
 _ALWAYS = ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
@@ -145,20 +166,21 @@ _ALWAYS = ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_
 _FIXED = {
     "deliver_policy": "deliver policy",
     "mem_storage": "storage type",
+    "direct": "direct",
+    "sourcing": "sourcing",
     "opt_start_seq": "start sequence",
     "opt_start_time": "start time",
     "ack_policy": "ack policy",
     "replay_policy": "replay policy",
     "idle_heartbeat": "heart beats",
     "flow_control": "flow control",
-    "max_waiting": "max waiting",
 }
 
 _WORDS = {
     "deliver_policy": (
         "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject",
     ),
-    "ack_policy": ("none", "all", "explicit"),
+    "ack_policy": ("none", "all", "explicit", "flow_control"),
     "replay_policy": ("instant", "original"),
     "priority_policy": ("", "none", "overflow", "pinned_client", "prioritized"),
 }  # fmt: skip
@@ -179,66 +201,136 @@ def _converted(wire: Mapping[str, Any]) -> ConsumerConfig:
         raise InvalidJson(str(error)) from error
 
 
-def _filled(config: ConsumerConfig, stream: StreamConfig) -> ConsumerConfig:
+_NEVER_NEGATIVE = (
+    "max_waiting", "max_batch", "max_expires", "max_bytes", "idle_heartbeat",
+    "inactive_threshold", "priority_timeout",
+)  # fmt: skip
+
+
+def _check_pedantic(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Refuse what would otherwise be set right."""
+    limits = stream.consumer_limits
+    for refused, why in (
+        (config.max_deliver < -1, "max_deliver must be set to -1"),
+        (config.max_waiting < 0, "max_waiting must not be negative"),
+        (config.max_ack_pending < -1, "max_ack_pending must be set to -1"),
+        *((getattr(config, key) < 0, f"{key} must not be negative") for key in _NEVER_NEGATIVE),
+        (
+            bool(config.backoff) and _waited(config) != config.backoff[0],
+            "first backoff value has to equal batch AckWait",
+        ),
+        (
+            config.max_ack_pending == 0 and limits.get("max_ack_pending", 0) > 0,
+            "max_ack_pending must be set if it's configured in stream limits",
+        ),
+        (
+            config.inactive_threshold == 0 and limits.get("inactive_threshold", 0) > 0,
+            "inactive_threshold must be set if it's configured in stream limits",
+        ),
+    ):
+        if refused:
+            raise ConsumerRefused(10157, f"pedantic mode: {why}")
+
+
+def _waited(config: ConsumerConfig) -> int:
+    if config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
+        return ACK_WAIT_NS
+    return config.ack_wait
+
+
+def _filled(config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool) -> ConsumerConfig:
+    limits = stream.consumer_limits
     fill: dict[str, Any] = {"metadata": client_metadata(config.metadata)}
+    fill |= {key: 0 for key in _NEVER_NEGATIVE if getattr(config, key) < 0}
     if config.durable_name and not config.name:
         fill["name"] = config.durable_name
     if config.max_deliver == 0 or config.max_deliver < -1:
         fill["max_deliver"] = -1
-    if config.ack_policy != "none":
-        if config.backoff:
-            fill["ack_wait"] = config.backoff[0]
-        elif config.ack_wait == 0:
-            fill["ack_wait"] = ACK_WAIT_NS
-        if config.max_ack_pending == 0:
-            limit = stream.consumer_limits.get("max_ack_pending", 0)
-            fill["max_ack_pending"] = limit or MAX_ACK_PENDING
+    if config.max_ack_pending < -1:
+        fill["max_ack_pending"] = -1
     if not config.is_push and config.max_waiting <= 0:
         fill["max_waiting"] = MAX_WAITING
-    fill |= {
-        key: 0 for key in ("max_batch", "max_expires", "max_bytes") if getattr(config, key) < 0
-    }
-    if not config.durable_name and config.inactive_threshold <= 0:
-        limit = stream.consumer_limits.get("inactive_threshold", 0)
-        fill["inactive_threshold"] = limit or EPHEMERAL_THRESHOLD_NS
+    fill["ack_wait"] = config.backoff[0] if config.backoff else _waited(config)
+    if config.max_ack_pending == 0:
+        default = MAX_ACK_PENDING if config.ack_policy != "none" else 0
+        fill["max_ack_pending"] = limits.get("max_ack_pending", 0) or default
+    if config.inactive_threshold <= 0:
+        default = 0 if config.durable_name else EPHEMERAL_THRESHOLD_NS
+        fill["inactive_threshold"] = limits.get("inactive_threshold", 0) or default
     if config.priority_policy == "none":
         fill["priority_policy"] = ""
     if config.priority_policy == "pinned_client" and config.priority_timeout <= 0:
         fill["priority_timeout"] = PIN_TIMEOUT_NS
+    if config.ack_policy == "flow_control" and not pedantic:
+        fill |= {"flow_control": True, "idle_heartbeat": FLOW_HEARTBEAT_NS}
     if config.pause_until:
         ends = time_ns(config.pause_until)
         fill["pause_until"] = rfc3339(ends) if ends else ""
     return msgspec.structs.replace(config, **fill)
 
 
-def _check_names(config: ConsumerConfig) -> None:
-    if config.durable_name and config.name and config.name != config.durable_name:
-        raise ConsumerRefused(
-            10132, "Consumer Durable and Name have to be equal if both are provided"
-        )
-    name = config.name
-    if len(name) > MAX_NAME:
-        raise ConsumerRefused(10102, f"consumer name is too long, maximum allowed is {MAX_NAME}")
-    if "/" in name or "\\" in name:
-        raise ConsumerRefused(10127, "Consumer name can not contain path separators")
-    if not _ILLEGAL_IN_NAMES.isdisjoint(name):
-        raise ConsumerRefused(10103, "durable name can not contain '.', '*', '>'")
+def _check_assets(config: ConsumerConfig) -> None:
+    """Refuse names that no consumer can have, and replicas that there are none of."""
+    for what, name in (("name", config.name), ("durable name", config.durable_name)):
+        if not _ILLEGAL_IN_NAMES.isdisjoint(name):
+            raise InvalidStreamConfig(f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
+    if config.num_replicas < 0:
+        raise ConsumerRefused(10133, "replicas count cannot be negative")
+
+
+def _check_answers(config: ConsumerConfig) -> None:
+    if any(wait < 0 for wait in config.backoff):
+        raise ConsumerRefused(10184, "consumer backoff needs to be positive")
+    if config.ack_wait < 0:
+        raise ConsumerRefused(10183, "consumer ack wait needs to be positive")
+    if config.ack_policy == "flow_control":
+        _check_flow_acks(config)
+    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
+        raise ConsumerRefused(10116, "max deliver is required to be > length of backoff values")
     if len(config.description.encode()) > MAX_DESCRIPTION:
         raise ConsumerRefused(
             10107, f"consumer description is too long, maximum allowed is {MAX_DESCRIPTION}"
+        )
+
+
+def _check_flow_acks(config: ConsumerConfig) -> None:
+    """Answers to flow control are the acks: there must be such requests, and no other waits."""
+    policy = "flow control ack policy"
+    if not config.is_push:
+        raise ConsumerRefused(10218, f"{policy} requires a push based consumer")
+    if not config.flow_control:
+        raise ConsumerRefused(10219, f"{policy} requires flow control")
+    if config.idle_heartbeat != FLOW_HEARTBEAT_NS:
+        raise InvalidStreamConfig(f"{policy} heartbeat needs to be 1s")
+    if config.max_ack_pending <= 0:
+        raise ConsumerRefused(10220, f"{policy} requires max ack pending")
+    if config.ack_wait or config.backoff:
+        raise ConsumerRefused(10221, f"{policy} requires unset ack wait")
+    if config.max_deliver > 0:
+        raise ConsumerRefused(10222, f"{policy} requires unset max deliver")
+
+
+def _check_direct(config: ConsumerConfig) -> None:
+    if config.direct and not config.is_push:
+        raise ConsumerRefused(10090, "consumer direct requires a push based consumer")
+    if config.direct and config.durable_name:
+        raise ConsumerRefused(10091, "consumer direct requires an ephemeral consumer")
+
+
+def _check_rest(config: ConsumerConfig) -> None:
+    if config.flow_control and not config.idle_heartbeat:
+        raise ConsumerRefused(10108, "consumer with flow control also needs heartbeats")
+    if config.durable_name and config.name and config.name != config.durable_name:
+        raise ConsumerRefused(
+            10132, "Consumer Durable and Name have to be equal if both are provided"
         )
     if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > MAX_METADATA:
         raise ConsumerRefused(10135, "consumer metadata exceeds maximum size of 128KB")
 
 
-def _check_unsupported(config: ConsumerConfig) -> None:
-    """Refuse what would otherwise be accepted and not done."""
-    if config.num_replicas > 1:
-        raise ReplicasUnsupported()
-    if config.num_replicas < 0:
-        raise ConsumerRefused(10133, "replicas count cannot be negative")
-    if config.ack_policy == "flow_control":
-        raise ConsumerRefused(10012, "ack_policy: flow_control is not supported yet", 500)
+def _check_durable_name(config: ConsumerConfig) -> None:
+    if len(config.name) > MAX_NAME:
+        raise ConsumerRefused(10102, f"consumer name is too long, maximum allowed is {MAX_NAME}")
 
 
 def _check_priorities(config: ConsumerConfig) -> None:
@@ -295,45 +387,37 @@ def _check_sampling(config: ConsumerConfig) -> None:
 
 
 def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if config.ack_wait < 0:
-        raise ConsumerRefused(10183, "consumer ack wait needs to be positive")
-    if any(wait < 0 for wait in config.backoff):
-        raise ConsumerRefused(10184, "consumer backoff needs to be positive")
-    if config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
-        raise ConsumerRefused(10116, "max deliver is required to be > length of backoff values")
     if config.is_push:
         _check_push(config, stream)
         return
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise ConsumerRefused(
+            10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
+        )
     if config.rate_limit_bps:
         raise ConsumerRefused(10086, "consumer in pull mode can not have rate limit set")
+    if config.idle_heartbeat:
+        raise ConsumerRefused(10088, "consumer idle heartbeat requires a push based consumer")
     if config.flow_control:
         raise ConsumerRefused(10089, "consumer flow control requires a push based consumer")
     if 0 < config.max_expires < SHORTEST_EXPIRY_NS:
         raise ConsumerRefused(10115, "consumer max request expires needs to be >= 1ms")
-    if config.direct:
-        raise ConsumerRefused(10090, "consumer direct requires a push based consumer")
-    if config.idle_heartbeat:
-        raise ConsumerRefused(10088, "consumer idle heartbeat requires a push based consumer")
 
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     subject = config.deliver_subject
-    if not is_pattern(subject):
-        raise ConsumerRefused(10112, "invalid push consumer deliver subject")
     if has_wildcard(subject):
         raise ConsumerRefused(10079, "consumer deliver subject has wildcards")
+    if not is_pattern(subject):
+        raise ConsumerRefused(10112, "invalid push consumer deliver subject")
     if any(overlap(subject, captured) for captured in stream.subjects):
         raise ConsumerRefused(10081, "consumer deliver subject forms a cycle")
     if config.max_waiting:
         raise ConsumerRefused(10080, "consumer in push mode can not set max waiting")
     if config.max_ack_pending > 0 and config.ack_policy == "none":
         raise ConsumerRefused(10082, "consumer requires ack policy for max ack pending")
-    if config.direct and config.durable_name:
-        raise ConsumerRefused(10091, "consumer direct requires an ephemeral consumer")
     if 0 < config.idle_heartbeat < SHORTEST_HEARTBEAT_NS:
         raise ConsumerRefused(10083, "consumer idle heartbeat needs to be >= 100ms")
-    if config.flow_control and not config.idle_heartbeat:
-        raise ConsumerRefused(10108, "consumer with flow control also needs heartbeats")
 
 
 _POLICY_TEXT = {
@@ -377,8 +461,7 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise ConsumerRefused(10139, "consumer filter in FilterSubjects cannot be empty")
     for at, one in enumerate(filters):
         if not is_pattern(one):
-            raise ConsumerRefused(
-                10093, "consumer filter subject is not a valid subset of the interest subjects"
-            )
-        if any(overlap(one, other) for other in filters[at + 1 :]):
+            raise InvalidStreamConfig("invalid subject")
+        others = (*filters[:at], *filters[at + 1 :])
+        if any(is_subset(one, other) for other in others):
             raise ConsumerRefused(10138, "consumer subject filters cannot overlap")

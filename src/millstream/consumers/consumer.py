@@ -18,6 +18,7 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
 from millstream.store.log import Committed
 from millstream.streams.claims import Claim
+from millstream.streams.extras import first_values
 from millstream.streams.stream import Stream
 from millstream.streams.times import time_ns
 
@@ -110,7 +111,7 @@ class Consumer:
         elif config.deliver_policy == "new":
             self.cursor.start(state.last_seq + 1)
         elif config.deliver_policy == "by_start_sequence":
-            self.cursor.start(min(config.opt_start_seq, state.last_seq + 1))
+            self.cursor.start(config.opt_start_seq)
         elif config.deliver_policy == "by_start_time":
             self.cursor.start(self.stream.log.seek_time(time_ns(config.opt_start_time)))
         else:
@@ -130,10 +131,9 @@ class Consumer:
     def open(self) -> None:
         """Take answers and requests from now on."""
         api = f"{self.stream.name}.{self.name}"
-        sinks: list[tuple[str, object]] = [
-            (f"$JS.ACK.{api}.>", self.answers),
-            (f"$JS.API.CONSUMER.MSG.NEXT.{api}", Pulls(self)),
-        ]
+        sinks: list[tuple[str, object]] = [(f"$JS.API.CONSUMER.MSG.NEXT.{api}", Pulls(self))]
+        if self.config.ack_policy not in ("none", "flow_control"):
+            sinks.append((f"$JS.ACK.{api}.>", self.answers))
         if self.config.flow_control:
             sinks.append((f"$JS.FC.{api}.*", FlowReplies(self)))
         for pattern, sink in sinks:
@@ -219,15 +219,35 @@ class Consumer:
             raise ConsumerRefused(10204, "invalid reset: not allowed")
         self.ledger.reset(seq)
         self.cursor.resume(seq, [])
+        self.feed.last_delivered_ns = self.answers.last_acked_ns = 0
         self.claim()
         self._note_change()
         self.pump()
         return seq
 
+    def purged(self, start: int, *, wider: bool) -> None:
+        """Stand behind a purge: nothing of this consumer's is left below ``start``.
+
+        ``wider``: it also wants records that the purge left alone.
+        """
+        self.cursor.follow()
+        lost = self.ledger.pending.up_to(start - 1)
+        if wider:
+            pending = self.ledger.pending.up_to(self.ledger.delivered[1])
+            lost = [seq for seq in pending if not self.stream.index.is_live(seq)]
+        if self.ledger.purged(lost, start):
+            self.answers.last_acked_ns = self._clock.time_ns()
+        self._note_change()
+
     @property
     def is_bound(self) -> bool:
         """Whether someone listens on a push consumer's subject."""
         return self.push is not None and self.push.is_bound
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether someone listens on a push consumer's subject, in whichever group."""
+        return self.push is not None and self.outlet.is_heard(self.push.state.subject)
 
     @property
     def waiting(self) -> int:
@@ -269,7 +289,7 @@ class Consumer:
             self._idleness.used()
             self._note_change()
             self.outlet.flush()
-            if self.config.ack_policy != "none":
+            if self.ledger.shortest_wait:
                 self._arm(now + self.ledger.shortest_wait)
         self._arm(now if sent >= STEP_MESSAGES else self.feed.ready_at)
         self._arm(self._desk.next_deadline(now))
@@ -297,10 +317,19 @@ class Consumer:
             self._unwatch()
             self._unwatch = None
 
-    def flow_answered(self, subject: bytes) -> None:
-        """Go on: the client has seen everything up to the flow-control request."""
-        if self.push is not None and self.push.flow_answered(subject):
-            self.pump()
+    def flow_answered(self, subject: bytes, headers: bytes) -> None:
+        """Go on: the client has seen everything up to the flow-control request.
+
+        Where answers to flow control are the acks, their headers say how far it has come.
+        """
+        if self.push is None or not self.push.flow_answered(subject):
+            return
+        if self.config.ack_policy == "flow_control":
+            seen = first_values(headers).get(b"Nats-Last-Stream", b"")
+            if seen.isdigit():
+                self.settled(self.ledger.ack_all(int(seen)))
+                self._note_change()
+        self.pump()
 
     # -- answers -----------------------------------------------------------------------------
 

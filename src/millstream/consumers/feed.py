@@ -99,7 +99,6 @@ class Feed:
         if not left:
             self._paused_until_ns = 0
             return False
-        self.is_blocked = True
         self.ready_at = self._clock.monotonic() + left / 1e9
         return True
 

@@ -135,7 +135,7 @@ class Ledger:
 
     def _wait(self, deliveries: int) -> float:
         if not self.backoff:
-            return self.ack_wait
+            return self.ack_wait or FOREVER  # no wait at all: nothing is delivered again by time
         return self.backoff[min(deliveries, len(self.backoff)) - 1]
 
     @property
@@ -196,6 +196,19 @@ class Ledger:
         lost = [seq for seq in seqs if self._answer(seq)]
         self._raise_floor()
         return lost
+
+    def purged(self, seqs: Iterable[int], start: int) -> bool:
+        """Forget purged records, and stand at least before ``start``; whether any was pending."""
+        rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
+        lost = self.gone(seqs)
+        self._dirty = True
+        if self.delivered[1] < start - 1:
+            self.delivered = (self.delivered[0], start - 1)
+        if not len(self.pending):
+            self.floor = self.delivered
+        elif self.floor[1] < start - 1:
+            self.floor = (max([self.floor[0], *(known[0] for known in rows)]), start - 1)
+        return bool(lost)
 
     def _answer(self, seq: int) -> bool:
         if self.redelivered.pop(seq, None) is not None:

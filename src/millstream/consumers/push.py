@@ -36,9 +36,14 @@ class PushState:
         self._outstanding += size
         self.beat(now)
 
-    def flow_token(self) -> str:
-        """Return the token of a flow-control request when one is due, else an empty string."""
-        if not self._flow_control or self.stalled_on or self._outstanding <= self._window // 2:
+    def flow_token(self, *, wanted: bool = False) -> str:
+        """Return the token of a flow-control request when one is due, else an empty string.
+
+        ``wanted``: an answer is needed, however little was sent.
+        """
+        if not self._flow_control or self.stalled_on:
+            return ""
+        if not wanted and self._outstanding <= self._window // 2:
             return ""
         self._asked_at = self._outstanding
         return secrets.token_hex(2)
@@ -77,6 +82,7 @@ class PushDesk:
         self._outlet = outlet
         self._clock = clock
         self._group = config.deliver_group.encode()
+        self._acks_by_flow = config.ack_policy == "flow_control"
         self._flow_prefix = f"$JS.FC.{feed.stream.name}.{feed.name}."
 
     @property
@@ -100,14 +106,16 @@ class PushDesk:
                 break
             parcel = self._feed.next(budget - sent, min(room, PAGE_BYTES))
             if parcel is None:
+                if self._feed.is_blocked and self._acks_by_flow:
+                    self._ask_for_flow(wanted=True)
                 break
             state.sent(self._feed.send(state.subject, parcel), self._clock.monotonic())
             sent += parcel.page.count
             self._ask_for_flow()
         return sent
 
-    def _ask_for_flow(self) -> None:
-        token = self.state.flow_token()
+    def _ask_for_flow(self, *, wanted: bool = False) -> None:
+        token = self.state.flow_token(wanted=wanted)
         if token:
             self.state.stalled_on = (self._flow_prefix + token).encode()
             self._outlet.status(
@@ -129,6 +137,8 @@ class PushDesk:
             if self.state.stalled_on:
                 positions += ((b"Nats-Consumer-Stalled", self.state.stalled_on),)
             self._outlet.status(self.state.subject, "100 Idle Heartbeat", positions)
+            if self._acks_by_flow and len(self._feed.ledger.pending):
+                self._ask_for_flow(wanted=True)  # what came since the last answer
         self.state.beat(now)
 
     def next_deadline(self, now: float) -> float:

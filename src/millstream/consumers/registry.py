@@ -21,7 +21,9 @@ from millstream.errors import ConsumerNotFound, MillstreamError
 from millstream.store.log import Committed
 from millstream.store.recovery import Control
 from millstream.streams.catalog import Catalog, Store
+from millstream.streams.config import StreamConfig
 from millstream.streams.stream import Stream, settle
+from millstream.subjects.subject import is_subset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +78,7 @@ class Registry:
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
         self._arriving: Counter[int] = Counter()  # by stream, being written down
         catalog.listen(self._stream_changed)
+        catalog.above_limits.append(self._above_limits)
 
     # -- names -------------------------------------------------------------------------------
 
@@ -153,12 +156,10 @@ class Registry:
     async def _update(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
         if consumer.config.same_as(config):
             return consumer
-        consumer.config.check_update(config)
-        if consumer.is_bound and config.deliver_subject != consumer.config.deliver_subject:
-            raise ConsumerRefused(10013, "consumer name already in use")
         if consumer.stream.config.retention == "workqueue":
             others = (other.config for other in self.of(consumer.stream) if other is not consumer)
             work_queue.check_shares(config, others)
+        consumer.config.check_update(config, is_heard=consumer.is_heard)
         await self._change(consumer, config)
         return consumer
 
@@ -203,6 +204,29 @@ class Registry:
                 consumer.close()
         else:
             self._claim_for(stream)
+
+    def _above_limits(self, stream: Stream, config: StreamConfig) -> list[str]:
+        """Return the consumers that limits of the stream's configuration would forbid."""
+        longest = config.consumer_limits.get("inactive_threshold", 0)
+        most = config.consumer_limits.get("max_ack_pending", 0)
+        return [
+            consumer.name
+            for consumer in self.of(stream)
+            if 0 < longest < consumer.config.inactive_threshold
+            or 0 < most < consumer.config.max_ack_pending
+        ]
+
+    def purged(self, stream: Stream, subject: str) -> None:
+        """Let a stream's consumers know that records of ``subject``, or all, were purged."""
+        state = stream.state()
+        left = next(stream.index.seqs(stream.index.select([subject])), 0) if subject else 0
+        start = left if subject else state.first_seq
+        for consumer in self.of(stream):
+            filters = consumer.config.filters
+            if not subject or any(is_subset(one, subject) for one in filters):
+                consumer.purged(start or state.last_seq + 1, wider=False)
+            elif not filters or any(is_subset(subject, one) for one in filters):
+                consumer.purged(state.first_seq, wider=True)
 
     def _claim_for(self, stream: Stream) -> None:
         """Let every consumer of a stream say what it needs before anything is let go."""

@@ -12,7 +12,7 @@ class Served(Protocol):
         """Take a pull request."""
         ...
 
-    def flow_answered(self, subject: bytes) -> None:
+    def flow_answered(self, subject: bytes, headers: bytes) -> None:
         """Go on: the client has seen everything up to the flow-control request."""
         ...
 
@@ -45,4 +45,5 @@ class FlowReplies:
     def deliver(self, batch: Batch) -> None:
         """Open the window for every answer that is awaited."""
         for at in range(len(batch)):
-            self._consumer.flow_answered(batch.message(at)[0])
+            subject, _, headers, _, _ = batch.message(at)
+            self._consumer.flow_answered(subject, headers)

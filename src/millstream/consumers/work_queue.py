@@ -10,11 +10,7 @@ def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
     """Refuse a new consumer that could not share the queue with the others."""
     if _is_internal(config):
         return
-    if config.ack_policy == "none" and not config.is_push:
-        raise ConsumerRefused(
-            10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
-        )
-    if config.ack_policy != "explicit":
+    if config.ack_policy not in ("explicit", "flow_control"):
         raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
     if config.deliver_policy != "all":
         raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")

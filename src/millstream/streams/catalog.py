@@ -24,7 +24,7 @@ from millstream.errors import (
 )
 from millstream.store.log import Committed, Durability, Log
 from millstream.store.recovery import Control
-from millstream.streams import sources
+from millstream.streams import retention, sources
 from millstream.streams.config import StreamConfig
 from millstream.streams.mirroring import Mirroring
 from millstream.streams.source_positions import SourcePositions
@@ -204,6 +204,11 @@ class Catalog:
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
             stream.reconfigure(config)
+            if retention.excess(config, stream.state()):
+                # Removals are logged in order: what is above the new limits is gone behind this.
+                await self._write(
+                    STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
+                )
             if resource:
                 self._source(stream)
             self._tell(stream, True)

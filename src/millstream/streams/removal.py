@@ -145,11 +145,22 @@ class Removal:
         last = self.log.state().last_seq
         stop = min(below - 1, last) if below else last
         if chosen.is_everything and not keep:
-            return await self._trim_and_wait(stop + 1)
+            removed = await self._trim_and_wait(stop + 1)
+            if below > last + 1:  # the next record follows what was asked for
+                skipped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self.log.skip_to(below, partial(settle, skipped))
+                await skipped
+            return removed
         doomed = [s for s in index.seqs(chosen) if s <= stop]
         if keep:
             doomed = doomed[:-keep]
         return await self._remove(doomed)
+
+    def drop_subject(self, subject: bytes) -> None:
+        """Remove every record of a subject; a failure leaves them there."""
+        found = list(self._stream.index.seqs_of(subject))
+        if found and not self.config.deny_purge:
+            self._let_go(found)
 
     async def _remove(self, seqs: list[int]) -> int:
         if not seqs:

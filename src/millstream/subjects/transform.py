@@ -162,7 +162,9 @@ class _Template:
 
     def _checked(self, token: str, index: int) -> int:
         if self._literal_source or not 1 <= index <= self._wildcards:
-            raise BadTransform(f"{token!r}: the source has no wildcard number {index}")
+            raise BadTransform(
+                f"invalid mapping destination: wildcard index out of range in {token}: [{index}]"
+            )
         self.used.add(index)
         return index - 1
 

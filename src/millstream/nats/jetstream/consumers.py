@@ -6,8 +6,8 @@ import msgspec
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
 from millstream.nats.jetstream import account_limits, shapes
-from millstream.nats.jetstream.errors import bad_request, expect_empty, name_mismatch, read_as
-from millstream.streams.config import InvalidJson
+from millstream.nats.jetstream.errors import expect_empty, name_mismatch, read_as
+from millstream.streams.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
 
 if TYPE_CHECKING:
@@ -94,6 +94,12 @@ def _request(body: bytes, stream: str) -> _Create:
     return request
 
 
+def _check_replicas(config: dict[str, Any]) -> None:
+    replicas = config.get("num_replicas")
+    if isinstance(replicas, int) and replicas > 1:
+        raise ReplicasUnsupported()
+
+
 def _check_filter(config: dict[str, Any], named: str) -> None:
     if config.get("filter_subjects"):
         raise ConsumerRefused(
@@ -106,9 +112,10 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
 
 
 async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
+    _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
     asked = account_limits.with_ack_pending(js, request.config)
-    config = ConsumerConfig.from_request(asked, stream.config)
+    config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
@@ -184,7 +191,5 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
     page = read_as(body, _Page)
-    if page.offset < 0:
-        raise bad_request()
     found = js.consumers.of(js.catalog.get(stream, js.account))
-    return min(page.offset, len(found)), found
+    return min(max(page.offset, 0), len(found)), found

@@ -61,9 +61,9 @@ class _Delete(msgspec.Struct, frozen=True):
 async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one record as JSON."""
     asked: GetRequest = read_as(body, GetRequest)
-    stream = js.catalog.get(name, js.account)
-    if asked.is_empty or asked.conflicts or asked.batch or asked.multi_last:
+    if asked.is_empty or asked.conflicts or asked.batch or asked.max_bytes or asked.multi_last:
         raise bad_request()
+    stream = js.catalog.get(name, js.account)
     record = find(stream, asked)
     shown: Answer = {"subject": record.subject.decode("utf-8", "replace"), "seq": record.seq}
     headers = headers_of(record)
@@ -76,10 +76,10 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove one record."""
+    if not body.strip() or body.strip() == b"{}":
+        raise bad_request()
     asked: _Delete = read_as(body, _Delete)
     stream = js.catalog.get(name, js.account)
-    if asked.seq <= 0:
-        raise bad_request()
     if not stream.config.sealed and not stream.config.deny_delete:
         if asked.seq > stream.state().last_seq:
             raise ApiError(500, 10057, "stream store EOF")

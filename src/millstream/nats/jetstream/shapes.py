@@ -23,7 +23,7 @@ def stream_state(stream: Stream, consumers: int) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "messages": state.messages,
         "bytes": state.bytes,
-        "first_seq": state.first_seq if state.last_seq or stream.config.first_seq else 0,
+        "first_seq": state.first_seq if state.last_seq or stream.config.first_seq == 1 else 0,
         "first_ts": rfc3339(state.first_ts_ns),
         "last_seq": state.last_seq,
         "last_ts": rfc3339(state.last_ts_ns),

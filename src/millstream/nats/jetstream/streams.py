@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, shapes
 from millstream.nats.jetstream.errors import (
-    ApiError,
     bad_request,
     expect_empty,
     name_mismatch,
     read_as,
     read_object,
 )
-from millstream.streams.config import StreamConfig
+from millstream.streams.config import PathInStreamName, ReplicasUnsupported, StreamConfig
 from millstream.streams.stream import Stream
 from millstream.subjects.subject import is_pattern, overlap
 
@@ -68,6 +68,12 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     wire = read_object(body)
     if wire.get("name", "") != name:
         raise name_mismatch()
+    if "/" in name or "\\" in name:
+        raise PathInStreamName()
+    if wire.get("sealed"):
+        raise InvalidStreamConfig("stream configuration for create can not be sealed")
+    if wire.get("mirror_direct") and not wire.get("mirror"):
+        raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
     config = StreamConfig.from_request(wire)
     account_limits.check_stream(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
@@ -79,10 +85,15 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     """Change a stream's configuration."""
     wire = read_object(body)
-    if wire.get("name", "") != name:
+    known = js.catalog.find(name, js.account)
+    try:
+        config = StreamConfig.from_request(wire, known.config if known is not None else None)
+    except ReplicasUnsupported:
+        js.catalog.get(name, js.account)  # that there is no such stream is said first
+        raise
+    if config.name != name:
         raise name_mismatch()
-    existing = js.catalog.get(name, js.account).config
-    config = StreamConfig.from_request(wire, existing)
+    js.catalog.get(name, js.account)
     account_limits.check_stream(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)
@@ -103,10 +114,11 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
-    if asked.subjects_filter:
-        counts = stream.subject_counts([asked.subjects_filter])
-        names = sorted(counts)[asked.offset : asked.offset + SUBJECTS_LIMIT]
-        page = {"total": len(counts), "offset": asked.offset, "limit": SUBJECTS_LIMIT}
+    counts = stream.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
+    if counts:
+        offset = max(asked.offset, 0)
+        names = sorted(counts)[offset : offset + SUBJECTS_LIMIT]
+        page = {"total": len(counts), "offset": offset, "limit": SUBJECTS_LIMIT}
         if names:
             shown["state"]["subjects"] = {
                 subject.decode("utf-8", "replace"): counts[subject] for subject in names
@@ -119,7 +131,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
 async def names(js: "JetStream", body: bytes) -> Answer:
     """Return a page of stream names."""
     page, found = _page(js, body)
-    start = min(page.offset, len(found))
+    start = min(max(page.offset, 0), len(found))
     shown = [stream.name for stream in found[start : start + NAMES_LIMIT]]
     return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "streams": shown or None}
 
@@ -127,7 +139,7 @@ async def names(js: "JetStream", body: bytes) -> Answer:
 async def listing(js: "JetStream", body: bytes) -> Answer:
     """Return a page of StreamInfos."""
     page, found = _page(js, body)
-    start = min(page.offset, len(found))
+    start = min(max(page.offset, 0), len(found))
     shown = [_info(js, stream, full=False) for stream in found[start : start + LIST_LIMIT]]
     return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "streams": shown}
 
@@ -135,12 +147,13 @@ async def listing(js: "JetStream", body: bytes) -> Answer:
 async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove records by filter, up to a sequence, or all but the newest."""
     asked = read_as(body, _Purge)
-    stream = js.catalog.get(name, js.account)
     if asked.seq and asked.keep:
         raise bad_request()
+    stream = js.catalog.get(name, js.account)
     if asked.filter and not is_pattern(asked.filter):
         raise bad_request()
     purged = await stream.purge(asked.filter, asked.seq, asked.keep)
+    js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
 
 
@@ -150,8 +163,6 @@ def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
 
 def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:
     page = read_as(body, _Page)
-    if page.offset < 0:
-        raise ApiError(400, 10003, "bad request")
     found = js.streams()
     if page.subject:
         found = [s for s in found if _captures(s, page.subject)]
