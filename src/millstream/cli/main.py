@@ -19,6 +19,7 @@ cli = LazyGroup(
         "sub": ("millstream.cli.sub:sub", "Print messages as they arrive."),
         "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
         "reply": ("millstream.cli.reply:reply", "Answer requests."),
+        "bench": ("millstream.cli.bench:bench", "Measure a NATS server."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
         "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
         "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
