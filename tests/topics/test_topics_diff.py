@@ -328,3 +328,28 @@ async def test_nats_headers_show_as_meta(api: Any) -> None:
     records = (await api.diff("S", include_tags=True))["records"]
     assert records[0]["meta"] == {"A": "1", "B": ["x", "y:z"]}
     assert (records[1]["$tag"], records[1]["meta"]) == ("t\n", {"m": 1})
+
+
+async def test_payloads_that_make_sense_only_together_are_no_json(api: Any) -> None:
+    await api.call("PUT", "/v0/topics/a")
+    payloads = [b"[1", b"2]", b"3,4", b"5", b' {"a": 1}', b"6"]
+    await api.stream("a").append([NewRecord(b"a", payload) for payload in payloads])
+    shown = [record["data"] for record in (await api.diff("a"))["records"]]
+    assert shown == [
+        {"$base64": "WzE="},
+        {"$base64": "Ml0="},
+        {"$base64": "Myw0"},
+        5,
+        {"a": 1},
+        6,
+    ]
+
+
+async def test_a_page_of_plain_and_other_records_shows_each_as_it_is(api: Any) -> None:
+    records = [{"data": n, **({"meta": {"m": n}, "tag": "t"} if n % 3 else {})} for n in range(9)]
+    await api.call("POST", "/v0/topics/a", {"records": records})
+    page = await api.diff("a", include_tags=True)
+    assert [record["data"] for record in page["records"]] == list(range(9))
+    assert [record.get("meta", {}).get("m") for record in page["records"]] == [
+        None, 1, 2, None, 4, 5, None, 7, 8,
+    ]  # fmt: skip

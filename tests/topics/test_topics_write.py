@@ -347,3 +347,18 @@ async def test_a_batch_is_one_commit_in_array_order_with_its_own_nodes_and_tags(
         {"$seq": 1, "$ts": ms, "$node": "a", "data": 1},
         {"$seq": 2, "$ts": ms, "$node": "n", "$tag": "x", "data": 2, "meta": {"k": 1}},
     ]
+
+
+async def test_ndjson_lines_that_make_sense_only_together_are_refused(api: Any) -> None:
+    for lines, number in (
+        ([b'{"data":[{}', b"{}]}", b'{"data":1} {"data":2}'], 1),
+        ([b'{"data":1}', b'{"data":1}{"data":2}'], 2),
+        ([b'{"data":1}', b'{"data": "a b"}', b'{"data":'], 3),
+        ([b'{"data":1}', b"", b'{"tag": "a"}'], 3),
+    ):
+        answer = await api.call(
+            "POST", "/v0/topics/a", b"\n".join(lines),
+            headers={"content-type": "application/x-ndjson"},
+        )  # fmt: skip
+        assert answer[0] == 400
+        assert f"line {number}:" in answer[1]["error"]["message"]

@@ -106,6 +106,8 @@ class WatchBody(msgspec.Struct):
 
 
 _RECORD = msgspec.json.Decoder(RecordIn)
+_RECORDS = msgspec.json.Decoder(list[RecordIn])
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
 
 
 def json_body(request: Request, kind: Any, *, may_be_empty: bool = False) -> Any:
@@ -136,9 +138,10 @@ def _lines(request: Request) -> WriteBody:
     body = unpacked(request)
     if b"\\u" in body or b"\\/" in body or not body.isascii():
         body = json_text.normal_escapes(body)
-    records = [
-        _line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()
-    ]
+    lines = body.split(b"\n")
+    records = _records_of([kept for line in lines if (kept := line.strip())])
+    if records is None:  # one of them is wrong: find out which
+        records = [_line(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     query = request.query
     return WriteBody(
         records=records,
@@ -146,6 +149,20 @@ def _lines(request: Request) -> WriteBody:
         idempotency_key=query.get("idempotency_key"),
         create={"true": True, "1": True, "false": False, "0": False}.get(query.get("create", "")),
     )
+
+
+def _records_of(lines: list[bytes]) -> list[RecordIn] | None:
+    """Return one record a line, read all at once; None where that is not what they are."""
+    text = b"\n".join(lines)
+    try:
+        # Lines that are not whole values could still make sense together: each is compared.
+        if [bytes(value) for value in _VALUE.decode_lines(text)] != lines:
+            return None
+        if b" " not in text and b"\t" not in text:
+            return _RECORD.decode_lines(text)
+        return _RECORDS.decode(msgspec.json.format(b"[%b]" % b",".join(lines), indent=-1))
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _line(number: int, line: bytes) -> RecordIn:

@@ -104,6 +104,15 @@ def _fill(
         frames = stream.read(cursor + 1, wanted, budget)
         if not len(frames):
             return True
+        if skips is None and not found and frames.last_seq <= stop:
+            # Read whole and within the budget already, as far as it goes.
+            found += frames
+            page.next_from_seq = cursor = found[-1][0]
+            page.scanned = len(found)
+            if len(found) >= limit:
+                return False
+            used = sum(len(record[3]) + len(record[7]) for record in found)
+            continue
         for record in frames:
             seq = record[0]
             if seq > stop:

@@ -2,11 +2,12 @@
 
 import msgspec
 
-from millstream.topics.json_text import compact_list, is_json, shown
+from millstream.topics.json_text import compact_list, shown
 
 Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 
 _encode = msgspec.json.encode
+_values = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Renderer:
@@ -23,33 +24,33 @@ class Renderer:
     def join(self, records: list[Fields]) -> bytes:
         """Return records as JSON objects with commas between them.
 
-        Most payloads are JSON already: they are checked one by one but made compact together.
+        Most payloads are JSON already: they are checked and made compact together.
         """
-        pieces, own, tags, plain = [], self._subject, self._tags, self._data
-        for record in records:
-            seq, ts_ns, subject, payload, headers, tag, node, meta = record
-            if (
-                not plain
-                or headers
-                or meta
-                or node
-                or (tag and tags)
-                or subject != own
-                or b"$base64" in payload
-                or b"\\u" in payload
-            ):
-                pieces.append(self.one(record))
-                continue
-            try:
-                is_json(payload)
-            except (msgspec.DecodeError, RecursionError):
-                pieces.append(self.one(record))
-                continue
-            pieces.append(b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts_ns // 1_000_000, payload))
+        odd = self._odd(records)
+        payloads = [record[3] for record, is_odd in zip(records, odd, strict=True) if not is_odd]
+        text = b",".join(payloads)
+        if b"$base64" in text or b"\\u" in text or not _each_is_json(text, payloads):
+            return b",".join([self.one(record) for record in records])
+        pieces = [
+            self.one(record)
+            if is_odd
+            else b'{"$seq":%d,"$ts":%d,"data":%b}' % (record[0], record[1] // 1_000_000, record[3])
+            for record, is_odd in zip(records, odd, strict=True)
+        ]
         try:
             return compact_list(b",".join(pieces))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return b",".join([self.one(record) for record in records])
+
+    def _odd(self, records: list[Fields]) -> list[bool]:
+        """Return of each record whether there is more to show of it than its data."""
+        if not self._data:
+            return [True] * len(records)
+        own, tags = self._subject, self._tags
+        return [
+            bool(headers or meta or node or (tags and tag) or subject != own)
+            for _, _, subject, _, headers, tag, node, meta in records
+        ]
 
     def one(self, record: Fields) -> bytes:
         """Return a record as JSON; what it does not have is left out, never null."""
@@ -67,6 +68,17 @@ class Renderer:
             parts.append(b',"meta":' + (shown(meta) if meta else headers_object(headers)))
         parts.append(b"}")
         return b"".join(parts)
+
+
+def _each_is_json(text: bytes, payloads: list[bytes]) -> bool:
+    """Return whether each payload alone is JSON; ``text`` is all of them with commas between.
+
+    Together they may make sense where they do not one by one, so each is compared.
+    """
+    try:
+        return [bytes(value) for value in _values(b"[%b]" % text)] == payloads
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def text(value: bytes) -> bytes:
