@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from millstream.kernel._batch import Batch
+from millstream.message import NewRecord
 from millstream.store.log import Gap
 from millstream.streams.config import StreamConfig
 from millstream.streams.state import StreamState
