@@ -82,7 +82,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     "fields",
     [
         {"sources": [{"name": "X", "consumer": {"name": "c", "deliver_subject": "d"}}]},
-        {"allow_msg_schedules": True},
         {"compression": "s2"},
     ],
 )

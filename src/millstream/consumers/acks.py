@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from millstream.streams.preconditions import go_duration
+from millstream.streams.durations import go_duration
 
 _TOKENS = 9
 

@@ -9,7 +9,7 @@ from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log import Log
-from millstream.streams import counter, extras, preconditions, retention
+from millstream.streams import counter, extras, preconditions, retention, schedules
 from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.config import StreamConfig
 from millstream.streams.feature_rules import transform_of
@@ -204,6 +204,7 @@ class Admission:
                 count = count._replace(total=count.total + added)
                 headers = count.with_sources(headers)
                 payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
+            headers = _completed(headers, values)
         except preconditions.Duplicate as seen:
             acks.duplicate(reply, seen.seq, self._writes.inflight)
             return
@@ -264,10 +265,12 @@ class Admission:
     def _run_of(self, parts: list[Part], reply: bytes) -> Run:
         """Return a whole atomic batch as one run, each message checked as if it came behind."""
         batch, ahead, size = Batch(), Ahead(self._writes), 0
+        counts: dict[bytes, counter.Count] = {}
         run = Run(batch, 0, len(parts))
         for at, part in enumerate(parts):
             self._check_part(part, ahead)
-            stored, tag, node, meta = extras.take_extras(part.headers)
+            part = self._counted(part, counts)
+            stored, tag, node, meta = extras.take_extras(_completed(part.headers, part.values))
             size += record_size(self._stream.config, part.subject, stored, part.payload)
             self._check_room(part.subject, at + 1, size)
             answered = reply if at == len(parts) - 1 else b""
@@ -277,6 +280,19 @@ class Admission:
                 raise PublishRefused(400, 10003, str(error)) from error
             run.demands.append(Demand.of(at, part.values))
         return run
+
+    def _counted(self, part: Part, counts: dict[bytes, counter.Count]) -> Part:
+        """Return a message of a batch with the sum that it makes of its counter."""
+        config = self._stream.config
+        added = counter.increment(part.values, part.payload, allowed=config.allow_msg_counter)
+        if added is None:
+            if config.allow_msg_counter:
+                raise counter.missing()
+            return part
+        count = counts.get(part.subject) or self.count_of(part.subject)
+        counts[part.subject] = count = count._replace(total=count.total + added)
+        headers = count.with_sources(part.headers)
+        return part._replace(headers=headers, payload=counter.stored(count.total))
 
     def _check_part(self, part: Part, ahead: Ahead) -> None:
         if preconditions.EXPECTED_LAST_MSG_ID in part.values:
@@ -341,6 +357,14 @@ def _demands(headers: bytes) -> dict[bytes, bytes]:
     if not headers:
         return {}
     return {name: value for name, value in extras.first_values(headers).items() if value}
+
+
+def _completed(headers: bytes, values: dict[bytes, bytes]) -> bytes:
+    """Return the headers of a checked message as they are stored: a schedule replaces another."""
+    if values.get(schedules.PATTERN) and preconditions.ROLLUP not in values:
+        values[preconditions.ROLLUP] = b"sub"
+        return extras.with_value(headers, preconditions.ROLLUP, b"sub")
+    return headers
 
 
 def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:

@@ -66,6 +66,10 @@ class Ahead:
         """Return the stream's newest message id; batches cannot ask for it."""
         return self._facts.last_msg_id()
 
+    def last_headers(self, subject: bytes) -> bytes | None:
+        """Return the headers of a subject's newest record before the batch."""
+        return self._facts.last_headers(subject)
+
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern."""
         match = matcher([pattern.decode("utf-8", "surrogateescape")])

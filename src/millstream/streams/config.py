@@ -134,9 +134,11 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         given.pop("template_owner", None)
         asked = _converted(given)
         if pedantic:
-            feature_rules.check_pedantic(msgspec.structs.asdict(asked), given)
+            feature_rules.check_unlimited(msgspec.structs.asdict(asked))
         config = _filled(asked, given, existing)
         _check(config)
+        if pedantic:
+            feature_rules.check_pedantic(msgspec.structs.asdict(asked), given)
         return config
 
     @classmethod
@@ -437,6 +439,8 @@ def _check(config: StreamConfig) -> None:
     _check_unsupported(config)
     if config.mirror is not None:
         sources.check_mirror(config.mirror)
+    if config.sources and config.allow_msg_schedules:
+        raise feature_rules.FeatureRefused(10187, "stream source can not also schedule messages")
     sources.check(config.sources)
     _check_subjects(config)
     feature_rules.check_subjects(fields)
@@ -489,7 +493,6 @@ def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
     for key, used in (
         ("allow_batched", config.allow_batched),
-        ("allow_msg_schedules", config.allow_msg_schedules),
         ("compression: " + config.compression, config.compression != "none"),
     ):
         if used:

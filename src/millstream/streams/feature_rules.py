@@ -37,6 +37,8 @@ def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
         fill["allow_msg_ttl"] = True
         if not fields["allow_rollup_hdrs"]:
             fill |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    if fields["allow_msg_schedules"] and not fields["allow_rollup_hdrs"]:
+        fill |= {"allow_rollup_hdrs": True, "deny_purge": False}
     if fields["republish"] is not None:
         fill["republish"] = _filled_republish(fields)
     if not fields["placement"]:
@@ -57,18 +59,26 @@ def _filled_republish(fields: Mapping[str, Any]) -> dict[str, Any]:
 _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 
-def check_pedantic(fields: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse what would otherwise be filled in or set right; ``fields`` are as they were sent."""
+def check_unlimited(fields: Mapping[str, Any]) -> None:
+    """Refuse limits that would otherwise be taken for none."""
     for key in _UNLIMITED:
         if fields[key] < -1:
             raise Pedantic(f"{key} must be set to -1")
+
+
+def check_pedantic(fields: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse what would otherwise be filled in or set right; ``fields`` are as they were sent."""
     markers, ttl, rollup = (
         fields["subject_delete_marker_ttl"] >= _SHORTEST_MARKER_NS,
         fields["allow_msg_ttl"],
         fields["allow_rollup_hdrs"],
     )
     takes = not fields["mirror"] and not fields["sources"]
-    if takes and not given.get("duplicate_window") and 100_000_000 <= fields["max_age"] < _WINDOW_NS:
+    if (
+        takes
+        and not given.get("duplicate_window")
+        and 100_000_000 <= fields["max_age"] < _WINDOW_NS
+    ):
         raise Pedantic("duplicate window cannot be bigger than max age")
     if markers and not ttl:
         raise InvalidStreamConfig(

@@ -1,10 +1,10 @@
 """What a publisher may demand of a write: the duplicate window and the expected-* headers."""
 
-import re
 from collections import OrderedDict
 from typing import Protocol
 
 from millstream.errors import MillstreamError
+from millstream.streams import durations, schedules
 from millstream.streams.config import StreamConfig
 
 MSG_ID = b"Nats-Msg-Id"
@@ -22,7 +22,8 @@ EXPECTED_SUBJECT_SEQ = b"Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 STREAM_SOURCE = b"Nats-Stream-Source"
 EXPECTATIONS = (
-    EXPECTED_STREAM, EXPECTED_LAST_SEQ, EXPECTED_LAST_MSG_ID, EXPECTED_SUBJECT_SEQ, EXPECTED_SUBJECT,
+    EXPECTED_STREAM, EXPECTED_LAST_SEQ, EXPECTED_LAST_MSG_ID, EXPECTED_SUBJECT_SEQ,
+    EXPECTED_SUBJECT,
 )  # fmt: skip
 
 
@@ -114,11 +115,9 @@ class Facts(Protocol):
         """Return the newest sequence of a subject or pattern, 0 when there is none."""
         ...
 
-
-_DISABLED = (
-    (BATCH_ID, "allow_atomic", 10174, "atomic publish is disabled"),
-    (b"Nats-Schedule", "allow_msg_schedules", 10188, "message schedules is disabled"),
-)
+    def last_headers(self, subject: bytes) -> bytes | None:
+        """Return the headers of a subject's newest record, None when there is none."""
+        ...
 
 
 def check(
@@ -130,16 +129,16 @@ def check(
     now_ns: int,
 ) -> None:
     """Raise when a header demands what does not hold; Duplicate when the id was seen before."""
-    for name, allowed, err_code, why in _DISABLED:
-        if name in headers and not getattr(config, allowed):
-            raise PublishRefused(400, err_code, why)
+    if BATCH_ID in headers and not config.allow_atomic:
+        raise PublishRefused(400, 10174, "atomic publish is disabled")
     if headers.get(EXPECTED_STREAM, config.name.encode()) != config.name.encode():
         raise PublishRefused(400, 10060, "expected stream does not match")
-    if TTL in headers and not config.allow_msg_ttl and _is_ttl(headers[TTL]):
+    if TTL in headers and not config.allow_msg_ttl and durations.lifetime(headers[TTL]) is not None:
         raise PublishRefused(400, 10166, "per-message TTL is disabled")
     _check_subject_sequence(subject, headers, facts)
     if EXPECTED_LAST_SEQ in headers and _number(headers[EXPECTED_LAST_SEQ]) != facts.last_seq():
         raise WrongLastSequence(facts.last_seq())
+    schedules.check(config, subject, headers, facts, now_ns)
     if STREAM_SOURCE in headers:
         raise PublishRefused(400, 10227, "message stream source header is not allowed")
     if MSG_ID in headers and (seq := window.find(headers[MSG_ID], now_ns)):
@@ -181,31 +180,9 @@ def extras_text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-_UNITS = {b"h": 3600.0, b"m": 60.0, b"s": 1.0, b"ms": 1e-3, b"us": 1e-6, b"ns": 1e-9}
-
-
-def go_duration(text: bytes) -> float | None:
-    """Return the seconds of a Go duration such as ``1h30m``, None when it is none."""
-
-    if not re.fullmatch(rb"([0-9]+(\.[0-9]*)?(h|ms|us|ns|m|s))+", text):
-        return None
-    parts = re.findall(rb"([0-9]+(?:\.[0-9]*)?)(h|ms|us|ns|m|s)", text)
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
 def ttl_seconds(text: bytes) -> float:
     """Return a ``Nats-TTL`` in whole seconds, 0 for ``never``; raise when it is no valid one."""
-    if text.lower() == b"never":
-        return 0.0
-    seconds = float(text) if text.isdigit() else go_duration(text)
-    if seconds is None or seconds < 1:
+    seconds = durations.lifetime(text)
+    if seconds is None:
         raise PublishRefused(400, 10165, "invalid per-message TTL")
-    return float(int(seconds))
-
-
-def _is_ttl(text: bytes) -> bool:
-    try:
-        ttl_seconds(text)
-    except PublishRefused:
-        return False
-    return True
+    return float(seconds)

@@ -17,6 +17,7 @@ from millstream.streams import delete_markers, retention
 from millstream.streams.claims import Claims
 from millstream.streams.config import StreamConfig
 from millstream.streams.expiry import Expiry
+from millstream.streams.holds import Holds
 from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.streams.removals import EVERYTHING, Removals
 from millstream.streams.run import Demand, Run
@@ -67,6 +68,7 @@ class Removal:
     def __init__(self, stream: Losing, writes: Writes, clock: Clock, timers: Timers) -> None:
         self.notes = Removals()
         self.claims = Claims()
+        self.holds = Holds()
         self.expiry = Expiry(self, clock, timers)
         self._stream = stream
         self._writes = writes
@@ -93,6 +95,29 @@ class Removal:
     def going(self) -> int:
         """Return how many records are on their way out."""
         return sum(going.count for going in self._going)
+
+    # -- holds -------------------------------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody keeps the oldest record from its limits."""
+        first = self.holds.first(self._clock.monotonic())
+        return first is not None and first <= self.log.state().first_seq
+
+    def hold(self, holder: str, taken: int, seconds: float) -> None:
+        """Keep what is above ``taken`` from the stream's limits for a time."""
+        self.holds.put(holder, taken, seconds, self._clock.monotonic())
+        self.keep_limits(None)  # what was held until now may go
+
+    def _trim_unheld(self, first_kept: int, reason: str) -> None:
+        """Remove what limits say, but nothing that somebody holds."""
+        first_kept = self._unheld(first_kept)
+        if first_kept > self.log.state().first_seq:
+            self._trim_to(first_kept, reason)
+
+    def _unheld(self, first_kept: int) -> int:
+        held = self.holds.first(self._clock.monotonic())
+        return first_kept if held is None else min(first_kept, held)
 
     # -- interest ----------------------------------------------------------------------------
 
@@ -233,7 +258,7 @@ class Removal:
         if config.max_msgs > 0 or config.max_bytes > 0:
             over = retention.excess(config, self.state())
             if over:
-                self._trim_to(self._first_kept(over), "cap")
+                self._trim_unheld(self._first_kept(over), "cap")
         self.expiry.watch_age()
 
     def _meet_demands(self, run: Run) -> None:
@@ -284,8 +309,10 @@ class Removal:
 
     def expire_below(self, first_kept: int) -> None:
         """Drop everything older, which has outlived max_age."""
-        self._leave_markers(self._seqs_below(first_kept))
-        self._trim_to(first_kept, "ttl")
+        first_kept = self._unheld(first_kept)
+        if first_kept > self.log.state().first_seq:
+            self._leave_markers(self._seqs_below(first_kept))
+            self._trim_to(first_kept, "ttl")
 
     def _seqs_below(self, first_kept: int) -> Iterator[int]:
         index = self._stream.index

@@ -21,6 +21,7 @@ from millstream.streams.preconditions import PublishRefused
 from millstream.streams.removal import Removal, settle
 from millstream.streams.removals import Removals
 from millstream.streams.run import Run
+from millstream.streams.scheduling import Scheduling
 from millstream.streams.size import stored_size
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
@@ -86,6 +87,7 @@ class Stream:
         self._admission = Admission(self, self._writes, clock)
         self._adoption = Adoption(self, self._admission, self._writes, clock)
         self._removal = Removal(self, self._writes, clock, timers)
+        self._scheduling = Scheduling(self, self._admission, self._writes, clock, timers)
         self._rebuild()
 
     @property
@@ -150,6 +152,7 @@ class Stream:
                 self._interest.remove_sink(handle)
         self._handles = []
         self._removal.expiry.close()
+        self._scheduling.close()
         self.wake()
 
     def _pause(self, paused: bool) -> None:
@@ -227,6 +230,7 @@ class Stream:
 
     def _committed(self, run: Run) -> None:
         self._removal.keep_limits(run)
+        self._scheduling.committed(run)
         self.wake()
 
     def last_seq(self) -> int:
@@ -323,6 +327,10 @@ class Stream:
 
     # -- removal -----------------------------------------------------------------------------
 
+    def hold(self, holder: str, taken: int, seconds: float) -> None:
+        """Keep what is above ``taken`` from max_age, max_msgs and max_bytes for a time."""
+        self._removal.hold(holder, taken, seconds)
+
     def claim(self, holder: str, claim: Claim) -> None:
         """Keep what ``holder`` needs, until it is settled; asked by interest retention alone."""
         self._removal.claims.put(holder, claim)
@@ -340,6 +348,10 @@ class Stream:
         """Drop what nobody needs, where interest retention says so."""
         self._removal.drop_unclaimed()
 
+    def drop_subject(self, subject: bytes) -> None:
+        """Remove every record of a subject."""
+        self._removal.drop_subject(subject)
+
     async def delete(self, seqs: Sequence[int]) -> int:
         """Remove these records for good; returns how many were there, once that is durable."""
         return await self._removal.delete(seqs)
@@ -355,18 +367,23 @@ class Stream:
         state = self.log.state()
         if state.count:
             oldest = self._clock.time_ns() - self.config.duplicate_window
-            start = state.first_seq if self.config.allow_msg_ttl else self.log.seek_time(oldest)
+            from_start = self.config.allow_msg_ttl or self.config.allow_msg_schedules
+            start = state.first_seq if from_start else self.log.seek_time(oldest)
             self._rebuild_from(start, state.last_seq)
         self._removal.keep_limits(None)
+        self._scheduling.start()
 
     def _rebuild_from(self, at: int, last: int) -> None:
         while at <= last:
             frames = self.log.read(at, 4096, READ_BYTES)
             if not len(frames):
                 return
+            self._writes.newest_msg_id = b""
             # One search over the bytes: most records carry no demand and need no look.
-            for seq, ts_ns, _, _, headers, *_ in frames if b"\nNats-" in frames.raw() else ():
+            looked_at = self.config.allow_msg_schedules or b"\nNats-" in frames.raw()
+            for seq, ts_ns, subject, _, headers, *_ in frames if looked_at else ():
                 self._writes.newest_msg_id = b""
+                self._scheduling.recall(seq, ts_ns, subject, headers)
                 if b"\nNats-" in headers:
                     self._recall(seq, ts_ns, extras.first_values(headers))
             at = frames.last_seq + 1

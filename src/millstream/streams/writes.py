@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
+from millstream.message import Record
 from millstream.store.log import Committed, Log, Staged
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import DuplicateWindow
@@ -188,6 +189,17 @@ class Writes:
     def last_msg_id(self) -> bytes:
         """Return the message id of the newest write, empty when it had none."""
         return self.newest_msg_id
+
+    def last_headers(self, subject: bytes) -> bytes | None:
+        """Return the headers of a subject's newest record, None when it has none."""
+        for run in reversed(self.inflight):
+            for at in reversed(range(run.start, run.start + run.count)):
+                staged, _, headers, _, _ = run.batch.message(at)
+                if staged == subject:
+                    return headers
+        seq = self._log.last_by_subject(subject)
+        frames = self._log.read(seq, 1, _READ_BYTES) if seq else None
+        return Record(*frames.record(0)).headers if frames is not None and len(frames) else None
 
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern, staged writes included."""
