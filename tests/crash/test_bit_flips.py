@@ -33,7 +33,7 @@ def filled(checkpoints: int) -> FakeDisk:
             bench.run()
     bench.clock.advance(1)
     bench.run()
-    bench.store._committer.tick()
+    bench.store.mark()
     return disk.after_crash(Mode.KEEP, 0)
 
 

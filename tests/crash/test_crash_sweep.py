@@ -41,6 +41,12 @@ class Workload:
         self.sent.deletes.append((log.log_id, seqs, answer))
         log.delete(seqs, answer.append)
 
+    def erase(self, log: FileLog, seqs: list[int]) -> None:
+        answer: Answer = []
+        self.sent.deletes.append((log.log_id, seqs, answer))
+        self.sent.erases.append((log.log_id, seqs, answer))
+        log.delete(seqs, answer.append, erase=True)
+
     def trim(self, log: FileLog, first_kept: int, reason: str) -> None:
         self.sent.trims.append((log.log_id, first_kept))
         log.trim(first_kept, reason)
@@ -59,7 +65,7 @@ class Workload:
         self.bench.run()
         self.bench.clock.advance(0.06)
         self.bench.run()
-        self.bench.store._committer.tick()
+        self.bench.store.mark()
 
     def run(self) -> None:
         store = self.bench.store
@@ -93,6 +99,7 @@ class Workload:
         self.batch(two, 5)
         self.turn()
         self.delete(one, [9])
+        self.erase(one, [12, 24])
         self.trim(two, 3, "cap")
         self.batch(one, 1)
         self.exact(one, [0, 3, 4])
@@ -103,6 +110,14 @@ class Workload:
         self.batch(two, 2)
         self.bench.run()
         self.batch(one, 2)
+        self.turn()
+        self.delete(one, [11, 13, 14, 16, 17, 18])
+        self.erase(two, [5])
+        self.turn()
+        for _ in range(3):  # more than half of a sealed segment is dead: it is rewritten
+            self.bench.store.tick()
+            self.bench.run()
+        self.batch(one, 1)
         self.turn()
 
 
@@ -202,3 +217,13 @@ def test_an_index_is_named_only_once_its_data_is_stable() -> None:
             assert path[:-4] + ".data" not in dirty
             named += 1
     assert named >= 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_workload_erases_and_rewrites_in_every_form(form: str) -> None:
+    disk = FakeDisk()
+    run_until_crash(disk, form)
+    renamed = [c for c in disk.trace if c.startswith("rename") and c.endswith(".data")]
+    assert any("/meta/erase.redo" in call for call in disk.trace)
+    assert len(renamed) > len(set(renamed)) or form == "plain"
+    assert renamed

@@ -27,6 +27,8 @@ class RandomWorkload:
         self.seed = seed
         self.rng = random.Random(seed)
         self.options = PIECES if seed % 3 == 0 else SMALL
+        if seed % 4 < 2:
+            self.options = replace(self.options, shards=2)
         self.clock = ManualClock()
         self.n = 0
         self.bench: Bench | None = None
@@ -152,7 +154,7 @@ class RandomWorkload:
         self.bench.run()
         self.clock.advance(0.06)
         self.bench.run()
-        self.bench.store._committer.tick()
+        self.bench.store.mark()
         self.note_synced()
         if not self.bench.store.health():
             self.sent.floors.update({g.log_id: (g.first_kept, g.evict_floor) for g in self.logs()})
@@ -168,6 +170,8 @@ class RandomWorkload:
 
     def open(self) -> None:
         """Start the store; a disk that fails now is tried again, as by a supervisor."""
+        if self.options.shards > 1:
+            self.options = replace(self.options, shards=self.rng.randint(2, 3))
         for _ in range(3):
             try:
                 self.bench = Bench(self.disk, self.options, self.clock)

@@ -32,6 +32,7 @@ BOUND = b"millstream wal"  # what the blocks of entries are bound to
 HEAD = struct.Struct("<IIQQQIHHQQQ")
 RUN = struct.Struct("<QQII")
 HEAD_CHECKED = 56
+BODY_CHECK = 48  # where the checksum of the body is, and that of the header behind it
 TARGET_BYTES = 1 << 20  # a group is cut into entries of about this size
 
 _MAGIC_BYTES = MAGIC.to_bytes(4, "little")
@@ -156,6 +157,14 @@ def _check(parts: Sequence[bytes]) -> int:
     for part in parts:
         check.update(part)
     return check.intdigest()
+
+
+def checks(buffer: memoryview, entry: Entry, body: bytes) -> bytes:
+    """Return the two checksums that an entry's header has with another body."""
+    body_check = xxh3_64_intdigest(body).to_bytes(8, "little")
+    head = bytes(buffer[entry.start : entry.start + BODY_CHECK]) + body_check
+    table = bytes(buffer[entry.start + HEAD.size : entry.body])
+    return body_check + xxh3_64_intdigest(head + table).to_bytes(8, "little")
 
 
 def decode_entry(buffer: memoryview, at: int) -> Entry | None:

@@ -5,7 +5,7 @@ import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -19,6 +19,7 @@ from millstream.kernel._frames import Frames, encode_batch, encode_control, enco
 from millstream.kernel._index import SubjectTable
 from millstream.store.committer import Submission
 from millstream.store.entry import Run
+from millstream.store.erasure import Erasure
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability, Gap, LogState, Note, Staged
 from millstream.store.rewrite import Rewrite
@@ -28,7 +29,7 @@ from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.worker import Worker
 
 # Control frames that the store itself understands.
-TRIM, DELETE, VOID, RESERVE, SKIP = 21, 22, 23, 24, 28
+TRIM, DELETE, VOID, RESERVE, SKIP, ERASE = 21, 22, 23, 24, 28, 33
 
 NO_FRAMES = Frames(b"", b"")
 MOST_RESERVED = 1 << 20
@@ -108,8 +109,8 @@ class Host(Protocol):
         """Note that the log has records that wait for the next timer sync."""
         ...
 
-    def written_position(self) -> int:
-        """Return the newest WAL position that is written."""
+    def written_position(self, log_id: int) -> int:
+        """Return the newest position of the log's WAL shard that is written."""
         ...
 
     def remove(self, segment: Segment) -> None:
@@ -143,6 +144,7 @@ class FileLog:
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reserve_step = 128
         self.compressed = False  # what is sealed from now on
+        self.erasure = Erasure(host, self)
         self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
         self._doomed: tuple[Segment, Rewrite, int] | None = None  # waits until its dead are stable
         self.subjects = SubjectTable()
@@ -199,7 +201,8 @@ class FileLog:
 
         It must do so before anything else is appended, and report the outcome.
         """
-        return self._stage(batch, 0, len(batch), ts_ns, done)[0]
+        staged, data = self._stage(batch, 0, len(batch), ts_ns, done)
+        return replace(staged, log_id=self._log_id, count=len(batch), data=data)
 
     def _stage(
         self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed, noted: bool = False
@@ -354,7 +357,8 @@ class FileLog:
             self._reserve(first + count)
         self.next_seq = first + count
         committed = partial(self._skipped, first, self.next_seq - 1, reason, done)
-        return Staged(first, committed, self._durability is Durability.FSYNC)
+        sync = self._durability is Durability.FSYNC
+        return Staged(first, committed, sync, self._log_id, count, reason=reason)
 
     def _skipped(
         self, first: int, last: int, reason: str, done: Committed, error: MillstreamError | None
@@ -397,7 +401,7 @@ class FileLog:
             if last > self.committed_seq:
                 self._commit(count, last, size, ts_ns)
             if self._durability is not Durability.FSYNC:
-                self._written.append((self._host.written_position(), last))
+                self._written.append((self._host.written_position(self._log_id), last))
                 self._host.unsynced(self)
         done(error)
 
@@ -642,17 +646,20 @@ class FileLog:
         self.gaps = [gap for gap in self.gaps if gap.last >= first_kept]
         self.drop_dead_segments()
 
-    def delete(self, seqs: list[int], done: Committed) -> int:
-        """Remove these records once that is logged; returns how many were live."""
+    def delete(self, seqs: list[int], done: Committed, erase: bool = False) -> int:
+        """Remove these records once that is logged; returns how many were live.
+
+        With ``erase`` their bytes are overwritten wherever they are, before ``done`` is told.
+        """
         live = [seq for seq in seqs if self._is_live(seq)]
         going = [seq for seq in seqs if seq in self._deleting]  # not logged yet: wait for it too
         if not live and not going:
             self._host.post(partial(done, None))
             return 0
         body = msgspec.json.encode(live + going)
-        done = partial(self._delete_logged, live + going, done)
-        sync = self._durability is Durability.FSYNC
-        self._host.control(DELETE, self._log_id, body, done, sync=sync)
+        sync = self._durability is Durability.FSYNC or erase
+        done = partial(self._delete_logged, live + going, done, erase)
+        self._host.control(ERASE if erase else DELETE, self._log_id, body, done, sync=sync)
         self._deleting.update(live)
         return len(live)
 
@@ -666,9 +673,12 @@ class FileLog:
         return position >= 0 and not self.segments[at].index.deleted(position)
 
     def _delete_logged(
-        self, seqs: list[int], done: Committed, error: MillstreamError | None
+        self, seqs: list[int], done: Committed, erase: bool, error: MillstreamError | None
     ) -> None:
         self._deleting.difference_update(seqs)
+        if error is None and erase:
+            self.erasure.begin(seqs, done)
+            return
         if error is None:
             self.apply_delete(seqs)
         done(error)
@@ -724,6 +734,7 @@ class FileLog:
         if self.holds_dead:
             return
         dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
+        dead = [s for s in dead if not s.erasing]
         dead = [s for s in dead if self._accounted(s)]
         if not dead:
             return
@@ -782,6 +793,8 @@ class FileLog:
                 self._host.worker.run(rewrite.write, partial(self._packed, rewrite))
             else:
                 self._host.worker.run(segment.write_idx, partial(self._sealed, segment))
+        else:
+            self.erasure.step()
 
     def _must_pack(self, segment: Segment) -> bool:
         """Say whether a full segment is kept in another form than it grew in."""
@@ -806,6 +819,7 @@ class FileLog:
         segment.sealed = True
         segment.synced = segment.flushed
         segment.release()
+        self.erasure.step()
         if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
 
@@ -837,6 +851,7 @@ class FileLog:
                 if s.made or flushes.get(s.base_seq, 0) > HEADER_BYTES
             ],
             floors=dict(self.floors),
+            erasing=self.erasure.pending,
         )
 
     def tick(self) -> None:
@@ -844,6 +859,7 @@ class FileLog:
         if self.segments and not self.segments[-1].full and self.is_full(self.segments[-1]):
             self.segments[-1].full = True
         self.flush()
+        self.erasure.step()
         self._rewrite_one()
 
     # --- rewriting
@@ -861,7 +877,7 @@ class FileLog:
             if segment is None:
                 return
             rewrite = Rewrite(self._host.files, segment, self.compressed, drop=True)
-            self._doomed = (segment, rewrite, self._host.written_position())
+            self._doomed = (segment, rewrite, self._host.written_position(self._log_id))
             self._host.rewriting(True)
             segment.busy = True
         segment, rewrite, position = self._doomed
@@ -907,6 +923,7 @@ class FileLog:
             log.error("rewritten segment not in place file=%s error=%s", segment.path, error)
             return
         segment.release()
+        self.erasure.step()
         self.drop_dead_segments()
 
     def recount(self) -> None:

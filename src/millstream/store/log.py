@@ -77,6 +77,10 @@ class Staged:
     first_seq: int
     committed: Committed
     sync: bool  # whether the log's class asks for stable storage
+    log_id: int = 0
+    count: int = 0
+    data: bytes = b""  # the frames; none where sequences are given up for ``reason``
+    reason: str = ""
 
 
 class IndexedSegment(Protocol):
@@ -195,8 +199,11 @@ class Log(Protocol):
         """Remove everything below ``first_kept``; reasons other than "delete" raise evict_floor."""
         ...
 
-    def delete(self, seqs: list[int], done: Committed) -> int:
-        """Remove these records for good; returns how many were live."""
+    def delete(self, seqs: list[int], done: Committed, erase: bool = False) -> int:
+        """Remove these records for good; returns how many were live.
+
+        With ``erase`` their bytes are overwritten wherever they are, before ``done`` is told.
+        """
         ...
 
     def state(self) -> LogState:

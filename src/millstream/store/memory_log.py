@@ -5,7 +5,7 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.committer import Submission
-from millstream.store.file_log import DELETE, TRIM, VOID, FileLog, LogOptions
+from millstream.store.file_log import DELETE, ERASE, TRIM, VOID, FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
 from millstream.store.segment import Keeping, Segment
@@ -34,8 +34,8 @@ class _NoDisk:
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
         """Grant the change: trims at once, deletes when the loop comes round."""
-        assert kind in (TRIM, DELETE, VOID)
-        if kind != DELETE:
+        assert kind in (TRIM, DELETE, ERASE, VOID)
+        if kind not in (DELETE, ERASE):
             done(None)
         else:
             self._post(partial(done, None))
@@ -53,7 +53,7 @@ class _NoDisk:
     def unsynced(self, log: FileLog) -> None:
         """There is nothing to sync."""
 
-    def written_position(self) -> int:
+    def written_position(self, log_id: int) -> int:
         """Nothing is written."""
         return 0
 

@@ -25,6 +25,7 @@ from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
 from millstream.store.file_log import (
     DELETE,
+    ERASE,
     MOST_DELTA,
     RESERVE,
     SKIP,
@@ -66,6 +67,7 @@ class Logs:
         self._files = files
         self._make = make
         self._keeping = keeping or Keeping()
+        self.erased: dict[int, set[int]] = {}  # log → what may still be in files
         self._rewritten: set[tuple[int, int]] = set()  # (log, base) of files that are made anew
         self.logs: dict[int, FileLog] = {}
         self.dropped: set[int] = set()
@@ -105,6 +107,8 @@ class Logs:
         states = {s.base_seq: s for s in known.segments} if known else {}
         if known is not None:
             self._logged[log_id] = known.committed_seq
+            if known.erasing:
+                self.erased[log_id] = set(known.erasing)
             target.first_kept = known.first_kept
             target.evict_floor = known.evict_floor
             target.floors = dict(known.floors)
@@ -451,10 +455,12 @@ class Logs:
             trimmed = msgspec.json.decode(content, type=Trimmed)
             self.expect(log_id, trimmed.first_kept - 1, self._reason)
             target.apply_trim(trimmed.first_kept, trimmed.reason)
-        elif kind == DELETE:
+        elif kind in (DELETE, ERASE):
             seqs = msgspec.json.decode(content, type=list[int])
             self.expect(log_id, max(seqs), self._reason)  # it was there to be deleted
             target.apply_delete(seqs)
+            if kind == ERASE:
+                self.erased.setdefault(log_id, set()).update(seqs)
             for owner, first, last in self._absent:
                 if owner == log_id:
                     target.forget([seq for seq in seqs if first <= seq <= last])

@@ -26,6 +26,7 @@ from millstream.store.derived import DERIVE
 from millstream.store.entry import Damage, Entry, Run, plain_body, scan_entries
 from millstream.store.file_log import (
     DELETE,
+    ERASE,
     RESERVE,
     SKIP,
     TRIM,
@@ -296,7 +297,7 @@ class Replay:
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, VOID, RESERVE):
+        if kind in (TRIM, DELETE, ERASE, VOID, RESERVE):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:
@@ -368,13 +369,14 @@ def _needs(kind: int, log_id: int, content: bytes) -> Iterator[tuple[int, int]]:
     """Yield (log, sequence up to which it must be there) for a control frame to make sense."""
     if kind == TRIM:
         yield log_id, msgspec.json.decode(content, type=Trimmed).first_kept - 1
-    elif kind == DELETE:
+    elif kind in (DELETE, ERASE):
         yield log_id, max(msgspec.json.decode(content, type=list[int]))
     elif kind == VOID:
         yield log_id, msgspec.json.decode(content, type=Voided).first - 1
     elif kind == SKIP:
-        ranges = msgspec.json.decode(content, type=Skipped).ranges
-        yield log_id, ranges[0][0] - 1 if ranges else 0
+        skipped = msgspec.json.decode(content, type=Skipped)
+        if skipped.next_seq:  # otherwise the records behind it wait
+            yield log_id, skipped.ranges[0][0] - 1
     elif kind == DERIVE:
         derivation = derived.decode(content)
         for part in derivation.parts:

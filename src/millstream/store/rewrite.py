@@ -27,6 +27,7 @@ class Rewrite:
     """One segment's way into a new file. Made and taken up on the loop, carried out beside it."""
 
     def __init__(self, files: Files, segment: Segment, compressed: bool, drop: bool) -> None:
+        self.changes: list[tuple[int, bytes]] = []  # bytes that the copy has in other ways
         self._files = files
         self.segment = segment
         self._codec = blocks.LZ4 if compressed else blocks.PLAIN
@@ -57,6 +58,11 @@ class Rewrite:
         if not segment.sealed:
             segment.sync()
         source = segment.plain()
+        if self.changes:
+            changed = bytearray(source)
+            for offset, data in self.changes:
+                changed[offset : offset + len(data)] = data
+            source = memoryview(changed)
         self._file = file = self._files.open(self.path, create=True)
         try:
             file.truncate(0)
@@ -103,10 +109,11 @@ class Rewrite:
 
     def place(self) -> None:
         """Give the copy the old file's name, and write its index (on the file thread)."""
-        if self.segment.unplaced is self:
+        if self.segment.unplaced is self and self._files.exists(self.path):
             self._files.rename(self.path, self.segment.path)
             self.segment.unplaced = None
             self._files.sync_dir(self.segment.directory)
+        self.segment.unplaced = None
         self.segment.write_idx()
 
     def discard(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millstream.kernel._frames import MORE, RECORD, scan
+from millstream.kernel._frames import MORE, RECORD, check, scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,20 @@ class Frame:
 
 
 def frames_in(buffer: memoryview, start: int, end: int) -> list[Frame]:
-    """Return the sound frames in ``start..end``, as live ones.
+    """Return the sound frames in ``start..end``, as live ones unless they were erased.
 
     Whether they were deleted is for the log to say: the flag is outside the checksums.
     """
     frames, _ = scan(buffer, start, end)
     return [
-        Frame(kind, flags, stream_id, seq, at, at + size, bytes(buffer[at : at + size - 1]) + b"\0")
-        for kind, flags, stream_id, seq, _ts, at, size, _deleted in frames
+        Frame(kind, flags, stream_id, seq, at, at + size, _live(buffer[at : at + size], deleted))
+        for kind, flags, stream_id, seq, _ts, at, size, deleted in frames
     ]
+
+
+def _live(frame: memoryview, deleted: bool) -> bytes:
+    live = bytes(frame[:-1]) + b"\0"
+    return bytes(frame) if deleted and not check(live, 0) else live
 
 
 def batches(frames: list[Frame]) -> Iterator[list[Frame]]:

@@ -22,6 +22,7 @@ import errno
 import struct
 import threading
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -250,6 +251,7 @@ class Segment:
         self.flags: list[int] = []  # offsets of delete flags that the file does not have yet
         self.head = DataHead()  # of the file
         self.unplaced: object | None = None  # a copy that readers use and no name leads to yet
+        self.erasing = False  # bytes of the file are on their way out
         self._table: BlockTable | None = None
         self._token = next(_tokens)  # of the file, in the cache
         self._cut_tail = False  # the file may go on behind what counts
@@ -357,6 +359,24 @@ class Segment:
             else:
                 cache.put(self._token, ref.offset, raw)
         return raw, ref.offset, ref.end
+
+    def in_file(self, at: int) -> tuple[int, int]:
+        """Return (file offset, bytes) of what holds a record: its frame, or the block of it."""
+        offset = self.index.offset(at)
+        if not self.head.in_blocks:
+            return offset, self.index.frame_len(at)
+        ref = self.table.at(offset)
+        return (0, 0) if ref is None else (ref.at, ref.after - ref.at)
+
+    def scrub(self, at: int, scrubbed: Callable[[bytes], bytes]) -> None:
+        """Change a record in what the memory holds of it."""
+        offset, size = self.index.offset(at), self.index.frame_len(at)
+        block = self._block_at(offset)
+        if block is not None:
+            start = offset - block.offset
+            frame = scrubbed(block.data[start : start + size])
+            block.data = block.data[:start] + frame + block.data[start + size :]
+        self.keeping.cache.forget(self._token)
 
     def plain(self) -> memoryview:
         """Return the flushed bytes as they would be without blocks; zeros where one is damaged."""

@@ -52,17 +52,24 @@ class LogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     deleted: list[tuple[int, int]]
     segments: list[SegmentState]
     floors: dict[str, int] = {}
+    erasing: list[int] = []  # deleted, and their bytes not yet overwritten
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """Everything up to ``position`` is in here or in the segments that it names."""
+    """Everything up to each shard's position is in here or in the segments that it names."""
 
     number: int
-    position: int
+    position: int  # of shard 0
     control_number: int
     logs: list[LogSnapshot]
     dropped: list[int]
     sections: dict[str, bytes]
+    further: dict[int, int] = {}  # positions of all other shards that there ever were
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Return each shard's position."""
+        return {0: self.position, **self.further}
 
 
 def snapshot_name(number: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
@@ -18,8 +19,9 @@ from millstream.store import derived
 from millstream.store.blocks import BlockCache
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation
-from millstream.store.entry import TARGET_BYTES, Run, encode_entry
-from millstream.store.file_log import DELETE, FileLog, LogOptions
+from millstream.store.entry import TARGET_BYTES, encode_entry
+from millstream.store.erase import finish_last
+from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
@@ -28,8 +30,9 @@ from millstream.store.log import Committed, Durability, Staged
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Recovery
-from millstream.store.replay import Replay
+from millstream.store.replay import Replay, replay_all
 from millstream.store.segment import Flush, Keeping, Segment
+from millstream.store.shard import Shard, shard_number, shards_on_disk
 from millstream.store.snapshot import (
     Snapshot,
     load_snapshots,
@@ -47,7 +50,7 @@ log = logging.getLogger(__name__)
 class StoreOptions:
     """Sizes and times; ``threads`` off drives everything from the caller, for tests."""
 
-    shard: int = 0
+    shards: int = 1  # write-ahead logs; a log's id decides which one it goes into
     wal_file_bytes: int = 64 << 20
     entry_bytes: int = TARGET_BYTES  # a commit is cut into entries of about this size
     dirty_age: float = 0.05
@@ -93,22 +96,25 @@ class Store:
         self._dropped_lately: set[int] = set()  # as of the newest snapshot
         self._dropped_before: set[int] = set()  # as of the one before it
         self._unsynced: set[FileLog] = set()
+        self._shards: list[Shard] = []  # in use
+        self._left_over: list[Shard] = []  # of an earlier run that had more
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
-        self._copied: dict[int, int] = {}  # source → position of its newest DERIVE, until covered
+        # Source → where the shards were at its newest DERIVE, until a snapshot covers that.
+        self._copied: dict[int, dict[int, int]] = {}
         self._copying: Counter[int] = Counter()  # source → DERIVE frames that are not answered yet
         self._held_dead: list[Segment] = []  # files that a replay may have to copy from
         self._held_drops: list[FileLog] = []  # dropped logs likewise
         self._held_directories: set[int] = set()  # of logs that the last run had dropped
         self._problems: dict[str, str] = {}
+        self._behind: set[int] = set()  # shards above their high water
         self._control_number = 0
         self._open_controls: set[int] = set()  # logged, not yet applied
         self._snapshot_number = 0
-        self._snapshot_positions: list[int] = []
+        self._snapshot_positions: list[dict[int, int]] = []  # of each shard
         self._checkpointing = False
         self._written_before = 0
         self._closed = False
         self._recovering = True
-        self._relogged: list[tuple[Run, bytes]] = []
         self._lock: File | None = None
 
     @classmethod
@@ -138,54 +144,76 @@ class Store:
     def _recover(self) -> None:
         started = self.clock.monotonic()
         files, options = self.files, self.options
-        wal_directory = shard_directory(self.directory, options.shard)
         meta = f"{self.directory}/meta"
-        ensure_dir(files, wal_directory)
+        finish_last(files, self.directory)
+        for number in range(options.shards):
+            ensure_dir(files, shard_directory(self.directory, number))
         snapshots = load_snapshots(files, meta, options.ring)
         snapshot = snapshots[0] if snapshots else None
         logs = Logs(files, self._make_log, self.keeping)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
-        replay = Replay(files, logs, snapshot, options.ring)
-        replay.run(wal_directory)
+        replays = self._replay(logs, snapshot)
         boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
-        before = replay.last_nonce & 0xFFFFFFFF
-        logs.finish(power_lost=bool(replay.wal_files) and before != boot)
-        self._relogged = logs.relog
+        newest = max(replays, key=lambda replay: replay.epoch)
+        before = newest.last_nonce & 0xFFFFFFFF
+        logs.finish(power_lost=bool(newest.wal_files) and before != boot)
+        for run, data in logs.relog:
+            replays[shard_number(run.stream_id, options.shards)].relog.append((run, data))
         self._logs = logs.logs
         self._dropped = logs.dropped
-        self._control_number = replay.control_number
+        self._control_number = max(replay.control_number for replay in replays)
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
-        self._snapshot_positions = sorted(s.position for s in snapshots)
-        self._copied = dict.fromkeys(logs.copied_from, replay.position)
-        self._harden(logs)
-        self._give_back(replay)
-        self._start_committing(replay, boot)
-        self._remove_orphans(replay.unused + logs.strays)
+        self._snapshot_positions = [each.positions for each in reversed(snapshots)]
+        at = {replay.shard: replay.position for replay in replays}
+        self._copied = dict.fromkeys(logs.copied_from, at)
+        self._harden(logs, [replay.shard for replay in replays])
+        for replay in replays:
+            self._give_back(replay)
+        self._start_committing(replays, boot)
+        self._remove_orphans([path for each in replays for path in each.unused] + logs.strays)
         self._recovering = False
+        for log_id, seqs in sorted(logs.erased.items()):
+            if log_id in self._logs:
+                self._logs[log_id].erasure.again(seqs)
         for each in self._logs.values():
             each.drop_dead_segments()
-        self._remove_dead(self._engine.synced_position)
+        self._remove_dead()
+        controls = [control for replay in replays for control in replay.controls]
         self.recovery = Recovery(
             logs=logs.recovered,
-            controls=replay.controls,
+            controls=sorted(controls, key=lambda control: control.number),
             sections=dict(snapshot.sections) if snapshot else {},
-            torn_bytes=replay.torn_bytes,
-            damaged_bytes=replay.damaged_bytes,
+            torn_bytes=sum(replay.torn_bytes for replay in replays),
+            damaged_bytes=sum(replay.damaged_bytes for replay in replays),
             seconds=self.clock.monotonic() - started,
         )
 
-    def _harden(self, logs: Logs) -> None:
+    def _replay(self, logs: Logs, snapshot: Snapshot | None) -> list[Replay]:
+        """Replay every shard that there is or ever was, those in use first."""
+        known = {*shards_on_disk(self.files, self.directory), *range(self.options.shards)}
+        known.update(snapshot.positions if snapshot else ())
+        replays = [
+            Replay(self.files, logs, snapshot, self.options.ring, shard) for shard in sorted(known)
+        ]
+        for replay in replays:
+            replay.find(shard_directory(self.directory, replay.shard))
+        replay_all(replays, logs)
+        logs.torn = any(replay.torn for replay in replays)
+        logs.relog = []
+        return replays
+
+    def _harden(self, logs: Logs, shards: list[int]) -> None:
         """Make stable what this start relies on, as the last run may have died before it did.
 
         Names only: what is kept of the WAL above its durable mark goes into a new file, because
         where a sync had failed the kernel shows bytes that it no longer means to write.
         """
         files = self.files
-        shard = shard_directory(self.directory, self.options.shard)
+        wal = [shard_directory(self.directory, number) for number in shards]
         meta, streams = f"{self.directory}/meta", f"{self.directory}/streams"
         parent = os.path.dirname(self.directory) or "."
-        for path in (parent, self.directory, f"{self.directory}/wal", shard, meta, streams):
+        for path in (parent, self.directory, f"{self.directory}/wal", *wal, meta, streams):
             if files.exists(path):
                 files.sync_dir(path)
         for path in sorted(logs.young_directories):
@@ -201,14 +229,24 @@ class Store:
             finally:
                 file.close()
 
-    def _start_committing(self, replay: Replay, boot: int) -> None:
+    def _start_committing(self, replays: list[Replay], boot: int) -> None:
+        epoch = max(replay.epoch for replay in replays) + 1
+        nonce = (self.options.nonce or secrets.randbits(32)) << 32 | boot
+        for replay in replays:
+            shard = self._start_shard(replay, epoch, nonce)
+            if replay.shard < self.options.shards:
+                self._shards.append(shard)
+                shard.committer = self._make_committer(shard, epoch, nonce)
+            else:
+                self._left_over.append(shard)
+                shard.engine.close()
+
+    def _start_shard(self, replay: Replay, epoch: int, nonce: int) -> Shard:
         options = self.options
-        epoch = replay.epoch + 1
-        nonce = (options.nonce or secrets.randbits(32)) << 32 | boot
         engine = LocalEngine(
             self.files,
-            shard_directory(self.directory, options.shard),
-            options.shard,
+            shard_directory(self.directory, replay.shard),
+            replay.shard,
             epoch,
             nonce,
             replay.last_index + 1,
@@ -220,9 +258,12 @@ class Store:
         entries = self._relog(replay, epoch, nonce)
         if entries:
             engine.begin(entries)
-        self._engine = engine
-        self._committer = Committer(
-            engine,
+        return Shard(replay.shard, engine)
+
+    def _make_committer(self, shard: Shard, epoch: int, nonce: int) -> Committer:
+        options = self.options
+        committer = Committer(
+            shard.engine,
             epoch,
             nonce,
             self.clock,
@@ -231,17 +272,33 @@ class Store:
             options.high_water,
             options.entry_bytes,
         )
-        self._committer.soon = lambda call: self.soon(call)
-        self._committer.ring = options.ring if options.ring.seals else None
-        self._committer.on_synced = self._synced
-        self._committer.on_failed = self._failed
-        self._committer.on_pressure = lambda pressed: self.on_pressure(pressed)
+        committer.soon = lambda call: self.soon(call)
+        committer.ring = options.ring if options.ring.seals else None
+        committer.on_synced = partial(self._synced, shard)
+        committer.on_failed = partial(self._failed, shard)
+        committer.on_pressure = partial(self._pressed, shard.number)
         if options.threads:
-            self._committer.start()
+            committer.start()
+        return committer
+
+    def _shard(self, log_id: int) -> Shard:
+        return self._shards[shard_number(log_id, self.options.shards)]
+
+    def _committer(self, log_id: int) -> Committer:
+        committer = self._shard(log_id).committer
+        assert committer is not None
+        return committer
+
+    def _pressed(self, shard: int, pressed: bool) -> None:
+        """Hold publishers back while any shard is behind."""
+        before = bool(self._behind)
+        (self._behind.add if pressed else self._behind.discard)(shard)
+        if bool(self._behind) != before:
+            self.on_pressure(bool(self._behind))
 
     def _relog(self, replay: Replay, epoch: int, nonce: int) -> list[bytes]:
         """Return entries for what recovery decided above the durable mark."""
-        pieces = self._relogged
+        pieces = replay.relog
         entries: list[bytes] = []
         position = replay.position + 1
         while pieces:
@@ -340,19 +397,19 @@ class Store:
 
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
-        self._committer.check()
+        self._committer(log_id).check()
 
     def submit(self, submission: Submission) -> None:
         """Queue frames for commit."""
-        self._committer.submit(submission)
+        self._committer(submission.stream_id).submit(submission)
 
     def unsynced(self, log: FileLog) -> None:
         """Note that the log waits for the next timer sync."""
         self._unsynced.add(log)
 
-    def written_position(self) -> int:
-        """Return the newest WAL position that is written."""
-        return self._engine.position - 1
+    def written_position(self, log_id: int) -> int:
+        """Return the newest position of the log's shard that is written."""
+        return self._shard(log_id).engine.position - 1
 
     def remove(self, segment: Segment) -> None:
         """Remove a dead segment's files once the frames that killed it are stable.
@@ -365,8 +422,8 @@ class Store:
         if self._recovering:
             self._dead.append((0, segment))
             return
-        self._dead.append((self.written_position(), segment))
-        self._remove_dead(self._engine.synced_position)
+        self._dead.append((self.written_position(segment.log_id), segment))
+        self._remove_dead()
 
     def may_rewrite(self, log_id: int, position: int) -> bool:
         """Say whether records that were dead at ``position`` may go; position 0 asks for a turn.
@@ -375,17 +432,20 @@ class Store:
         """
         if log_id in self._copied or self._closed or self._problems:
             return False
-        return not self._rewriting if not position else position <= self._engine.synced_position
+        if not position:
+            return not self._rewriting
+        return position <= self._shard(log_id).engine.synced_position
 
     def rewriting(self, is_rewriting: bool) -> None:
         """Note that a rewrite began or ended: there is one at a time."""
         self._rewriting = is_rewriting
 
-    def _remove_dead(self, position: int) -> None:
-        ready = [segment for needs, segment in self._dead if needs <= position]
-        if ready:
-            self._dead = [(needs, segment) for needs, segment in self._dead if needs > position]
-        for segment in ready:
+    def _remove_dead(self) -> None:
+        dead, self._dead = self._dead, []
+        for needs, segment in dead:
+            if needs > self._shard(segment.log_id).engine.synced_position:
+                self._dead.append((needs, segment))
+                continue
             self.worker.run(segment.unlink, partial(_report, segment.path))
 
     def control(
@@ -401,8 +461,17 @@ class Store:
         so that the frame stands where their own frames would. From here on a replay needs the
         source's files, however soon their records are trimmed.
         """
-        self._copied[derivation.source] = UNKNOWN_POSITION
+        self._copied[derivation.source] = {0: UNKNOWN_POSITION}
         self._copying[derivation.source] += 1
+        logs = (derivation.source, *(each.log_id for each in staged))
+        if len({shard_number(log_id, self.options.shards) for log_id in logs}) > 1:
+            self._log_copies(derivation, staged, done)
+            return
+        self._log_derivation(derivation, staged, done)
+
+    def _log_derivation(
+        self, derivation: Derivation, staged: Sequence[Staged], done: Committed
+    ) -> None:
         targets = tuple({part.target for part in derivation.parts if part.target})
         self._control(
             DERIVE,
@@ -412,6 +481,38 @@ class Store:
             any(each.sync for each in staged),
             targets,
         )
+
+    def _log_copies(
+        self, derivation: Derivation, staged: Sequence[Staged], done: Committed
+    ) -> None:
+        """Log copies as records, as no single frame stands on the timelines of several shards.
+
+        The frame that says how far the source was copied comes last: a crash before it makes the
+        copies once more rather than never.
+        """
+        waiting = [*staged]
+        errors: list[MillstreamError] = []
+
+        def settled(each: Staged, error: MillstreamError | None) -> None:
+            each.committed(error)
+            waiting.remove(each)
+            errors.extend([error] if error is not None else [])
+            if not waiting and errors:
+                self._derived(derivation.source, (), done, errors[0])
+            elif not waiting:
+                self._log_derivation(derivation, (), done)
+
+        for each in staged:
+            outcome = partial(settled, each)
+            if each.reason:
+                void = Voided(each.first_seq, each.first_seq + each.count - 1, each.reason)
+                self.control(VOID, each.log_id, msgspec.json.encode(void), outcome, each.sync)
+            else:
+                self.submit(
+                    Submission(
+                        each.log_id, each.first_seq, each.count, each.data, each.sync, outcome
+                    )
+                )
 
     def _derived(
         self,
@@ -423,7 +524,7 @@ class Store:
         self._copying[source] -= 1
         if not self._copying[source]:
             del self._copying[source]
-            self._copied[source] = self.written_position()
+            self._copied[source] = {s.number: s.engine.position - 1 for s in self._shards}
         for each in staged:
             each.committed(error)
         done(error)
@@ -437,20 +538,22 @@ class Store:
         sync: bool,
         order: tuple[int, ...],
     ) -> None:
-        self._committer.check()
+        self.check(log_id)
         frame = self._control_frame(kind, log_id, body)
         number = self._control_number
         self._open_controls.add(number)
         # Nothing else could rebuild them.
         copies = 2 if sync or kind in (DELETE, DERIVE) else 1
         settled = partial(self._control_settled, number, done)
-        self._committer.submit(
-            Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
-        )
+        self.submit(Submission(log_id, 0, copies, frame * copies, sync, settled, order=order))
 
-    def _release_sources(self, position: int) -> None:
-        """Remove what was kept for copies that a snapshot at ``position`` vouches for."""
-        self._copied = {log: at for log, at in self._copied.items() if at > position}
+    def _release_sources(self, positions: dict[int, int]) -> None:
+        """Remove what was kept for copies that a snapshot at ``positions`` vouches for."""
+        self._copied = {
+            source: needs
+            for source, needs in self._copied.items()
+            if any(at > positions.get(shard, 0) for shard, at in needs.items())
+        }
         dead, self._held_dead = self._held_dead, []
         for segment in dead:
             self.remove(segment)
@@ -499,24 +602,31 @@ class Store:
     @property
     def backlog_bytes(self) -> int:
         """Return how many bytes wait for their commit."""
-        return self._committer.backlog_bytes
+        return sum(committer.backlog_bytes for committer in self._committers())
 
     @property
     def synced_position(self) -> int:
-        """Return the WAL position up to which everything is on stable storage."""
-        return self._engine.synced_position
+        """Return how many positions of the WAL, over all shards, are on stable storage."""
+        return sum(shard.engine.synced_position for shard in self._shards)
 
-    def _synced(self, position: int) -> None:
-        for dirty in [each for each in self._unsynced if each.note_synced(position)]:
+    def _committers(self) -> list[Committer]:
+        return [shard.committer for shard in self._shards if shard.committer is not None]
+
+    def _synced(self, shard: Shard, position: int) -> None:
+        waiting = [each for each in self._unsynced if self._shard(each.log_id) is shard]
+        for dirty in [each for each in waiting if each.note_synced(position)]:
             self._unsynced.discard(dirty)
-        self._problems.pop("full", None)
-        self._remove_dead(position)
+        self._problems.pop(f"full {shard.number}", None)
+        if self._dead:
+            self._remove_dead()
 
-    def _failed(self, error: MillstreamError) -> None:
+    def _failed(self, shard: Shard, error: MillstreamError) -> None:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
-        self._problems[kind] = str(error)
+        self._problems[f"{kind} {shard.number}"] = str(error)
         for each in self._logs.values():
-            if each.durability is not Durability.EPHEMERAL:
+            if each.durability is Durability.EPHEMERAL:
+                continue
+            if self._shard(each.log_id) is shard:
                 each.rewind()
 
     def health(self) -> list[str]:
@@ -532,22 +642,31 @@ class Store:
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
-        while self._committer.step():
-            pass
+        for committer in self._committers():
+            while committer.step():
+                pass
+
+    def mark(self) -> None:
+        """Let an idle WAL say how far it is synced; only without threads."""
+        for committer in self._committers():
+            committer.tick()
 
     # --- checkpoints
 
     @property
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
-        return self._engine.written - self._written_before >= self.options.checkpoint_bytes
+        return self._written() - self._written_before >= self.options.checkpoint_bytes
+
+    def _written(self) -> int:
+        return sum(shard.engine.written for shard in self._shards)
 
     def checkpoint(self, sections: dict[str, bytes]) -> None:
         """Write a snapshot of what is committed now; then WAL files that it covers go."""
         if self._checkpointing:
             return
         self._checkpointing = True
-        self._written_before = self._engine.written
+        self._written_before = self._written()
         work: list[tuple[FileLog, Segment, Flush]] = []
         for each in self._logs.values():
             if each.durability is not Durability.EPHEMERAL:
@@ -566,9 +685,10 @@ class Store:
         ends: dict[int, dict[int, int]] = {}
         for each, segment, flush in work:
             ends.setdefault(each.log_id, {})[segment.base_seq] = flush.end
+        positions = {s.number: s.applied_position for s in (*self._shards, *self._left_over)}
         return Snapshot(
             number=self._snapshot_number,
-            position=self._committer.applied_position,
+            position=positions.pop(0),
             control_number=min(self._open_controls, default=self._control_number + 1) - 1,
             logs=[
                 each.snapshot(ends.get(each.log_id, {}))
@@ -577,6 +697,7 @@ class Store:
             ],
             dropped=self._forget_dropped(),
             sections=sections,
+            further=positions,
         )
 
     def _forget_dropped(self) -> list[int]:
@@ -601,15 +722,20 @@ class Store:
                 segment.write(flush)
                 segment.sync()
         write_snapshot(self.files, f"{self.directory}/meta", snapshot, self.options.ring)
-        self._drop_wal_below(self._snapshot_positions[-1] if self._snapshot_positions else 0)
+        self._drop_wal_below(self._snapshot_positions[-1] if self._snapshot_positions else {})
 
-    def _drop_wal_below(self, position: int) -> None:
-        """Remove WAL files that hold nothing above ``position``: that of the older snapshot."""
-        directory = shard_directory(self.directory, self.options.shard)
-        history = self._engine.history
-        while len(history) > 1 and history[1][1] <= position + 1:
-            self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
-            del history[0]
+    def _drop_wal_below(self, positions: dict[int, int]) -> None:
+        """Remove WAL files that hold nothing above ``positions``: those of the older snapshot."""
+        for shard in (*self._shards, *self._left_over):
+            directory = shard_directory(self.directory, shard.number)
+            position = positions.get(shard.number, 0)
+            history = shard.engine.history
+            while len(history) > 1 and history[1][1] <= position + 1:
+                self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
+                del history[0]
+            if shard.committer is None and history and shard.applied_position <= position:
+                self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
+                history.clear()
 
     def _checkpointed(
         self,
@@ -626,10 +752,10 @@ class Store:
             log.error("checkpoint failed error=%s", error)
             return
         self._problems.pop("checkpoint", None)
-        self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.position]
+        self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.positions]
         for each, segment, flush in work:
             each.flushed(segment, flush, synced=True)
-        self._release_sources(snapshot.position)
+        self._release_sources(snapshot.positions)
 
     # --- reading in place
 
@@ -655,8 +781,9 @@ class Store:
         self._closed = True
         self.worker.close()
         self.worker = InlineWorker()
-        self._committer.stop()
-        self._remove_dead(self._engine.synced_position)
+        for committer in self._committers():
+            committer.stop()
+        self._remove_dead()
         if sections is not None and not self._problems and not self._open_controls:
             self._checkpointing = False
             self.checkpoint(sections)
