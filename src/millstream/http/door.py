@@ -8,6 +8,7 @@ from email.utils import formatdate
 
 from millstream.clock import Clock
 from millstream.http.browser import BrowserGuard, is_loopback
+from millstream.http.compression import compressed
 from millstream.http.connection import Connection, HttpConnection
 from millstream.http.limits import Limits
 from millstream.http.request import Request
@@ -40,7 +41,7 @@ class HttpDoor:
         self._on_stop = on_stop
         self._hosts = hosts
         self._loop = loop
-        self._app = app
+        self._app = compressed(app)
         self._clock = clock
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()

@@ -77,6 +77,7 @@ class Authorizer:
         self._anyone = Caller()
         self._callers: dict[ApiKey, Caller] = {}
         self._users_standing = Standing()
+        self._expiring: dict[tuple[str, int], Standing] = {}  # of users whose JWT ends
         self._inflight = Slots("max_inflight", per_key=max_inflight_per_key)
 
     @property
@@ -125,6 +126,13 @@ class Authorizer:
             self._known = self._users.credentials()
             self._users_standing.revoked = changed = True
             self._users_standing = Standing()
+            for standing in self._expiring.values():
+                standing.revoked = True
+        now = self._clock.time_ns() / 1e9
+        for who, standing in list(self._expiring.items()):
+            if standing.revoked or who[1] <= now:
+                standing.revoked = changed = True
+                del self._expiring[who]
         return changed
 
     def _is_open(self, route: Route) -> bool:
@@ -167,10 +175,13 @@ class Authorizer:
             return None  # where keys are handed out, a guest is nobody
         presented = Presented(address=peer, connection_type="HTTP")
         if offered is not None:
+            bearer = offered.bearer.decode("utf-8", "surrogateescape")
+            is_jwt = credentials.trust is not None  # one that its issuer lets anybody bear
             presented = Presented(
                 user=offered.user,
                 password=offered.password,
-                token=offered.bearer.decode("utf-8", "surrogateescape"),
+                token="" if is_jwt else bearer,
+                jwt=bearer if is_jwt else "",
                 address=peer,
                 connection_type="HTTP",
             )
@@ -193,9 +204,14 @@ class Authorizer:
             key=f"user:{user.account}\0{user.name}",
             scopes=frozenset(scopes),
             covers=partial(judge, frozenset(scope.split("+")) if scope else frozenset()),
-            standing=self._users_standing,
+            standing=self._standing_of(user),
             narrowed=partial(self._user_caller, user),
         )
+
+    def _standing_of(self, user: Identity) -> Standing:
+        if not user.expires:
+            return self._users_standing
+        return self._expiring.setdefault((user.name, user.expires), Standing())
 
     def _may(self, rights: Rights, account: str, scopes: Iterable[str], name: str) -> bool:
         """Say whether a user's permissions cover these scopes of a topic."""

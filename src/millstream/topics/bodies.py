@@ -1,12 +1,12 @@
 """Request bodies: media types, unpacking and the shapes that are read from them."""
 
 import re
-import zlib
 from typing import Any
 
 import msgspec
 
 from millstream.errors import BadRequest
+from millstream.http import compression
 from millstream.http.request import Request
 from millstream.topics import json_text
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
@@ -181,18 +181,14 @@ def unpacked(request: Request) -> bytes:
     coding = request.header(b"content-encoding")
     if coding is None or coding.lower() == b"identity":
         return request.body
-    if coding.lower() != b"gzip":
-        raise UnsupportedMediaType("gzip is the only Content-Encoding that is read")
-    inflater = zlib.decompressobj(wbits=31)
+    if coding.lower() not in (b"gzip", b"zstd"):
+        raise UnsupportedMediaType("gzip and zstd are the Content-Encodings that are read")
     try:
-        body = inflater.decompress(request.body, MOST_BYTES + 1)
-    except zlib.error as error:
-        raise BadRequest("the body is not gzip") from error
-    if len(body) > MOST_BYTES:
-        raise PayloadTooLarge(f"a body may hold at most {MOST_BYTES} bytes, unpacked too")
-    if not inflater.eof or inflater.unused_data:
-        raise BadRequest("the gzip body is cut short or followed by something else")
-    return body
+        return compression.unpack(coding.lower(), request.body, MOST_BYTES)
+    except compression.TooLarge:
+        raise PayloadTooLarge(f"a body may hold at most {MOST_BYTES} bytes, unpacked too") from None
+    except compression.NotPacked as error:
+        raise BadRequest(str(error)) from error
 
 
 def unsigned(value: int | None, name: str, default: int, most: int = U64) -> int:
