@@ -29,8 +29,9 @@ async def put_router(request: Request, topics: Topics) -> Response:
     name, caller = request.params["router"], request.caller
     _check_own_name(name, caller)
     body: bodies.RouterBody = bodies.json_body(request, bodies.RouterBody)
-    check_name(body.source, caller.asking_for("read", body.source))
-    check_name(body.dest, caller.asking_for("write", body.dest))
+    for topic, scope in ((body.source, "read"), (body.dest, "write")):
+        check_name(topic, caller)
+        check_name(topic, caller.asking_for(scope, topic))
     wish = _wish(name, body, caller, topics)
     if body.create_dest is False and topics.find_or_none(wish.dest, caller) is None:
         raise TopicNotFound(wish.dest)
