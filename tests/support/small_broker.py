@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from millstream.clock import SystemClock
+from millstream.consumers.readers import Readers
+from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
 from millstream.message import NewRecord
@@ -114,7 +116,14 @@ class SmallBroker:
             hub, interest, self._catalog, lambda stream: self._store.plan(stream.incarnation)
         )
         self.sinks = Sinks(self._catalog, self._store, clock)
-        sink_endpoint.register(hub, interest, self._catalog, self.sinks)
+        self._catalog.replay(None, self._store.recovery.controls)
+        self._catalog.capture()
+        self.sinks.recover(self._store.recovery)
+        self.consumers = Registry(
+            self._catalog, self._store, clock, self._timers, hub, {"$G": interest}
+        )
+        readers = Readers(self.consumers)
+        sink_endpoint.register(hub, interest, self._catalog, self.sinks, readers)
         host, port = self._door.start("127.0.0.1", 0)
         self.url = f"nats://{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""``$MILLSTREAM.API.STAGE|COMMIT|ABORT.<stream>``: batches that are in a stream exactly once.
+"""``$MILLSTREAM.API.STAGE|COMMIT|ABORT|HOLD.<stream>``: exactly-once batches, and readers' places.
 
 STAGE carries a line of JSON and then the entries themselves; the others are JSON. Answers are JSON,
 ``{"error": …}`` where something was refused. Who may ask is settled before a request comes here:
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from millstream.consumers.readers import HoldRequest, Readers
 from millstream.errors import BadRequest, MillstreamError, Throttled
 from millstream.nats.plan_endpoint import failure_of, request_of
 from millstream.streams.sinks import AbortRequest, CommitRequest, Sinks, StageRequest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 STAGE_PREFIX = b"$MILLSTREAM.API.STAGE."
 COMMIT_PREFIX = b"$MILLSTREAM.API.COMMIT."
 ABORT_PREFIX = b"$MILLSTREAM.API.ABORT."
+HOLD_PREFIX = b"$MILLSTREAM.API.HOLD."
 MOST_OPEN = 256  # requests of one account that wait for the files
 
 Work = Callable[["Stream", bytes], Awaitable[bytes]]
@@ -73,7 +75,12 @@ class SinkEndpoint:
 
 
 def register(
-    hub: "Hub", interest: "Interest", catalog: "Catalog", sinks: Sinks, account: str = "$G"
+    hub: "Hub",
+    interest: "Interest",
+    catalog: "Catalog",
+    sinks: Sinks,
+    readers: Readers,
+    account: str = "$G",
 ) -> list[int]:
     """Register the endpoints of an account; returns the handles of their sinks."""
 
@@ -91,7 +98,12 @@ def register(
         await sinks.abort(stream, request_of(payload, AbortRequest))
         return b"{}"
 
+    async def hold(stream: "Stream", payload: bytes) -> bytes:
+        await readers.hold(stream, request_of(payload, HoldRequest))
+        return b"{}"
+
     works: list[tuple[bytes, Work]] = [
+        (HOLD_PREFIX, hold),
         (STAGE_PREFIX, stage),
         (COMMIT_PREFIX, commit),
         (ABORT_PREFIX, abort),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from millstream.clock import Clock
+from millstream.consumers.readers import Readers
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
 from millstream.http.routes import Routes
@@ -20,6 +21,7 @@ from millstream.nats import plan_endpoint, sink_endpoint
 from millstream.nats.account_streams import AccountStreams
 from millstream.nats.accounts import Accounts
 from millstream.nats.door import NatsDoor
+from millstream.nats.external_streams import ExternalStreams
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.reception import Reception
@@ -28,14 +30,15 @@ from millstream.nats.sharing import Sharing
 from millstream.nats.system import System
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
+from millstream.nats.trace import Tracing
 from millstream.server.auth_options import GLOBAL_ACCOUNT
 from millstream.server.http_gate import HttpGate, gate_of
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
-from millstream.server.options import JetStreamOptions, Options
+from millstream.server.options import JetStreamOptions, LogOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
-from millstream.store.file_log import LogOptions
+from millstream.store.file_log import LogOptions as SegmentSizes
 from millstream.store.log import Durability
 from millstream.store.store import SegmentPlan, Store, StoreOptions
 from millstream.store.wal_meter import MeteredFiles, meter_of
@@ -112,7 +115,14 @@ def build(
     info = describe(options)
     guard = guards(options, interest, clock)
     nats = NatsDoor(
-        loop, clock, interest, info, limits_of(options), guard.reception, guard.tls_port(options)
+        loop,
+        clock,
+        interest,
+        info,
+        limits_of(options),
+        guard.reception,
+        guard.tls_port(options),
+        tracing_of(options.log),
     )
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
@@ -120,6 +130,8 @@ def build(
         kept = keep(options.jetstream, info, nats.hub, guard.accounts, loop, clock, timers)
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
+        external = ExternalStreams(guard.accounts, options.jetstream.domain)
+        kept.jetstream.catalog.reach = external.reach
     facts = monitored(options, info, clock, kept, nats, timers)
     system = system_of(nats.sessions, clock, facts, options, orders)
     http = gate = None
@@ -176,7 +188,7 @@ def keep(
 
         return [
             *plan_endpoint.register(hub, interest, catalog, segments_of, account),
-            *sink_endpoint.register(hub, interest, catalog, sinks, account),
+            *sink_endpoint.register(hub, interest, catalog, sinks, readers, account),
         ]
 
     jetstream = JetStream(
@@ -191,10 +203,11 @@ def keep(
         server_name=info.server_name,
         domain=options.domain,
     )
+    readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(catalog, clock, store, timers)
-    topics.sinks = sinks
+    topics.sinks, topics.readers = sinks, readers
     return Kept(store, jetstream, served, topics, sinks)
 
 
@@ -204,7 +217,7 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
     directory.parent.mkdir(parents=True, exist_ok=True)
     segments = options.segments
     sizes = StoreOptions(
-        log=LogOptions(
+        log=SegmentSizes(
             segment_records=segments.records,
             segment_bytes=segments.bytes,
             segment_age=segments.age,
@@ -230,7 +243,13 @@ def limits_of(options: Options) -> NatsLimits:
         write_deadline=limits.write_deadline,
         max_control_line=limits.max_control_line,
         holds_publishers=not limits.no_fast_producer_stall,
+        measure_after=1.0,
     )
+
+
+def tracing_of(log: LogOptions) -> Tracing:
+    """Return what the log shows of conversations."""
+    return Tracing(log.trace, log.trace_headers, log.max_traced_message)
 
 
 def describe(options: Options) -> ServerInfo:

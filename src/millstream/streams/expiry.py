@@ -24,6 +24,11 @@ class Expiring(Protocol):
         """Return the stream's log."""
         ...
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody keeps the oldest record for a time."""
+        ...
+
     def state(self) -> StreamState:
         """Return one consistent look at the stream."""
         ...
@@ -65,7 +70,8 @@ class Expiry:
             return
         # A trim takes effect once it is logged: until then the oldest record is still there, and a
         # timer without delay would fire for it over and over before the loop can log anything.
-        wait = max(0.01, (due - self._clock.time_ns()) / 1e9)
+        shortest = 1.0 if self._stream.is_held else 0.01
+        wait = max(shortest, (due - self._clock.time_ns()) / 1e9)
         self._age_timer = self._timers.after(wait, self._expire_by_age)
 
     def _expire_by_age(self) -> None:

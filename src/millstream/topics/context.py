@@ -23,6 +23,7 @@ from millstream.topics.slots import Slots
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from millstream.consumers.readers import Readers
     from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
@@ -64,6 +65,7 @@ class Topics:
         self.clock = clock
         self.store = store
         self.sinks: Sinks | None = None
+        self.readers: Readers | None = None
         self.max_topics = max_topics
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)

@@ -18,7 +18,7 @@ from millstream.topics.redrive import Redrives
 from millstream.topics.removal import delete_records
 from millstream.topics.routers import delete_router, get_router, list_routers, put_router
 from millstream.topics.socket import open_socket
-from millstream.topics.staged import abort, commit, stage
+from millstream.topics.staged import abort, commit, hold, stage
 from millstream.topics.watch import Watches, tail
 from millstream.topics.write import write
 
@@ -49,6 +49,7 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("POST", f"{TOPIC}/stage", stage, "write", "Send a part of a batch, not visible yet"),
         ("POST", f"{TOPIC}/commit", commit, "write", "Make a staged batch visible, once"),
         ("POST", f"{TOPIC}/abort", abort, "write", "Forget what was staged"),
+        ("POST", f"{TOPIC}/hold", hold, "read", "Show a reader's position, and hold the rest"),
         ("POST", f"{TOPIC}/claim", claim, "read+write", "Lease jobs of a queue"),
         ("POST", f"{TOPIC}/ack", ack, "write", "Finish leased jobs"),
         ("POST", f"{TOPIC}/nack", nack, "write", "Give leased jobs back"),

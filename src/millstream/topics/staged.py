@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from millstream.consumers.readers import HoldRequest
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
@@ -37,6 +38,15 @@ async def abort(request: Request, topics: Topics) -> Response:
     """Forget what was staged for a batch."""
     stream = topics.find(topic_of(request), request.caller)
     await _sinks(topics).abort(stream, _body(request, AbortRequest))
+    return json_response({})
+
+
+async def hold(request: Request, topics: Topics) -> Response:
+    """Show how far a reader is that keeps its own position, and let limits wait for it."""
+    stream = topics.find(topic_of(request), request.caller)
+    if topics.readers is None:
+        raise BadRequest("this server keeps no readers")
+    await topics.readers.hold(stream, _body(request, HoldRequest))
     return json_response({})
 
 
