@@ -8,7 +8,7 @@ from millstream.errors import BadRequest
 from millstream.monitor import parameters
 from millstream.monitor.facts import Connection, Facts, Subscription
 from millstream.monitor.parameters import Query
-from millstream.monitor.times import rfc3339, uptime
+from millstream.monitor.times import duration, rfc3339, uptime
 from millstream.subjects.subject import overlap
 
 DEFAULT_LIMIT = 1024
@@ -31,7 +31,7 @@ _SORTS: dict[str, tuple[Callable[[Connection, int], Any], bool]] = {
     "uptime": (lambda c, now: (c.stop_ns or now) - c.start_ns, False),
     "stop": (lambda c, now: c.stop_ns, True),
     "reason": (lambda c, now: c.reason, False),
-    "rtt": (lambda c, now: c.cid, False),  # not measured: all alike
+    "rtt": (lambda c, now: c.rtt_ns, True),
 }
 
 
@@ -135,6 +135,8 @@ def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
     }
     if connection.stop_ns:
         shown |= {"stop": rfc3339(connection.stop_ns), "reason": connection.reason}
+    if connection.rtt_ns:
+        shown["rtt"] = duration(connection.rtt_ns)
     shown |= {
         "uptime": uptime(until - connection.start_ns),
         "idle": uptime(until - connection.last_activity_ns),
@@ -145,7 +147,14 @@ def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
         "out_bytes": connection.out_bytes,
         "subscriptions": connection.num_subscriptions,
     }
-    about = {"name": connection.name, "lang": connection.lang, "version": connection.version}
+    about = {
+        "name": connection.name,
+        "lang": connection.lang,
+        "version": connection.version,
+        "tls_version": connection.tls_version,
+        "tls_cipher_suite": connection.tls_cipher,
+        "tls_first": connection.tls_first,
+    }
     return shown | {name: value for name, value in about.items() if value}
 
 

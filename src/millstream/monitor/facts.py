@@ -51,6 +51,10 @@ class Connection(NamedTuple):
     lang: str = ""
     version: str = ""
     tls: bool = False
+    tls_version: str = ""
+    tls_cipher: str = ""
+    tls_first: bool = False
+    rtt_ns: int = 0  # 0 = not measured yet
     user: str = ""
     account: str = "$G"
     stop_ns: int = 0

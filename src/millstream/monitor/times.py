@@ -26,3 +26,11 @@ def uptime(elapsed_ns: int) -> str:
 def nanoseconds(seconds: float) -> int:
     """Return seconds as durations appear in JSON."""
     return round(seconds * 1_000_000_000)
+
+
+def duration(ns: int) -> str:
+    """Return a short time as Go writes it: 1.442909ms, 870µs, 12ns."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000)):
+        if ns >= size:
+            return f"{ns / size:.9f}".rstrip("0").rstrip(".") + unit
+    return f"{ns}ns"

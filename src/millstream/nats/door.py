@@ -10,12 +10,14 @@ from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.entrance import Entrance
+from millstream.nats.fed_client import PlainClient
 from millstream.nats.listener import Accepted, Listener
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsClient, TlsPort
+from millstream.nats.trace import Tracing
 from millstream.nats.upgrade import WebsocketTerms
 from millstream.wire.info import ServerInfo
 
@@ -42,10 +44,11 @@ class NatsDoor:
         limits: NatsLimits | None = None,
         reception: Reception | None = None,
         tls: TlsPort | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
         limits = limits or NatsLimits()
-        self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception)
+        self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception, tracing)
         self._limits = limits
         self._loop = loop
         self._entrance = Entrance(loop, clock, self.sessions, limits.max_connections)
@@ -78,7 +81,7 @@ class NatsDoor:
         """Listen for clients that speak NATS in WebSocket frames; return the bound address."""
         from millstream.nats.websocket import WebsocketClient, WebsocketPort  # pays only if used
 
-        served = WebsocketPort(terms, tls, self._limits.max_payload)
+        served = WebsocketPort(terms, tls)
 
         def accepted(fd: int, peer: str) -> None:
             self._arrive(WebsocketClient, served, fd, peer)
@@ -113,11 +116,14 @@ class NatsDoor:
 
     def _accepting(self, tls: TlsPort | None) -> Accepted:
         """Return what to do with a client: without TLS the hub takes the socket itself."""
-        if tls is None:
-            return self.sessions.open
 
         def accepted(fd: int, peer: str) -> None:
-            self._arrive(TlsClient, tls, fd, peer)
+            if tls is not None:
+                self._arrive(TlsClient, tls, fd, peer)
+            elif self.sessions.tracing.on:
+                self._arrive(PlainClient, None, fd, peer)
+            else:
+                self.sessions.open(fd, peer)
 
         return accepted
 

@@ -63,6 +63,24 @@ class Link:
         """Whether bytes wait here because the socket took no more."""
         return bool(self._unsent)
 
+    @property
+    def port(self) -> int:
+        """The client's port, 0 where there is none to tell."""
+        try:
+            address = self._socket.getpeername()
+        except OSError:
+            return 0
+        return int(address[1]) if isinstance(address, tuple) else 0
+
+    @property
+    def tls_terms(self) -> tuple[str, str]:
+        """The version of TLS and the cipher that were agreed on, empty in plain text."""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return "", ""
+        cipher = self._socket.cipher()
+        version = (self._socket.version() or "").removeprefix("TLSv")
+        return version, cipher[0] if cipher is not None else ""
+
     def own(self, owner: Owner) -> None:
         """Say whom to tell; comes before anything else."""
         self._owner = owner

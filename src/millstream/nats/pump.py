@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from millstream.kernel._hub import Hub
 from millstream.nats.link import Link
+from millstream.nats.sessions import Sessions
 
 # What leaves the outbox at a time. The rest stays there, where the hub counts it.
 PIECE = 64 * 1024
@@ -13,12 +13,23 @@ class Pump:
     """Moves output while the socket takes it, and input while the hub takes it."""
 
     def __init__(
-        self, hub: Hub, link: Link, cid: int, encode: Callable[[bytes], bytes] | None = None
+        self,
+        sessions: Sessions,
+        link: Link,
+        cid: int,
+        encode: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.cid = cid
-        self._hub = hub
+        self._hub = sessions.hub
         self._link = link
         self._encode = encode
+        self._trace = sessions.trace(cid)
+
+    def feed(self, data: bytes) -> None:
+        """Give the hub what came."""
+        if self._trace is not None:
+            self._trace.incoming(data)
+        self._hub.feed(self.cid, data)
 
     def pull(self) -> None:
         """Send until the outbox is empty or the socket is full."""
@@ -26,6 +37,8 @@ class Pump:
             data = self._hub.take(self.cid, PIECE)
             if not data:
                 return
+            if self._trace is not None:
+                self._trace.outgoing(data)
             self._link.send(data if self._encode is None else self._encode(data))
 
     def brake(self) -> None:

@@ -1,5 +1,7 @@
 """Session: one client's conversation beside its messages. It decides; the hub moves the bytes."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -100,6 +102,7 @@ class NatsLimits:
     handshake_timeout: float = 5.0
     write_deadline: float = 10.0
     holds_publishers: bool = True  # while a client that they publish to is nearly full
+    measure_after: float = math.inf  # when a client is first asked how far away it is
     auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
 
 
@@ -135,7 +138,9 @@ class Session:
         self._hub = hub
         self._info = info
         self.limits = limits
+        self.rtt = 0.0  # seconds that the client's last PONG took, 0 = not known
         self._pings_out = 0
+        self._pinged_at: float | None = None
         self._interest = interest
         self._domain = f"$JS.{info.domain}.API.".encode() if info.domain else b""
         waits = limits.handshake_timeout
@@ -144,6 +149,7 @@ class Session:
         self._handshake_until: float | None = now + waits
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + self._ping_interval
+        self._measure_at = now + limits.measure_after
         hub.write(cid, info.line())
         if admitted is None:
             self._configure()
@@ -158,6 +164,30 @@ class Session:
     def peer(self) -> str:
         """The address that the client came from."""
         return self.transport.peer
+
+    def label(self, stats: Mapping[str, int]) -> str:
+        """Return how the log names the client: where from, and who since it has said so."""
+        asked, kind = self.options, "wid" if self.transport.kind is Kind.WEBSOCKET else "cid"
+        words = [f"{self.peer}:{self.transport.port or stats['port']} - {kind}:{self.cid}"]
+        if not self.connected:
+            return words[0]
+        program = [f"v{asked.version}" if asked.version else "", asked.lang, asked.name]
+        if any(program):
+            words.append(errors.quoted(":".join(filter(None, program)).encode()))
+        user = self._user_label()
+        if user and self.space is not None:
+            words.append(errors.quoted(f"{self.space.name}/{user}".encode()))
+        return " - ".join(words)
+
+    def _user_label(self) -> str:
+        asked = self.options
+        if asked.nkey:
+            return f"nkey:{asked.nkey}"
+        if asked.user:
+            return f"user:{asked.user}"
+        if asked.jwt:
+            return f"jwt:{self.identity.name if self.identity is not None else ''}"
+        return "token" if asked.auth_token else ""
 
     def connect(self, options: bytes) -> None:
         """Take CONNECT; a second one amends the first and starts without subscriptions.
@@ -308,6 +338,7 @@ class Session:
             "name": self.options.name,
             "lang": self.options.lang,
             "ver": self.options.version,
+            "rtt": round(self.rtt * 1e9),
             "name_tag": identity.label,
             "kind": "Client",
             "client_type": "websocket" if self.transport.kind is Kind.WEBSOCKET else "nats",
@@ -420,9 +451,11 @@ class Session:
         if self.options.protocol >= 1:
             self._hub.write(self.cid, self._info.with_(ldm=True).line())
 
-    def pong(self) -> None:
-        """Note that the client is alive."""
+    def pong(self, now: float) -> None:
+        """Note that the client is alive, and how long its answer took."""
         self._pings_out = 0
+        if self._pinged_at is not None:
+            self.rtt, self._pinged_at = max(now - self._pinged_at, 0.0), None
         if self.space is None:
             self._violation()
 
@@ -452,7 +485,10 @@ class Session:
             self._check_handshake(now)
         elif now >= self._ping_at:
             self._ping_at = now + self._ping_interval
-            self._check_alive()
+            self._check_alive(now)
+        elif self.connected and now >= self._measure_at:
+            self._measure_at = math.inf
+            self._ping(now)
 
     def _check_handshake(self, now: float) -> None:
         """Close whoever sent nothing; without CONNECT, any operation proves a client.
@@ -469,7 +505,7 @@ class Session:
         if not begun or now >= self._handshake_end:
             self._end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
 
-    def _check_alive(self) -> None:
+    def _check_alive(self, now: float) -> None:
         if self._hub.take_activity(self.cid):
             self._pings_out = 0
             return
@@ -477,6 +513,10 @@ class Session:
             self._end(errors.STALE_CONNECTION, Closed.STALE)
             return
         self._pings_out += 1
+        self._ping(now)
+
+    def _ping(self, now: float) -> None:
+        self._pinged_at = now
         self._hub.write(self.cid, _PING)
 
     def _ok(self) -> None:

@@ -11,7 +11,8 @@ from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts
 from millstream.nats.reception import Admitted, Reception
-from millstream.nats.session import SLOW_CONSUMERS, Closed, NatsLimits, Session
+from millstream.nats.session import SLOW_CONSUMERS, Closed, NatsLimits, Session, reason_text
+from millstream.nats.trace import Trace, Tracing
 from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors
 from millstream.wire.headers import with_extras
@@ -34,13 +35,16 @@ class Sessions:
         info: ServerInfo,
         limits: NatsLimits,
         reception: Reception | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Without a ``reception``, everyone is in the global account and may do everything."""
         self.info = info
         self.reception = reception or Reception(
             Accounts(global_interest=interest), clock, Credentials()
         )
+        self.tracing = tracing or Tracing()
         self._clock = clock
+        self._traces: dict[int, Trace] = {}
         self._lobby = Interest()  # nobody listens here, and nobody may
         self._limits = limits
         self._sessions: dict[int, Session] = {}
@@ -59,6 +63,11 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def limits(self) -> NatsLimits:
+        """What a client may take now."""
+        return self._limits
 
     def all(self) -> list[Session]:
         """Return every open session."""
@@ -96,6 +105,17 @@ class Sessions:
         self._begin(cid, transport, info or self.info, admitted)
         return cid
 
+    def trace(self, cid: int) -> Trace | None:
+        """Return who reads along with a connection that begins now, if anybody does."""
+        if not self.tracing.on:
+            return None
+        return self._traces.setdefault(cid, Trace(self.tracing, lambda: self.label(cid)))
+
+    def label(self, cid: int) -> str:
+        """Return how the log names a connection."""
+        session = self._sessions.get(cid)
+        return f"cid:{cid}" if session is None else session.label(self.hub.connection_stats(cid))
+
     def secured(self, cid: int, transport: Transport) -> None:
         """Note that a connection that began in plain text is encrypted from here on."""
         session = self._sessions.get(cid)
@@ -130,6 +150,8 @@ class Sessions:
             admitted,
             started_ns,
         )
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s - Client connection created", self.label(cid))
         self.hub.flush()
 
     def apply(self) -> int:
@@ -152,6 +174,8 @@ class Sessions:
         if session is not None and session.space is not None:
             moved = self.hub.connection_stats(cid)
             session.space.ended(moved, slow=reason in SLOW_CONSUMERS)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s - Client connection closed: %s", self.label(cid), reason_text(reason))
         for closing in self._closing:
             closing(cid, reason)
 
@@ -201,7 +225,7 @@ class Sessions:
 
     def on_pong(self, cid: int) -> None:
         """Take PONG."""
-        self._sessions[cid].pong()
+        self._sessions[cid].pong(self._clock.monotonic())
 
     def on_info(self, cid: int, info: bytes) -> None:
         """Take an INFO, which only servers send; from a client it means nothing."""
@@ -231,13 +255,17 @@ class Sessions:
     def map_subject(self, cid: int, subject: bytes) -> bytes:
         """Return where a publish goes by the account's mappings."""
         space = self._sessions[cid].space
-        return subject if space is None else space.mapped(subject)
+        to = subject if space is None else space.mapped(subject)
+        if self._traces and to != subject and cid in self._traces:
+            self._traces[cid].mapped(subject, to)
+        return to
 
     def on_closed(self, cid: int, reason: int) -> None:
         """Forget the session."""
         session = self._sessions.pop(cid, None)
         if session is not None:
             session.closed()
+        self._traces.pop(cid, None)
         carrier = self._carriers.pop(cid, None)
         if carrier is not None:
             carrier.closed(reason)

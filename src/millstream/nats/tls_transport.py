@@ -4,12 +4,12 @@ Usually INFO goes out in plain text and the client answers it with a handshake. 
 ``handshake_first`` the handshake is waited for, for a moment or for as long as it may take.
 """
 
-import logging
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from millstream.nats.entrance import Entrance
+from millstream.nats.fed_client import FedClient
 from millstream.nats.pump import Pump
 from millstream.nats.session import Closed
 from millstream.nats.tls import Tls
@@ -18,8 +18,6 @@ from millstream.wire import errors
 
 if TYPE_CHECKING:
     import asyncio
-
-log = logging.getLogger(__name__)
 
 _HANDSHAKE = 0x16  # the first byte of a TLS handshake; no NATS operation begins with it
 
@@ -42,19 +40,14 @@ class Stage(Enum):
     OVER = auto()
 
 
-class TlsClient:
+class TlsClient(FedClient):
     """Brings one client in, then carries its bytes."""
 
     def __init__(self, entrance: Entrance, port: TlsPort, fd: int, peer: str) -> None:
-        self._entrance = entrance
-        self._sessions = entrance.sessions
-        self._hub = entrance.sessions.hub
+        super().__init__(entrance, fd, peer)
         self._port = port
-        self._peer = peer
         self._stage = Stage.WAITING
-        self._pump: Pump | None = None
         self._fallback: asyncio.TimerHandle | None = None
-        self._link = entrance.link(fd)
         self._link.own(self)
 
     def start(self) -> None:
@@ -84,7 +77,17 @@ class TlsClient:
         if not tls.accepts(certificate):
             self._fail("certificate not pinned")
             return
-        transport = Transport(Kind.STANDARD, self._peer, True, tls.names(certificate))
+        version, cipher = self._link.tls_terms
+        transport = Transport(
+            Kind.STANDARD,
+            self._peer,
+            True,
+            tls.names(certificate),
+            port=self._link.port,
+            tls_version=version,
+            tls_cipher=cipher,
+            tls_first=self._pump is None,
+        )
         if self._pump is None:
             info = self._sessions.info.with_(tls_required=True)
             self._stage = Stage.OPEN
@@ -96,7 +99,7 @@ class TlsClient:
     def received(self, data: bytes) -> None:
         """Feed the hub."""
         assert self._pump is not None
-        self._hub.feed(self._pump.cid, data)
+        self._pump.feed(data)
         if self._stage is Stage.OPEN:
             self._pump.brake()
 
@@ -108,7 +111,7 @@ class TlsClient:
     def output(self, cid: int) -> None:
         """Send what the hub has, unless a handshake is under way; read on if it may be read."""
         if self._pump is None:
-            self._pump = Pump(self._hub, self._link, cid)
+            self._pump = Pump(self._sessions, self._link, cid)
         if self._stage in (Stage.GREETED, Stage.OPEN):
             self._pump.pull()
         if self._stage is Stage.OPEN and not self._link.closed:
@@ -136,15 +139,11 @@ class TlsClient:
         else:
             self._fail("timeout")
 
-    def abandon(self) -> None:
-        """Hang up."""
-        self._end(Closed.SHUTDOWN)
-
     def _greet(self) -> None:
         self._stop_waiting()
         self._stage = Stage.GREETED
         self._link.pause()
-        self._sessions.open_fed(self, Transport(Kind.STANDARD, self._peer))
+        self._sessions.open_fed(self, Transport(Kind.STANDARD, self._peer, port=self._link.port))
         if self._stage is Stage.GREETED:
             self._link.sniff()
 
@@ -173,16 +172,6 @@ class TlsClient:
         else:
             self._hub.write(self._pump.cid, errors.err(text))
         self._end(Closed.TLS_HANDSHAKE)
-
-    def _fail(self, why: str) -> None:
-        log.info("tls handshake failed peer=%s error=%s", self._peer, why)
-        self._end(Closed.TLS_HANDSHAKE)
-
-    def _end(self, reason: Closed) -> None:
-        if self._pump is None:
-            self.closed(reason)
-        else:
-            self._hub.close_connection(self._pump.cid, reason)
 
     def _arrived(self) -> None:
         self._stop_waiting()

@@ -37,6 +37,10 @@ class Transport:
     certificate_names: tuple[str, ...] = ()
     cookies: Cookies = Cookies()
     ping_interval: float | None = None  # None = as for everybody
+    port: int = 0  # the client's; 0 = the hub knows it, as it has the socket
+    tls_version: str = ""
+    tls_cipher: str = ""
+    tls_first: bool = False  # the handshake came before INFO
 
 
 class Carrier(Protocol):

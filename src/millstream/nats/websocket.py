@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from millstream.http.limits import Limits
 from millstream.http.parser import Refusal, RequestParser
 from millstream.nats.entrance import Entrance
+from millstream.nats.fed_client import FedClient
 from millstream.nats.pump import Pump
 from millstream.nats.session import Closed
 from millstream.nats.tls import Tls
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REQUEST = Limits(head_bytes=8 * 1024, body_bytes=0)
-_CONTROL_LINE = 4096
 _CONTROL_COST = 1024  # what a frame without data counts as
 _TURN = 1 << 20  # what one client may have carried out before the others have their turn
 
@@ -44,7 +44,6 @@ class WebsocketPort:
 
     terms: WebsocketTerms
     tls: Tls | None
-    max_payload: int
     host: str = ""
     port: int = 0
 
@@ -70,26 +69,21 @@ class Stage(Enum):
     OVER = auto()
 
 
-class WebsocketClient:
+class WebsocketClient(FedClient):
     """Brings one client in, then carries its bytes in frames."""
 
     def __init__(self, entrance: Entrance, port: WebsocketPort, fd: int, peer: str) -> None:
-        self._entrance = entrance
-        self._sessions = entrance.sessions
-        self._hub = entrance.sessions.hub
+        super().__init__(entrance, fd, peer)
         self._port = port
-        self._peer = peer
         self._stage = Stage.ASKING
         self._names: tuple[str, ...] = ()
         self._parser: RequestParser | None = RequestParser(_REQUEST)
         self._frames = FrameReader()
         self._compressed = False
-        self._pump: Pump | None = None
         self._pong: bytes | None = None  # the answer to the latest ping, until it is sent
         self._close_sent = False
         self._held = False  # frames that have come wait to be carried out
         self._turn: asyncio.Handle | None = None
-        self._link = entrance.link(fd)
         self._link.own(self)
 
     def start(self) -> None:
@@ -134,7 +128,7 @@ class WebsocketClient:
     def output(self, cid: int) -> None:
         """Send what the hub has; read on if the client may be read."""
         if self._pump is None:
-            self._pump = Pump(self._hub, self._link, cid, self._framed)
+            self._pump = Pump(self._sessions, self._link, cid, self._framed)
         self._pump.pull()
         self._brake()
 
@@ -160,10 +154,6 @@ class WebsocketClient:
             self._fail("timeout")
         else:
             self._refuse(Refusal(408, "request_timeout", "the request did not arrive in time"))
-
-    def abandon(self) -> None:
-        """Hang up."""
-        self._end(Closed.SHUTDOWN)
 
     def _ask(self, parser: RequestParser, data: bytes) -> None:
         parser.feed(data)
@@ -192,7 +182,8 @@ class WebsocketClient:
         self._entrance.forget(self)
         self._compressed = answer.compressed
         if answer.compressed:
-            self._frames = FrameReader(self._port.max_payload + _CONTROL_LINE)
+            limits = self._sessions.limits
+            self._frames = FrameReader(limits.max_payload + limits.max_control_line)
         self._link.send(answer.answer)
         self._stage = Stage.OPEN
         self._sessions.open_fed(
@@ -201,7 +192,18 @@ class WebsocketClient:
 
     def _transport(self, cookies: Cookies) -> Transport:
         secure, every = self._port.tls is not None, self._port.terms.ping_interval
-        return Transport(Kind.WEBSOCKET, self._peer, secure, self._names, cookies, every)
+        version, cipher = self._link.tls_terms
+        return Transport(
+            Kind.WEBSOCKET,
+            self._peer,
+            secure,
+            self._names,
+            cookies,
+            every,
+            self._link.port,
+            version,
+            cipher,
+        )
 
     def _go_on(self) -> None:
         """Carry out what has come, a turn's worth of it, while the hub takes it."""
@@ -224,7 +226,7 @@ class WebsocketClient:
                 case None:
                     return True
                 case websocket.Data(payload):
-                    self._hub.feed(self._pump.cid, payload)
+                    self._pump.feed(payload)
                     fed += len(payload)
                 case websocket.Ping(payload):
                     self._pong = websocket.pong(payload)
@@ -281,13 +283,3 @@ class WebsocketClient:
 
     def _framed(self, data: bytes) -> bytes:
         return websocket.encode(data, self._compressed)
-
-    def _fail(self, why: str) -> None:
-        log.info("tls handshake failed peer=%s error=%s", self._peer, why)
-        self._end(Closed.TLS_HANDSHAKE)
-
-    def _end(self, reason: Closed) -> None:
-        if self._pump is None:
-            self.closed(reason)
-        else:
-            self._hub.close_connection(self._pump.cid, reason)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from millstream.nats.trace import TRACE
 from millstream.server.options import LogOptions
 
-TRACE = 5
 _LABELS = {
     TRACE: "TRC",
     logging.DEBUG: "DBG",
@@ -74,7 +74,9 @@ class LogOutput(logging.Handler):
         self._written = opened.tell() if opened is not None else 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Write one record; whoever asked for traces alone did not ask for what is between."""
+        if record.levelno == logging.DEBUG and not self._options.debug:
+            return
         try:
             line = self.format(record) + "\n"
             (self._stream or sys.stderr).write(line)

@@ -99,7 +99,7 @@ class Observer:
         return Connection(
             cid=cid,
             ip=transport.peer,
-            port=stats["port"],
+            port=transport.port or stats["port"],
             start_ns=session.started_ns,
             last_activity_ns=max(stats["last_ns"], session.started_ns),
             in_msgs=stats["in_msgs"],
@@ -113,6 +113,10 @@ class Observer:
             lang=options.lang,
             version=options.version,
             tls=transport.tls,
+            tls_version=transport.tls_version,
+            tls_cipher=transport.tls_cipher,
+            tls_first=transport.tls_first,
+            rtt_ns=round(session.rtt * 1e9),
             user=identity.name if identity is not None else options.user,
             account=account,
         )

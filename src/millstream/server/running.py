@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
 from millstream.nats.session import Closed
-from millstream.server.build import Parts, connect_urls, limits_of
+from millstream.server.build import Parts, connect_urls, limits_of, tracing_of
 from millstream.server.identity import accounts_of, identities_of
 from millstream.server.log_output import LogOutput, level
 from millstream.server.options import LogOptions, Options, TlsOptions
@@ -39,6 +39,8 @@ class RunningParts:
 
     def set_log(self, log: LogOptions) -> None:
         """Say other things, or say them elsewhere."""
+        now, traced = tracing_of(log), self._nats.sessions.tracing
+        traced.on, traced.headers_only, traced.longest = now.on, now.headers_only, now.longest
         if self._output is not None:
             self._output.change(log)
             logging.root.setLevel(level(log))
@@ -64,6 +66,7 @@ class RunningParts:
         self._parts.system.renew()
         if self._parts.kept is not None:
             self._parts.kept.accounts.start()
+            self._parts.kept.jetstream.catalog.refresh_feeds()
         dropped = self._nats.sessions.apply()
         log.info("Reloaded: credentials, clients dropped: %d", dropped)
 
