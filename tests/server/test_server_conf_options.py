@@ -253,9 +253,9 @@ def test_the_store_directory_may_stand_outside() -> None:
 
 
 def test_sync_always_means_before_the_acknowledgement() -> None:
-    stream = options("jetstream { sync_interval: always }").jetstream
+    stream = options("jetstream { sync_interval: always, wal_shards: 3 }").jetstream
     assert stream is not None
-    assert stream.sync_interval is None
+    assert (stream.sync_interval, stream.wal_shards) == (None, 3)
 
 
 def test_websocket_settings_are_read() -> None:

@@ -44,6 +44,7 @@ def test_every_option_can_come_from_the_environment() -> None:
         "allow_insecure_no_auth": "true",
         "api_keys": "s3cret:read",
         "probe_auth": "1",
+        "wal_shards": "3",
     }
     assert told.keys() == {field.name for field in fields(ServeConfig)}
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -62,6 +63,7 @@ def test_every_option_can_come_from_the_environment() -> None:
         True,
         parse_keys("s3cret:read"),
         True,
+        3,
     )
 
 
@@ -85,6 +87,7 @@ def test_every_setting_of_serve_reaches_the_options() -> None:
         segment_max_events=11,
         segment_max_bytes=12,
         segment_max_age_ms=13_000,
+        wal_shards=4,
     )
     options = config.options()
     assert (options.port, options.monitor.port, options.server_name) == (1, 2, "one")
@@ -92,6 +95,7 @@ def test_every_setting_of_serve_reaches_the_options() -> None:
     assert (options.ports_file_dir, options.pid_file) == ("/ports", "/pid")
     assert options.jetstream is not None
     assert options.jetstream.segments == SegmentOptions(11, 12, 13.0)
+    assert options.jetstream.wal_shards == 4
 
 
 @pytest.mark.parametrize("port", [0, -1])

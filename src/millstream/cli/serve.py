@@ -27,6 +27,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--segment-max-events", type=int, help="Seal a segment after so many records.")
 @click.option("--segment-max-bytes", type=int, help="Seal a segment after so many bytes.")
 @click.option("--segment-max-age-ms", type=int, help="Seal a segment after so long.")
+@click.option("--wal-shards", type=int, help="Write-ahead logs side by side.  [default: 1]")
 @click.option("--pid-file", type=FILE, help="Write the process id here.")
 @click.option(
     "--allow-insecure-no-auth",

@@ -3,7 +3,7 @@
 from millstream.server.conf_accounts import enabled
 from millstream.server.conf_setting import Setting, Table, ignored, read, unsupported
 from millstream.server.conf_syntax import Block
-from millstream.server.options import JetStreamLimits, JetStreamOptions
+from millstream.server.options import MOST_SHARDS, JetStreamLimits, JetStreamOptions
 
 _ONE_SERVER = "it tunes clusters, and this server is one"
 _OWN_STORE = "this store has its own way of keeping files"
@@ -24,6 +24,13 @@ def _sync(setting: Setting) -> float | None:
     if isinstance(setting.value, str) and setting.value.lower() == "always":
         return None
     return setting.duration_or_seconds()
+
+
+def _shards(setting: Setting) -> int:
+    number = setting.integer()
+    if not 1 <= number <= MOST_SHARDS:
+        raise setting.wrong(f"must be 1 to {MOST_SHARDS}, not {number}")
+    return number
 
 
 def _limits(setting: Setting) -> JetStreamLimits:
@@ -72,6 +79,7 @@ _JETSTREAM: Table = {
     **dict.fromkeys(("sync", "sync_interval"), ("sync_interval", _sync)),
     **dict.fromkeys(("max_memory_store", "max_mem_store", "max_mem"), ("max_memory", Setting.size)),
     **dict.fromkeys(("max_file_store", "max_file"), ("max_store", Setting.size)),
+    "wal_shards": ("wal_shards", _shards),
     "strict": ("strict", Setting.switch),
     "domain": ("domain", Setting.text),
     "limits": ("limits", _limits),

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.server.options import (
+    MOST_SHARDS,
     JetStreamOptions,
     LimitOptions,
     MonitorOptions,
@@ -52,6 +53,7 @@ class ServeConfig:
     allow_insecure_no_auth: bool = False
     api_keys: tuple[ApiKey, ...] = ()  # from the environment alone: flags are seen by everyone
     probe_auth: bool = False
+    wal_shards: int = 1
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -74,6 +76,7 @@ class ServeConfig:
                 segments=SegmentOptions(
                     self.segment_max_events, self.segment_max_bytes, self.segment_max_age_ms / 1000
                 ),
+                wal_shards=self.wal_shards,
             ),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
@@ -131,6 +134,13 @@ def _positive(given: Given, source: str) -> int:
     return number
 
 
+def _shards(given: Given, source: str) -> int:
+    number = _integer(given, source)
+    if not 1 <= number <= MOST_SHARDS:
+        raise ConfigError(f"{source} must be 1 to {MOST_SHARDS}, not {number}")
+    return number
+
+
 def _port(given: Given, source: str) -> int:
     port = _integer(given, source)
     if not -1 <= port <= 65535:
@@ -175,4 +185,5 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "allow_insecure_no_auth": _switch,
     "api_keys": _keys,
     "probe_auth": _switch,
+    "wal_shards": _shards,
 }

@@ -85,6 +85,9 @@ class JetStreamLimits:
     max_batch_timeout: float = 0.0
 
 
+MOST_SHARDS = 64  # each has a thread and a preallocated file
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
     """When a file of records is sealed: by whichever comes first."""
@@ -92,6 +95,17 @@ class SegmentOptions:
     records: int = 1 << 20
     bytes: int = 64 << 20
     age: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionOptions:
+    """The key for what is at rest, and the one before it; a secret, or a file that holds it."""
+
+    key: str = field(default="", repr=False)
+    key_file: str = ""
+    prev_key: str = field(default="", repr=False)
+    prev_key_file: str = ""
+    cipher: str = "aes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +124,9 @@ class JetStreamOptions:
     unique_tag: str = ""
     limits: JetStreamLimits = JetStreamLimits()
     segments: SegmentOptions = SegmentOptions()
+    wal_shards: int = 1
+    encryption: EncryptionOptions = EncryptionOptions()
+    rewrite_ratio: float = 0.5  # of a sealed file that is dead when it is written anew
 
     @property
     def directory(self) -> Path:

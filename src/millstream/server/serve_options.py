@@ -26,6 +26,7 @@ _PATHS = {
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",
+    "wal_shards": "jetstream.wal_shards",
 }
 
 

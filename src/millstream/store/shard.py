@@ -8,8 +8,6 @@ from millstream.store.committer import Committer
 from millstream.store.files import Files
 from millstream.store.local_engine import LocalEngine
 
-MOST_SHARDS = 64
-
 
 @dataclass(slots=True)
 class Shard:
