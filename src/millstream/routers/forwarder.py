@@ -212,8 +212,8 @@ class Room:
         """Say whether a copy of the record may follow those asked about before."""
         if self._takes_all:
             return Fit.YES
-        _, _, subject, payload, headers, *_ = record
-        size = record_size(self._dest.config, subject, headers, payload)
+        _, _, subject, payload, headers, _, _, meta = record
+        size = record_size(self._dest.config, subject, headers, payload, meta)
         try:
             self._dest.check_copy(subject, headers, payload, self._count, self._size + size)
         except RecordTooLarge:

@@ -12,6 +12,7 @@ from millstream.store.log import Log
 from millstream.streams import counter, extras, preconditions, retention, schedules
 from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
 from millstream.streams.config import StreamConfig
+from millstream.streams.data_size import counts_data
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
@@ -22,6 +23,7 @@ from millstream.streams.writes import Writes
 from millstream.subjects.transform import SubjectTransform
 
 MAX_HEADERS = 65_535
+ENTRY_HEADER = 32  # of each record in a batch
 
 
 class Admitting(Protocol):
@@ -32,7 +34,7 @@ class Admitting(Protocol):
     index: SubjectIndex
 
     def stored_bytes(self) -> int:
-        """Return the size of what is in the log, as the reference counts it."""
+        """Return the size of what is in the log, as ``max_bytes`` counts it."""
         ...
 
     def get(self, seq: int) -> Record:
@@ -93,7 +95,7 @@ class Admission:
             subject, _, headers, payload, _ = batch.message(at)
             if 0 < config.max_msg_size < len(headers) + len(payload):
                 raise RecordTooLarge()
-            size += record_size(config, subject, headers, payload)
+            size += record_size(config, subject, headers, payload, batch.extras(at)[2])
         if config.discard != "new":
             return
         if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
@@ -347,6 +349,8 @@ class Admission:
             return  # the oldest of this subject makes room
         held = log.state().count + self._writes.staged
         held_bytes = self._stream.stored_bytes() + self._writes.backlog
+        if counts_data(config):  # a batch is laid out with more than that
+            held_bytes -= self._writes.staged * (ENTRY_HEADER + len(config.name.encode()))
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())

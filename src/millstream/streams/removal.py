@@ -292,12 +292,12 @@ class Removal:
             frames = self.log.read(at, 256, _READ_BYTES)
             if not len(frames):
                 break
-            for seq, _, subject, payload, headers, *_ in frames:
+            for seq, _, subject, payload, headers, _, _, meta in frames:
                 if messages <= 0 and size <= 0:
                     return at
                 at = seq + 1
                 messages -= 1
-                size -= record_size(self.config, subject, headers, payload)
+                size -= record_size(self.config, subject, headers, payload, meta)
         return at
 
     # -- age ---------------------------------------------------------------------------------

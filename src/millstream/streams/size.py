@@ -1,14 +1,23 @@
-"""Size: what a record counts in ``bytes`` and ``max_bytes``, as the reference counts it."""
+"""Size: what a record counts in ``bytes`` and ``max_bytes``.
+
+That is what the reference counts; of a topic that takes nothing from NATS, ``max_bytes`` counts
+data and meta, as HTTP has it.
+"""
 
 from millstream.store.log import LogState
 from millstream.streams.config import StreamConfig
+from millstream.streams.data_size import counts_data
 
 _FRAME = 61  # what a frame is around its fields
 _FILE, _MEMORY = 30, 16  # what the reference's file and memory stores add to a record
 
 
-def record_size(config: StreamConfig, subject: bytes, headers: bytes, payload: bytes) -> int:
-    """Return the size of one record."""
+def record_size(
+    config: StreamConfig, subject: bytes, headers: bytes, payload: bytes, meta: bytes = b""
+) -> int:
+    """Return the size of one record, as ``max_bytes`` counts it."""
+    if counts_data(config):
+        return len(payload) + len(meta)
     overhead = _MEMORY if config.storage == "memory" else _FILE
     return overhead + len(subject) + len(payload) + len(headers)
 

@@ -22,3 +22,4 @@ class StreamState:
     gaps: tuple[Gap, ...]
     # Why records went from the old end: the highest sequence that each reason took.
     floors: Mapping[str, int] = field(default_factory=dict)
+    capped: int | None = None  # what max_bytes is compared with, where that is not ``bytes``

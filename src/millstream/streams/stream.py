@@ -16,6 +16,7 @@ from millstream.streams.admission import Admission
 from millstream.streams.adoption import Adoption
 from millstream.streams.claims import Claim
 from millstream.streams.config import StreamConfig
+from millstream.streams.data_size import counts_data, data_bytes
 from millstream.streams.intake import Incoming
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.removal import Removal, settle
@@ -249,7 +250,9 @@ class Stream:
 
     def get(self, seq: int) -> Record:
         """Return one record; raises RecordNotFound."""
-        frames = self.log.read(seq, 1, READ_BYTES) if seq > 0 else None
+        # A record that is being removed is gone for readers, though that is not logged yet.
+        sought = seq > 0 and not self.index.is_hidden(seq)
+        frames = self.log.read(seq, 1, READ_BYTES) if sought else None
         if frames is None or not len(frames) or frames.first_seq != seq:
             raise RecordNotFound()
         return as_record(frames, 0)
@@ -270,11 +273,15 @@ class Stream:
             evict_floor=state.evict_floor,
             gaps=state.gaps,
             floors=state.floors,
+            capped=self.stored_bytes() if self.config.max_bytes > 0 else None,
         )
 
     def stored_bytes(self) -> int:
-        """Return the size of what is in the log, as the reference counts it."""
-        return stored_size(self.config, self.log.state())
+        """Return the size of what is in the log, as ``max_bytes`` counts it."""
+        state = self.log.state()
+        if counts_data(self.config):
+            return data_bytes(self.log, self.name, state.first_seq)
+        return stored_size(self.config, state)
 
     def count_from(self, seq: int, chosen: Selection | None = None) -> int:
         """Return exactly how many live records from ``seq`` on are chosen."""

@@ -11,8 +11,8 @@ from millstream.errors import BadRequest, StreamExists
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.config import StreamConfig
+from millstream.streams.data_size import data_bytes
 from millstream.topics import bodies
-from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.performance import Stopwatch
@@ -71,7 +71,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
         "earliest_seq": state.first_seq,
         "next_seq": state.last_seq + 1,
         "count": state.messages,
-        "bytes": data_bytes(stream, state.first_seq),
+        "bytes": data_bytes(stream.log, stream.name, state.first_seq),
         "config": config,
         "effective_priority": topics.effective_priority(stream),
         "last_write_ts": state.last_ts_ns // 1_000_000 if state.last_seq else None,
@@ -110,7 +110,7 @@ def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
         "head_seq": state.last_seq,
         "earliest_seq": state.first_seq,
         "count": state.messages,
-        "bytes": data_bytes(stream, state.first_seq),
+        "bytes": data_bytes(stream.log, stream.name, state.first_seq),
         "durable": stream.config.to_topic()["durable"],
         "effective_priority": topics.effective_priority(stream),
     }

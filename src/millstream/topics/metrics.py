@@ -20,8 +20,8 @@ from millstream.queues.queue import Counters
 from millstream.queues.settings import is_queue
 from millstream.store.log import Durability
 from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter, meter_of
+from millstream.streams.data_size import data_bytes
 from millstream.streams.state import StreamState
-from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics
 from millstream.topics.settled import settled
 
@@ -125,7 +125,7 @@ def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
         stream.name,
         str(stream.config.to_topic()["durability"]),
         state,
-        data_bytes(stream, state.first_seq),
+        data_bytes(stream.log, stream.name, state.first_seq),
         topics.queues.of(stream).counters() if is_queue(stream.config) else None,
     )
 

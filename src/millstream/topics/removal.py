@@ -7,8 +7,8 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.routers.tag_filter import TagFilter
+from millstream.streams.data_size import data_bytes
 from millstream.topics import bodies
-from millstream.topics.accounting import data_bytes
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -37,7 +37,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
         "earliest_seq": state.first_seq,
         "head_seq": state.last_seq,
         "count": state.messages,
-        "bytes": data_bytes(stream, state.first_seq),
+        "bytes": data_bytes(stream.log, stream.name, state.first_seq),
         "performance": watch.performance(),
     }
     return json_response(answer)

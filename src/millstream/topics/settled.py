@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.streams import retention
+from millstream.streams.size import record_size
 from millstream.streams.state import StreamState
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def _capped_floor(stream: "Stream", state: StreamState) -> int:
         frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)
         if not len(frames):
             break
-        for seq, _, subject, payload, headers, *_ in frames:
+        for seq, _, subject, payload, headers, _, _, meta in frames:
             if messages <= 0 and size <= 0:
                 break
             at = seq + 1
             messages -= 1
-            size -= 30 + len(subject) + len(payload) + len(headers)
+            size -= record_size(stream.config, subject, headers, payload, meta)
     return at
