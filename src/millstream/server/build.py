@@ -1,6 +1,7 @@
 """From options to connected parts: the only module that knows them all."""
 
 import asyncio
+import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.nats.trace import Tracing
 from millstream.server.auth_options import GLOBAL_ACCOUNT
+from millstream.server.encryption import key_ring
 from millstream.server.http_gate import HttpGate, gate_of
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
@@ -221,8 +223,11 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
             segment_records=segments.records,
             segment_bytes=segments.bytes,
             segment_age=segments.age,
-        )
+            rewrite_ratio=options.rewrite_ratio,
+        ),
+        ring=key_ring(options.encryption, os.environ),
     )
+    sizes = replace(sizes, shards=options.wal_shards)
     if options.sync_interval is not None:
         sizes = replace(sizes, dirty_age=options.sync_interval)
     return Store.open(str(directory), MeteredFiles(clock), clock, loop.call_soon_threadsafe, sizes)
