@@ -58,6 +58,11 @@ class Started:
     def tell(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def finish(self) -> None:
+        """Stop the server and read its log to the end."""
+        self.tell(signal.SIGTERM)
+        self.until("Server Exiting")
+
     def exit_code(self) -> int:
         return self.process.wait(LIMIT)
 
@@ -95,10 +100,10 @@ class Wire:
         self._file.close()
         self._socket.close()
 
-    def lines(self) -> Iterator[str]:
-        """Go through the lines as they come; a PING is answered."""
+    def lines(self, *, answer_pings: bool = True) -> Iterator[str]:
+        """Go through the lines as they come; a PING is answered, and not shown."""
         while line := self._file.readline():
-            if line == b"PING\r\n":
+            if line == b"PING\r\n" and answer_pings:
                 self.say("PONG")
             else:
                 yield line.decode().rstrip()

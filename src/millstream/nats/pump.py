@@ -27,9 +27,11 @@ class Pump:
 
     def feed(self, data: bytes) -> None:
         """Give the hub what came."""
-        if self._trace is not None:
-            self._trace.incoming(data)
-        self._hub.feed(self.cid, data)
+        if self._trace is None:
+            self._hub.feed(self.cid, data)
+            return
+        for part in self._trace.incoming(data):
+            self._hub.feed(self.cid, part)
 
     def pull(self) -> None:
         """Send until the outbox is empty or the socket is full."""

@@ -5,7 +5,7 @@ Only clients that come while tracing is on are traced: a conversation is read fr
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from millstream.accounts.rights import text_of
@@ -37,16 +37,26 @@ class Trace:
     def __init__(self, tracing: Tracing, who: Callable[[], str]) -> None:
         self._tracing = tracing
         self._who = who
-        self._coming = _Lines(lambda op, body: self._said(_IN, op, body))
-        self._going = _Lines(lambda op, body: self._said(_OUT, op, body))
+        self._coming = _Lines()
+        self._going = _Lines()
 
-    def incoming(self, data: bytes) -> None:
-        """Note what the client says."""
-        self._coming.feed(data)
+    def incoming(self, data: bytes) -> Iterator[bytes]:
+        """Note what the client says; gives it back cut so that each part ends an operation.
+
+        Whoever carries out a part before it asks for the next has answers noted in their place.
+        """
+        done = 0
+        for line, body, end in self._coming.feed(data):
+            self._said(_IN, line, body)
+            yield data[done:end]
+            done = end
+        if done < len(data):
+            yield data[done:]
 
     def outgoing(self, data: bytes) -> None:
         """Note what it is told."""
-        self._going.feed(data)
+        for line, body, _ in self._going.feed(data):
+            self._said(_OUT, line, body)
 
     def mapped(self, subject: bytes, to: bytes) -> None:
         """Note that a message goes elsewhere."""
@@ -81,38 +91,29 @@ class Trace:
 class _Lines:
     """Cuts a stream of protocol bytes into lines, each with the payload that follows it."""
 
-    def __init__(self, found: Callable[[bytes, bytes | None], None]) -> None:
-        self._found = found
-        self._rest = bytearray()
-        self._line = b""
-        self._missing = 0  # bytes until the payload of ``_line`` and its CRLF are there
+    def __init__(self) -> None:
+        self._rest = b""  # an operation whose end has not come
 
-    def feed(self, data: bytes) -> None:
-        self._rest += data
-        while self._body() or self._next():
-            pass
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes | None, int]]:
+        """Go through the operations that end in ``data``: line, payload, and where they end."""
+        before, text, at = len(self._rest), self._rest + data, 0
+        while (found := _operation(text, at)) is not None:
+            line, body, at = found
+            yield line, body, at - before
+        self._rest = text[at:]
 
-    def _body(self) -> bool:
-        if not self._missing or len(self._rest) < self._missing:
-            return False
-        body = bytes(self._rest[: self._missing - 2])
-        del self._rest[: self._missing]
-        self._missing = 0
-        self._found(self._line, body)
-        return True
 
-    def _next(self) -> bool:
-        end = -1 if self._missing else self._rest.find(b"\n")
-        if end < 0:
-            return False
-        self._line = bytes(self._rest[:end]).removesuffix(b"\r")
-        del self._rest[: end + 1]
-        verb, *_, last = self._line.split() or [b"", b""]
-        if verb.upper() in _BODIED and last.isdigit():
-            self._missing = int(last) + 2
-        else:
-            self._found(self._line, None)
-        return True
+def _operation(text: bytes, at: int) -> tuple[bytes, bytes | None, int] | None:
+    """Return the operation that begins at ``at`` and where it ends, None while it is not whole."""
+    end = text.find(b"\n", at) + 1
+    if not end:
+        return None
+    line = text[at:end].rstrip(b"\r\n")
+    words = line.split()
+    if not words or words[0].upper() not in _BODIED or not words[-1].isdigit():
+        return line, None, end
+    body_end = end + int(words[-1])
+    return (line, text[end:body_end], body_end + 2) if body_end + 2 <= len(text) else None
 
 
 def _shown(line: bytes) -> str:
