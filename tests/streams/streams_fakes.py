@@ -173,7 +173,9 @@ class FakeStore:
         self.controls: list[Control] = []
         self.synced: list[bool] = []
 
-    def create_log(self, log_id: int, durability: Durability) -> FakeLog:
+    def create_log(
+        self, log_id: int, durability: Durability, compressed: bool = False
+    ) -> FakeLog:
         found = self.logs.setdefault(log_id, FakeLog(log_id, durability))
         found.durability = durability
         return found

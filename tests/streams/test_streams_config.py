@@ -82,7 +82,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     "fields",
     [
         {"sources": [{"name": "X", "consumer": {"name": "c", "deliver_subject": "d"}}]},
-        {"compression": "s2"},
     ],
 )
 def test_what_is_not_done_yet_is_refused_and_not_ignored(fields):

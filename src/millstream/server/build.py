@@ -12,6 +12,7 @@ from millstream.clock import Clock
 from millstream.consumers.readers import Readers
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
+from millstream.http.limits import Limits as HttpLimits
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
@@ -37,7 +38,7 @@ from millstream.server.encryption import key_ring
 from millstream.server.http_gate import HttpGate, gate_of
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
-from millstream.server.options import JetStreamOptions, LogOptions, Options
+from millstream.server.options import HttpCaps, JetStreamOptions, LogOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.file_log import LogOptions as SegmentSizes
@@ -140,13 +141,29 @@ def build(
     if options.monitor.listens:
         gate = gate_to(options, guard, kept, clock)
         app = counted(routes(options, facts, kept, gate), facts.statuses)
-        http = HttpDoor(loop, app, clock)
+        caps = options.monitor.caps
+        http = HttpDoor(loop, app, clock, HttpLimits(body_bytes=caps.max_body_bytes))
+        if kept is not None:
+            kept.topics.cap(**capped(caps))
     return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
 
 
 def subject_space(options: Options) -> Interest:
     """Return an account's subjects, with a cache of matches unless that was turned off."""
     return Interest() if options.sublist_cache else Interest(cache=1, sweep=0)
+
+
+def capped(caps: HttpCaps) -> dict[str, int]:
+    """Return the caps that the topics keep themselves."""
+    return {
+        "max_topics": caps.max_topics,
+        "max_routers": caps.max_routers,
+        "max_watch_sessions": caps.max_watch_sessions,
+        "max_sse_connections": caps.max_sse_connections,
+        "max_sse_per_key": caps.max_sse_connections_per_key,
+        "max_total_bytes": caps.max_total_bytes,
+        "shortest_heartbeat_ms": caps.test_min_heartbeat_ms,
+    }
 
 
 def guards(options: Options, interest: Interest, clock: Clock) -> Guards:

@@ -3,7 +3,12 @@
 from millstream.server.conf_accounts import enabled
 from millstream.server.conf_setting import Setting, Table, ignored, read, unsupported
 from millstream.server.conf_syntax import Block
-from millstream.server.options import MOST_SHARDS, JetStreamLimits, JetStreamOptions
+from millstream.server.options import (
+    MOST_SHARDS,
+    EncryptionOptions,
+    JetStreamLimits,
+    JetStreamOptions,
+)
 
 _ONE_SERVER = "it tunes clusters, and this server is one"
 _OWN_STORE = "this store has its own way of keeping files"
@@ -17,6 +22,9 @@ def jetstream(setting: Setting) -> JetStreamOptions | None:
         return JetStreamOptions() if enabled(setting) else None
     values = read(setting.value, _JETSTREAM, setting.findings)
     on = values.pop("enabled", True)
+    encryption = {key: values.pop(key) for key in _ENCRYPTION_KEYS if key in values}
+    if encryption:
+        values["encryption"] = EncryptionOptions(**encryption)
     return JetStreamOptions(**values) if on else None
 
 
@@ -59,7 +67,25 @@ def _tag(setting: Setting) -> str:
     return setting.text().strip().lower()
 
 
-_ENCRYPTION = unsupported("records are not encrypted at rest; leave it out")
+def _cipher(setting: Setting) -> str:
+    """Read the cipher as nats-server names it."""
+    name = setting.text().lower()
+    if name in ("chacha", "chachapoly"):
+        return "chacha"
+    if name == "aes":
+        return "aes"
+    raise setting.wrong(f"must be aes or chacha, not {name}")
+
+
+def _share(setting: Setting) -> float:
+    number = setting.value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 1:
+        raise setting.wrong(f"must be above 0 and at most 1, not {number}")
+    return float(number)
+
+
+_ENCRYPTION_KEYS = ("key", "key_file", "prev_key", "prev_key_file", "cipher")
+_TPM = unsupported("keys in a TPM are not read; give the key itself or a file")
 _BATCH: Table = {
     "max_inflight_per_stream": ("max_batch_inflight_per_stream", Setting.integer),
     "max_inflight_total": ("max_batch_inflight_total", Setting.integer),
@@ -84,19 +110,13 @@ _JETSTREAM: Table = {
     "domain": ("domain", Setting.text),
     "limits": ("limits", _limits),
     "unique_tag": ("unique_tag", _tag),
-    **dict.fromkeys(
-        (
-            "key",
-            "ek",
-            "encryption_key",
-            "prev_key",
-            "prev_ek",
-            "prev_encryption_key",
-            "cipher",
-            "tpm",
-        ),
-        ("", _ENCRYPTION),
-    ),
+    **dict.fromkeys(("key", "ek", "encryption_key"), ("key", Setting.text)),
+    **dict.fromkeys(("prev_key", "prev_ek", "prev_encryption_key"), ("prev_key", Setting.text)),
+    "key_file": ("key_file", Setting.text),
+    "prev_key_file": ("prev_key_file", Setting.text),
+    "cipher": ("cipher", _cipher),
+    "tpm": ("", _TPM),
+    "rewrite_ratio": ("rewrite_ratio", _share),
     "extension_hint": ("", ignored(Setting.text, _ONE_SERVER)),
     "max_outstanding_catchup": ("", ignored(Setting.size, _ONE_SERVER)),
     "max_buffered_size": ("", ignored(Setting.size, _OWN_STORE)),

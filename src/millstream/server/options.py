@@ -137,6 +137,21 @@ class JetStreamOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpCaps:
+    """What all clients of the HTTP API may take together, and each key; 0 means no cap."""
+
+    max_topics: int = 100_000
+    max_routers: int = 10_000
+    max_watch_sessions: int = 10_000
+    max_sse_connections: int = 10_000
+    max_sse_connections_per_key: int = 1000
+    max_inflight_per_key: int = 1000
+    max_total_bytes: int = 0
+    max_body_bytes: int = 64 * 1024 * 1024
+    test_min_heartbeat_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
 class MonitorOptions:
     """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
 
@@ -152,6 +167,7 @@ class MonitorOptions:
     topics: bool = False
     keys: tuple[ApiKey, ...] = ()
     probe_auth: bool = False
+    caps: HttpCaps = field(default_factory=HttpCaps)
 
     @property
     def listens(self) -> bool:

@@ -121,6 +121,7 @@ class Committer:
         self._marked = engine.synced_position  # the durable mark that the log itself tells
         self._thread: threading.Thread | None = None
         self.ring: KeyRing | None = None  # seals entries
+        self.window = 0.0  # seconds that a commit waits for more to join it
         self.backlog_bytes = 0
         self.applied_position = engine.position - 1  # the loop has seen everything up to here
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
@@ -199,6 +200,8 @@ class Committer:
     def _may_write_here(self) -> bool:
         """Say whether the loop may write the queue: quickly, alone, and without overtaking."""
         if self._paused or self._appending or self._unanswered or self._stopping:
+            return False
+        if self.window:
             return False
         size = 0
         for submission in self._queue:
@@ -412,11 +415,18 @@ class Committer:
 
     def _run(self) -> None:
         while not self._stopping:
+            self._gather()
             busy = self.step()
             self._engine.prepare()
             if not busy and not self._wait():
                 self.tick()
         self._finish()
+
+    def _gather(self) -> None:
+        """Let more join what is queued, while the server is pressed."""
+        with self._wake:
+            if self.window and self._queue:
+                self._wake.wait_for(lambda: self._stopping, self.window)
 
     def _wait(self) -> bool:
         """Sleep until there is work; False when nothing came for a while."""

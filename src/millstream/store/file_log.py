@@ -146,6 +146,7 @@ class FileLog:
         self.compressed = False  # what is sealed from now on
         self.erasure = Erasure(host, self)
         self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
+        self._killed_at = 1  # where the WAL was when records died last
         self._doomed: tuple[Segment, Rewrite, int] | None = None  # waits until its dead are stable
         self.subjects = SubjectTable()
         self.segments: list[Segment] = []
@@ -626,6 +627,7 @@ class FileLog:
             log.warning("trim not logged log=%x error=%s", self._log_id, error)
             return
         self.apply_trim(first_kept, reason)
+        self._killed_at = self._host.written_position(self._log_id)
 
     def apply_trim(self, first_kept: int, reason: str) -> None:
         """Move the floor; whole dead segments go with their files."""
@@ -681,6 +683,7 @@ class FileLog:
             return
         if error is None:
             self.apply_delete(seqs)
+            self._killed_at = self._host.written_position(self._log_id)
         done(error)
 
     def apply_delete(self, seqs: list[int]) -> None:
@@ -877,7 +880,7 @@ class FileLog:
             if segment is None:
                 return
             rewrite = Rewrite(self._host.files, segment, self.compressed, drop=True)
-            self._doomed = (segment, rewrite, self._host.written_position(self._log_id))
+            self._doomed = (segment, rewrite, self._killed_at)
             self._host.rewriting(True)
             segment.busy = True
         segment, rewrite, position = self._doomed

@@ -605,6 +605,17 @@ class Store:
         return sum(committer.backlog_bytes for committer in self._committers())
 
     @property
+    def is_full(self) -> bool:
+        """Say whether more waits for its commit than should."""
+        return bool(self._behind)
+
+    def gather(self, seconds: float) -> None:
+        """Have commits wait so long for more to join them: fewer syncs, later answers."""
+        for shard in self._shards:
+            if shard.committer is not None:
+                shard.committer.window = seconds
+
+    @property
     def synced_position(self) -> int:
         """Return how many positions of the WAL, over all shards, are on stable storage."""
         return sum(shard.engine.synced_position for shard in self._shards)

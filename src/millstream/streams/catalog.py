@@ -41,13 +41,14 @@ log = logging.getLogger(__name__)
 
 STREAM_SET = 16
 STREAM_GONE = 17
+RESTORING = "millstream.restoring"  # in the metadata of a stream that is not all there yet
 SECTION = "streams"
 
 
 class Store(Protocol):
     """What the catalog needs of the store."""
 
-    def create_log(self, log_id: int, durability: Durability) -> Log:
+    def create_log(self, log_id: int, durability: Durability, compressed: bool = False) -> Log:
         """Return the log of this id, made if there is none; an existing one takes the class."""
         ...
 
@@ -200,7 +201,8 @@ class Catalog:
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
-            self._store.create_log(stream.incarnation, config.durability(self._default_durability))
+            durability = config.durability(self._default_durability)
+            self._store.create_log(stream.incarnation, durability, config.is_compressed)
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
             stream.reconfigure(config)
@@ -213,6 +215,47 @@ class Catalog:
                 self._source(stream)
             self._tell(stream, True)
             return stream
+
+    async def begin_restore(self, config: StreamConfig, account: str, created_ns: int) -> Stream:
+        """Create a stream that takes its records back in; a crash before the end removes it."""
+        plain = msgspec.structs.replace(
+            StreamConfig(
+                name=config.name, storage=config.storage, persist_mode=config.persist_mode
+            ),
+            allow_msg_ttl=config.allow_msg_ttl,
+            duplicate_window=config.duplicate_window,
+            metadata={**config.metadata, RESTORING: "true"},
+        )
+        async with self._changing:
+            self._check_overlap(config, account)
+            entry = self._entry(plain, account, self._take_id(), created_ns)
+            await self._write(STREAM_SET, entry)
+            return self._open(entry, plain)
+
+    async def end_restore(self, stream: Stream, config: StreamConfig) -> None:
+        """Let a stream whose records are all back be what it was."""
+        async with self._changing:
+            self._check_overlap(config, stream.account)
+            await self._write(
+                STREAM_SET,
+                self._entry(config, stream.account, stream.incarnation, stream.created_ns),
+            )
+            stream.reconfigure(config)
+            stream.capture()
+            self._source(stream)
+            self.refresh_feeds()
+            self._tell(stream, True)
+
+    def _forget_unrestored(self) -> None:
+        """Remove what a crash left of restores that had not ended."""
+        for key, stream in list(self._streams.items()):
+            if RESTORING in stream.config.metadata:
+                del self._streams[key]
+                stream.close()
+                entry = self._entry(stream.config, key[0], stream.incarnation, stream.created_ns)
+                body = msgspec.json.encode(entry)
+                self._store.control(STREAM_GONE, entry.id, body, _log_failure)
+                self._store.drop_log(stream.incarnation)
 
     async def delete(self, name: str, account: str = "$G") -> None:
         """Delete a stream and its records."""
@@ -318,7 +361,8 @@ class Catalog:
         await done
 
     def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
-        log = self._store.create_log(entry.id, config.durability(self._default_durability))
+        durability = config.durability(self._default_durability)
+        log = self._store.create_log(entry.id, durability, config.is_compressed)
         log.start_at(config.first_seq)  # does nothing to a log that has begun
         stream = Stream(
             config,
@@ -364,6 +408,7 @@ class Catalog:
 
     def capture(self) -> None:
         """Register every stream's subjects, once replay is over."""
+        self._forget_unrestored()
         for stream in self._streams.values():
             stream.capture()
         for stream in self._streams.values():
@@ -382,3 +427,8 @@ class Catalog:
         """Stop capturing everywhere."""
         for stream in self._streams.values():
             stream.close()
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.warning("removal of an unfinished restore not written error=%s", error)

@@ -7,6 +7,7 @@ stored and either door can show it whole.
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Self
 
 import msgspec
@@ -218,6 +219,11 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return 1 if self.allow_msg_ttl or self.subject_delete_marker_ttl else 0
 
     @property
+    def is_compressed(self) -> bool:
+        """Whether what is sealed is compressed; by LZ4, whatever the word is on the wire."""
+        return self.compression != "none"
+
+    @property
     def is_legal_stream(self) -> bool:
         """Whether JetStream can name it: a topic called ``a.b`` is simply not listed there."""
         return _ILLEGAL_IN_NAMES.isdisjoint(self.name)
@@ -353,8 +359,13 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
 def _check_source_fields(source: Any) -> None:
     if not isinstance(source, Mapping):
         raise InvalidJson("a source is an object")
-    for key in source:
-        if key not in sources.Source.__struct_fields__:
+    inner = [
+        value for key in ("external", "consumer") if isinstance(value := source.get(key), dict)
+    ]
+    listed = source.get("subject_transforms")
+    inner += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    for key in chain(source, *inner):
+        if key not in _SOURCE_FIELDS:
             raise InvalidJson(f'json: unknown field "{key}"')
     try:
         sources.Source.read(source)
@@ -362,6 +373,9 @@ def _check_source_fields(source: Any) -> None:
         raise InvalidJson(str(error)) from error
 
 
+_SOURCE_FIELDS = frozenset(
+    (*sources.Source.__struct_fields__, "api", "deliver", "deliver_subject", "src", "dest")
+)
 _INNER_FIELDS = {
     "placement": ("cluster", "tags", "preferred"),
     "subject_transform": ("src", "dest"),
@@ -394,7 +408,7 @@ def _filled(
     }
     if config.num_replicas == 0:
         fill["num_replicas"] = 1
-    takes_subjects = not config.mirror and not config.sources
+    takes_subjects = config.mirror is None and not config.sources
     if not config.subjects and takes_subjects and (existing is None or existing.subjects):
         fill["subjects"] = (config.name,)
     if not given.get("duplicate_window"):
@@ -410,7 +424,7 @@ def _filled(
 
 
 def _default_window(config: StreamConfig) -> int:
-    if config.mirror or config.sources:
+    if config.mirror is not None or config.sources:
         return 0
     return min(DEFAULT_WINDOW_NS, config.max_age) if config.max_age > 0 else DEFAULT_WINDOW_NS
 
@@ -493,7 +507,6 @@ def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
     for key, used in (
         ("allow_batched", config.allow_batched),
-        ("compression: " + config.compression, config.compression != "none"),
     ):
         if used:
             raise InvalidStreamConfig(f"{key} is not supported by this server yet")
