@@ -68,6 +68,14 @@ class PlannedSegment(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class ColdFile(msgspec.Struct, frozen=True):
+    """A Parquet file that holds the live records ``base_seq..last_seq`` for good."""
+
+    path: str
+    base_seq: int
+    last_seq: int
+
+
 class Tail(msgspec.Struct, frozen=True):
     """The range that only the server can read; empty when ``to_seq < from_seq``."""
 
@@ -88,6 +96,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
     next_from_seq: int | None = None  # set when the list of segments goes on
     time_seq: int | None = None  # the first sequence at or after the time asked for
     until_seq: int | None = None  # as far as the bytes asked for reach
+    cold: list[ColdFile] = []  # history that any reader of Parquet can take
 
 
 class StagedFile(msgspec.Struct, frozen=True):
@@ -382,7 +391,7 @@ class HttpStreams:
     def names(self) -> list[str]:
         """Return the names of all streams that may be seen."""
         found: list[str] = []
-        query: dict[str, int | str] = {"limit": 1000}
+        query: dict[str, int | str] = {"page_size": 1000}
         while True:
             page = _decode(self._call("GET", f"/v0/topics?{urlencode(query)}", "", b""), _Listed)
             found += [one.topic for one in page.topics]

@@ -106,9 +106,9 @@ class BatchReader(DataSourceReader):
         now_ns = SystemClock().time_ns()
         start_ns, end_ns = resolved(options.start_time, now_ns), resolved(options.end_time, now_ns)
         if start_ns is not None:
-            first = max(first, self._seek(name, start_ns, plan.last_seq + 1))
+            first = max(first, self._seek(name, start_ns, first))
         if end_ns is not None:
-            last = min(last, self._seek(name, end_ns, plan.last_seq + 1) - 1)
+            last = min(last, self._seek(name, end_ns, last + 1) - 1)
         return Range(plan, first, last)
 
     def _seek(self, name: str, at_ns: int, otherwise: int) -> int:
@@ -117,7 +117,7 @@ class BatchReader(DataSourceReader):
         A server that does not say is asked for everything.
         """
         found = self._options.server.streams().plan(name, NO_SEGMENTS, at_ns=max(at_ns, 1))
-        return otherwise if found.time_seq is None else min(found.time_seq, otherwise)
+        return otherwise if found.time_seq is None else found.time_seq
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition."""
