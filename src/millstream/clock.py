@@ -52,3 +52,8 @@ class ManualClock:
     def set_wall(self, now_ns: int) -> None:
         """Jump the wall clock alone, as an administrator or NTP would."""
         self._wall_ns = now_ns
+
+
+def thread_seconds() -> float:
+    """Return for how long the calling thread has worked so far."""
+    return time.thread_time()

@@ -3,9 +3,12 @@
 import asyncio
 import difflib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
+from millstream.delivery import priority
+from millstream.delivery.scheduler import Scheduler
 from millstream.delivery.timers import Timers
 from millstream.errors import Forbidden, StreamNotFound, Throttled, Unauthorized
 from millstream.http.request import Caller, Request
@@ -13,10 +16,12 @@ from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
 from millstream.routers import registry as router_registry
 from millstream.routers.registry import Routers
-from millstream.topics.errors import TopicNotFound
+from millstream.streams.data_size import data_bytes
+from millstream.topics.errors import Pressed, TopicNotFound
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
 from millstream.topics.pulse import Pulses
+from millstream.topics.quota import Quota
 from millstream.topics.settled import settled
 from millstream.topics.slots import Slots
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from millstream.consumers.readers import Readers
+    from millstream.delivery.governor import Measures
     from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
@@ -37,6 +43,15 @@ class Store(queue_registry.Store, router_registry.Store, Protocol):
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
         """Return the sealed segments of a log, in order."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether more waits for its commit than should."""
+        ...
+
+    def gather(self, seconds: float) -> None:
+        """Have commits wait so long for more to join them."""
         ...
 
     def health(self) -> list[str]:
@@ -70,19 +85,51 @@ class Topics:
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
+        self.quota = Quota(0, self._total_bytes, clock.monotonic)
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
-        self.pulses = Pulses()
+        self.scheduler = Scheduler(clock, ingest_full=self._is_full, measured=self._take_measures)
+        self.pulses = Pulses(self._wake_watchers)
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
         )
-        self.routers = Routers(catalog, clock, timers or Timers(clock), store, most=max_routers)
+        self.routers = Routers(
+            *(catalog, clock, timers or Timers(clock), store),
+            most=max_routers,
+            later=self._route_later,
+        )
         self.started_ns = clock.time_ns()
         self.stopping = False
         self.ready = True
         self.replay_progress = 0.0
         self._read_ms: dict[int, int] = {}  # incarnation → when it was last consumed
         self._waiting: set[Callable[[], None]] = set()
+
+    def cap(
+        self,
+        *,
+        max_topics: int,
+        max_routers: int,
+        max_watch_sessions: int,
+        max_sse_connections: int,
+        max_sse_per_key: int,
+        max_total_bytes: int,
+        shortest_heartbeat_ms: int,
+    ) -> None:
+        """Keep to other caps from now on."""
+        self.max_topics = max_topics
+        self.routers.most = max_routers
+        self.max_watch_sessions = max_watch_sessions
+        self.live.most, self.live.per_key = max_sse_connections, max_sse_per_key
+        self.quota.most = max_total_bytes
+        self.shortest_heartbeat_ms = shortest_heartbeat_ms
+
+    def _total_bytes(self) -> int:
+        """Return the data and meta that all topics of all accounts hold."""
+        return sum(
+            data_bytes(stream.log, stream.name, stream.state().first_seq)
+            for stream in self.catalog.everything()
+        )
 
     @property
     def sse_connections(self) -> int:
@@ -168,14 +215,39 @@ class Topics:
 
     def effective_priority(self, stream: "Stream") -> int:
         """Return the manual priority in its range, else one that halves every idle 30 s."""
-        config = stream.config.to_topic()
-        if config["priority"] is not None:
-            return int(max(-1000, min(1000, config["priority"])))
-        read = self.last_read_ms(stream)
-        if read is None or not config["auto_priority"]:
-            return 0
-        idle = max(0, self.now_ms() - read)
-        return 0 if idle >= 300_000 else round(500 * 2 ** (-idle / 30_000))
+        config, read = stream.config.to_topic(), self.last_read_ms(stream)
+        idle = None if read is None else self.now_ms() - read
+        return priority.effective(config["priority"], config["auto_priority"], idle)
+
+    # -- pace --------------------------------------------------------------------------------
+
+    def is_deferred(self, stream: "Stream") -> bool:
+        """Say whether the topic is not pushed now, because of the load and its priority."""
+        return self.scheduler.measures.defers and self.effective_priority(stream) < 0
+
+    def check_pace(self) -> None:
+        """Refuse a write while the server is pressed and its log has all that it takes."""
+        if self.scheduler.measures.refuses:
+            raise Pressed()
+
+    def _wake_watchers(self, stream: "Stream", tell: Callable[[], int]) -> None:
+        rank = partial(self.effective_priority, stream)
+        self.scheduler.ready(stream.incarnation, tell, rank)
+
+    def _route_later(self, stream: "Stream", run: Callable[[], None]) -> None:
+        def route() -> int:
+            run()
+            return 1
+
+        rank = partial(self.effective_priority, stream)
+        self.scheduler.ready(("copies", stream.incarnation), route, rank, is_copying=True)
+
+    def _is_full(self) -> bool:
+        return self.store is not None and self.store.is_full
+
+    def _take_measures(self, measures: "Measures") -> None:
+        if self.store is not None:
+            self.store.gather(measures.commit_window_ms / 1000)
 
     async def wait_for(
         self, streams: "list[Stream]", seconds: float, ready: Callable[[], bool] | None = None

@@ -55,6 +55,18 @@ class RecordAboveLimit(MillstreamError):
     code = "record_too_large"
 
 
+class Pressed(MillstreamError):
+    """The server is at its limit and its log has all that it takes: nothing was written."""
+
+    status = 429
+    err_code = 10023
+    http_status = 429
+    code = "throttled"
+
+    def __init__(self) -> None:
+        super().__init__("the server is overloaded; try again later", {"retry_after_ms": 1000})
+
+
 class TopicNotEmpty(MillstreamError):
     """A topic was to be deleted only if it is empty."""
 

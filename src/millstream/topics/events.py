@@ -78,6 +78,7 @@ class EventStream(AsyncIterator[bytes]):
         self._heard: dict[str, tuple[Stream, Pulse, Callable[[], None]]] = {}
         self._first_reads = set(session.cursors)
         self._announced: set[str] = set()
+        self._deferred: set[str] = set()  # topics that the client knows to be paused
         self._chunks = self._generate()
         self._counted = True
         self._undo_stop = topics.on_stop(self._alarm.ring)
@@ -119,6 +120,13 @@ class EventStream(AsyncIterator[bytes]):
                         yield self._frame(b"topic-deleted", _deleted(name))
                     continue
                 pulse = self._listen(stream)
+                if topics.is_deferred(stream):
+                    pulse.later()  # which is when the load has gone
+                    if name not in self._deferred:
+                        self._deferred.add(name)
+                        yield self._frame(b"error", _throttled(name))
+                    continue
+                self._deferred.discard(name)
                 await topics.routers.catch_up(stream)
                 caught_up = False
                 while not caught_up and not session.caller.revoked:
@@ -217,6 +225,12 @@ def why_barred(caller: Caller, names: Iterable[str]) -> bytes:
     if caller.revoked:
         return _REVOKED
     return b"" if all(caller.may_touch(name) for name in names) else _FORBIDDEN
+
+
+def _throttled(name: str) -> bytes:
+    """Return what a watcher hears of a topic that is not pushed for now; it can still be read."""
+    text = f"{name} is paused while the server is overloaded; its records can be read by diff"
+    return _encode({"code": "throttled", "message": text, "topic": name, "retry_after_ms": 1000})
 
 
 def _deleted(name: str) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from millstream.delivery.scheduler import Scheduler
 from millstream.http.exposition import (
     CONTENT_TYPE,
     GAUGE,
@@ -85,6 +86,7 @@ class Metrics:
         figures = look(topics, caller)
         for name, value, help_text in self._totals(topics, figures):
             yield gauge(f"topics_{name}", help_text, value)
+        yield from _pace(topics.scheduler)
         yield gauge("topics_ready", "1 once recovery is over", int(topics.ready))
         yield gauge("topics_recovery_progress", "How much is recovered, 0 to 1", _progress(topics))
         classes = [Sample(n, {"class": name}) for name, n in _by_class(figures).items()]
@@ -168,6 +170,21 @@ def _wal(meter: WalMeter) -> Iterator[Family]:
         meter.sync_counts,
         meter.sync_us,
     )
+
+
+def _pace(scheduler: Scheduler) -> Iterator[Family]:
+    """Return how hard the server is pressed, and what it gives up for that."""
+    now = scheduler.measures
+    yield gauge("topics_pressure", "How hard the server is pressed, 0 to 1", now.pressure)
+    yield gauge("topics_delivery_ready", "Topics that wait for their turn", scheduler.depth)
+    latency = round(scheduler.latency_ms, 3)
+    yield gauge("topics_delivery_latency_ms", "How long topics waited for it lately", latency)
+    yield gauge("topics_coalesce_ms", "How long events wait for more records", now.coalesce_ms)
+    text = "How long commits wait for more records"
+    yield gauge("topics_commit_window_ms", text, now.commit_window_ms)
+    yield gauge("topics_deferring", "1 while low priorities are not pushed", int(now.defers))
+    yield gauge("topics_refusing", "1 while writes are refused", int(now.refuses))
+    yield counter("topics_deliveries_total", "Turns that topics had", scheduler.served)
 
 
 def _read_only(topics: Topics) -> int:

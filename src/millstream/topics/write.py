@@ -36,6 +36,7 @@ class Checked:
     batch: Batch
     subjects: frozenset[str]  # those that the stream must allow
     key: str | None
+    size: int = 0  # data and meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +92,18 @@ async def carry_out(
 ) -> Outcome:
     """Write what a body says, in the order of checks that both ways in share."""
     checked = check_write(body, name, header_key)
+    if not body.disable_backpressure:
+        topics.check_pace()
     stream, created = await _stream_for(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
-    began = watch.elapsed_ms()
+    began, throttle_ms = watch.elapsed_ms(), topics.scheduler.measures.commit_window_ms
     written, deduped = await _append(stream, checked, topics)
     append_ms = round(watch.elapsed_ms() - began, 3)
     synced = stream.log.durability is Durability.FSYNC
     performance = watch.performance(
         wal_append_ms=append_ms,
         fsync_ms=max(append_ms, 0.001) if synced else 0.0,
-        throttle_wait_ms=0.0,
+        throttle_wait_ms=throttle_ms,
     )
     return Outcome(name, written, created, deduped, performance)
 
@@ -118,11 +121,12 @@ def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) ->
     if key is not None and len(key.encode()) > LONGEST_KEY:
         raise BadRequest(f"an idempotency key holds at most {LONGEST_KEY} bytes")
     default_node = _short(body.node, "node", LONGEST_NODE) if body.node else b""
-    batch, subjects = Batch(), set()
+    batch, subjects, size = Batch(), set(), 0
     own_subject, absent = topic.encode(), bodies.ABSENT
     for item in records:
         payload = bytes(item.data)
         meta = b"" if item.meta is absent else _meta(bytes(item.meta))
+        size += len(payload) + len(meta)
         if len(payload) + len(meta) > LARGEST_RECORD:
             raise RecordAboveLimit(f"data and meta of a record hold at most {LARGEST_RECORD} bytes")
         if len(payload) > json_text.DEEPEST and json_text.too_deep(payload):
@@ -142,7 +146,7 @@ def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) ->
             _short(item.node, "node", LONGEST_NODE) if item.node else default_node,
             meta,
         )
-    return Checked(batch, frozenset(subjects), key)
+    return Checked(batch, frozenset(subjects), key, size)
 
 
 def _short(value: str, name: str, most: int) -> bytes:
@@ -208,7 +212,13 @@ def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
 
 async def _append(stream: "Stream", checked: Checked, topics: Topics) -> tuple[Written, bool]:
     async def once() -> Written:
-        first, last = await stream.append_batch(checked.batch)
+        settle = topics.quota.take(checked.size)
+        kept = False
+        try:
+            first, last = await stream.append_batch(checked.batch)
+            kept = True
+        finally:
+            settle(kept)
         return Written(first, last, max(last, stream.state().last_seq))
 
     if checked.key is None:

@@ -1,0 +1,145 @@
+"""Scheduler: who is told next that a topic has grown, and when.
+
+A topic that grew is served at once while nothing else waits. What comes while others are served
+waits in the ready set for its turn; a turn serves until enough was set in motion, then the loop
+goes round so that it happens. The governor looks every 100 ms while there is work, and at nothing
+when there is none.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+from millstream.clock import Clock, thread_seconds
+from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, Sample
+from millstream.delivery.ready_set import ReadySet
+
+ENOUGH = 64  # deliveries that one turn sets in motion
+QUIET_SAMPLES = 5  # without work, after which nobody looks any more
+
+Work = Callable[[], int]  # returns how many deliveries it set in motion
+
+
+class Scheduler:
+    """Serves keys in the order of the ready set; everything runs on the loop."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        ingest_full: Callable[[], bool] = lambda: False,
+        measured: Callable[[Measures], None] = lambda measures: None,
+        busy_seconds: Callable[[], float] = thread_seconds,
+    ) -> None:
+        self._clock = clock
+        self._ingest_full = ingest_full
+        self._measured = measured
+        self._busy_seconds = busy_seconds
+        self._governor = Governor()
+        self._ready = ReadySet()
+        self._work: dict[Hashable, Work] = {}
+        self._turning = False
+        self._watching = False
+        self._quiet = 0
+        self._busy = 0.0
+        self._looked = 0.0
+        self._due_ms = 0.0
+        self.served = 0
+
+    @property
+    def measures(self) -> Measures:
+        """Return what is given up now, and for which pressure."""
+        return self._governor.measures
+
+    @property
+    def latency_ms(self) -> float:
+        """Return for how long things waited for their turn lately."""
+        return self._governor.latency_ms
+
+    @property
+    def depth(self) -> int:
+        """Return how many things wait for their turn."""
+        return len(self._ready)
+
+    def is_deferred(self, priority: int) -> bool:
+        """Say whether something of this priority is not pushed now."""
+        return self.measures.defers and priority < 0
+
+    def ready(
+        self, key: Hashable, work: Work, priority: Callable[[], int], *, is_copying: bool = False
+    ) -> None:
+        """Have ``work`` done once, soon: it covers whatever came until then."""
+        self._watch()
+        if key in self._ready:
+            return
+        if not self._turning and not is_copying and not self.measures.coalesce_ms:
+            self.served += 1
+            if work():
+                self._turn_later()  # what comes meanwhile waits for what this set in motion
+            return
+        self._ready.add(key, priority(), self._now_ms(), is_copying)
+        self._work[key] = work
+        self._turn_later()
+
+    def forget(self, key: Hashable) -> None:
+        """Call off what waits under a key."""
+        self._ready.discard(key)
+        self._work.pop(key, None)
+
+    def _turn_later(self) -> None:
+        if self._turning:
+            return
+        self._turning = True
+        loop, wait_ms = asyncio.get_running_loop(), self.measures.coalesce_ms
+        self._due_ms = self._now_ms() + wait_ms
+        if wait_ms:
+            loop.call_later(wait_ms / 1000, self._turn)
+        else:
+            loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve until enough is set in motion, then let the loop do that."""
+        self._turning = False
+        moved, now = 0, self._now_ms()
+        while moved < ENOUGH and (found := self._ready.next(now)) is not None:
+            key, waited_ms = found
+            self._governor.waited(min(waited_ms, now - self._due_ms))
+            self.served += 1
+            moved += self._work.pop(key)()
+        if moved:
+            self._turn_later()
+
+    # -- the governor --------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        self._quiet = 0
+        if self._watching:
+            return
+        self._watching = True
+        self._busy, self._looked = self._busy_seconds(), self._clock.monotonic()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(SAMPLE_MS / 1000, self._look)
+
+    def _look(self) -> None:
+        now, busy = self._clock.monotonic(), self._busy_seconds()
+        passed = now - self._looked
+        # A loop that comes late to this look was late for everything else too.
+        self._governor.waited(1000 * passed - SAMPLE_MS)
+        share = (busy - self._busy) / passed if passed > 0 else 0.0
+        self._busy, self._looked = busy, now
+        seen = Sample(len(self._ready), min(1.0, share), self._ingest_full())
+        before, measures = self.measures, self._governor.sample(seen)
+        self._ready.defers = measures.defers
+        self._quiet += 1
+        if measures != before:
+            self._measured(measures)
+        if before.defers and not measures.defers and len(self._ready):
+            self._turn_later()
+        if self._quiet >= QUIET_SAMPLES and not len(self._ready) and measures.pressure < 0.2:
+            self._watching = False
+        else:
+            self._look_later()
+
+    def _now_ms(self) -> float:
+        return 1000 * self._clock.monotonic()
