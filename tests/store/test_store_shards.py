@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from millstream.errors import ShardReadOnly
+from millstream.kernel._batch import Batch
+from millstream.store.derived import Derivation, Part, decode
 from millstream.store.file_log import FileLog
 from millstream.store.inspect import CLEAN, check_directory
 from millstream.store.log import Durability
@@ -142,3 +144,30 @@ def test_a_stream_made_again_on_another_shard_does_not_meet_the_old_one() -> Non
         assert again.log(old.log_id) is None
         assert found is not None
         assert [r[3] for r in records(found)] == [b"new"]
+
+
+def test_copies_of_a_log_on_another_shard_are_logged_with_how_far_it_was_copied() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, TWO)
+    source, target = two_logs(bench)
+    bench.append(source, [b"one", b"two"])
+    bench.run()
+    batch = Batch()
+    for payload in (b"one", b"two"):
+        batch.add(b"s", b"", b"", payload)
+    answer: Answer = []
+    staged = [target.skip(3, "source_trim", lambda error: None)]
+    staged.append(target.stage(batch, 5, lambda error: None))
+    parts = [
+        Part(7, 1, 0, target.log_id, 4, 3, [], "", 0, ""),
+        Part(7, 2, 0, target.log_id, 4, 0, [(1, 2)], "", 0, ""),
+    ]
+    bench.store.derive(Derivation(source.log_id, 5, "a", parts), staged, answer.append)
+    bench.run()
+    assert answer == [None]
+    expected = image(bench.store)
+    again = Bench(disk.after_crash(Mode.DROP, 0), SMALL)
+    assert image(again.store) == expected
+    assert [gap.reason for gap in expected[target.log_id][0].gaps] == ["source_trim"]
+    progress = [decode(control.body).parts[0] for control in again.store.recovery.controls]
+    assert [(part.passed, part.base, part.last) for part in progress] == [(1, 4, 3), (2, 4, 5)]

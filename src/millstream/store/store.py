@@ -18,7 +18,7 @@ from millstream.kernel._frames import encode_control
 from millstream.store import derived
 from millstream.store.blocks import BlockCache
 from millstream.store.committer import Committer, Post, Submission
-from millstream.store.derived import DERIVE, Derivation
+from millstream.store.derived import DERIVE, Derivation, Part
 from millstream.store.entry import TARGET_BYTES, encode_entry
 from millstream.store.erase import finish_last
 from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
@@ -461,17 +461,12 @@ class Store:
         so that the frame stands where their own frames would. From here on a replay needs the
         source's files, however soon their records are trimmed.
         """
-        self._copied[derivation.source] = {0: UNKNOWN_POSITION}
-        self._copying[derivation.source] += 1
         logs = (derivation.source, *(each.log_id for each in staged))
         if len({shard_number(log_id, self.options.shards) for log_id in logs}) > 1:
             self._log_copies(derivation, staged, done)
             return
-        self._log_derivation(derivation, staged, done)
-
-    def _log_derivation(
-        self, derivation: Derivation, staged: Sequence[Staged], done: Committed
-    ) -> None:
+        self._copied[derivation.source] = {0: UNKNOWN_POSITION}
+        self._copying[derivation.source] += 1
         targets = tuple({part.target for part in derivation.parts if part.target})
         self._control(
             DERIVE,
@@ -485,34 +480,43 @@ class Store:
     def _log_copies(
         self, derivation: Derivation, staged: Sequence[Staged], done: Committed
     ) -> None:
-        """Log copies as records, as no single frame stands on the timelines of several shards.
+        """Log copies as records where no frame could stand on the timelines of several shards.
 
-        The frame that says how far the source was copied comes last: a crash before it makes the
-        copies once more rather than never.
+        With each target's copies goes the part that says how far the source was copied.
         """
-        waiting = [*staged]
+        parts = [part for part in derivation.parts if part.target]
+        rest = [part for part in derivation.parts if not part.target]
+        waiting = len(parts) + bool(rest)
         errors: list[MillstreamError] = []
 
-        def settled(each: Staged, error: MillstreamError | None) -> None:
-            each.committed(error)
-            waiting.remove(each)
+        def settled(error: MillstreamError | None) -> None:
+            nonlocal waiting
+            waiting -= 1
             errors.extend([error] if error is not None else [])
-            if not waiting and errors:
-                self._derived(derivation.source, (), done, errors[0])
-            elif not waiting:
-                self._log_derivation(derivation, (), done)
+            if not waiting:
+                done(errors[0] if errors else None)
 
-        for each in staged:
-            outcome = partial(settled, each)
-            if each.reason:
-                void = Voided(each.first_seq, each.first_seq + each.count - 1, each.reason)
-                self.control(VOID, each.log_id, msgspec.json.encode(void), outcome, each.sync)
-            else:
-                self.submit(
-                    Submission(
-                        each.log_id, each.first_seq, each.count, each.data, each.sync, outcome
-                    )
-                )
+        for part, each in zip(parts, staged, strict=True):
+            progress = msgspec.structs.replace(part, target=0)  # nothing is to be made again
+            self._log_part(derivation, [progress], each, partial(_both, each.committed, settled))
+        if rest:
+            body = derived.encode(msgspec.structs.replace(derivation, parts=rest))
+            self.control(DERIVE, derivation.source, body, settled, sync=False)
+
+    def _log_part(
+        self, derivation: Derivation, parts: list[Part], copies: Staged, done: Committed
+    ) -> None:
+        body = derived.encode(msgspec.structs.replace(derivation, parts=parts))
+        control, done = self.joined(DERIVE, copies.log_id, body, done)
+        if not copies.reason:
+            first, count, data = copies.first_seq, copies.count, copies.data
+            self.submit(
+                Submission(copies.log_id, first, count, data, copies.sync, done, control=control)
+            )
+            return
+        void = Voided(copies.first_seq, copies.first_seq + copies.count - 1, copies.reason)
+        frame = self._control_frame(VOID, copies.log_id, msgspec.json.encode(void))
+        self.submit(Submission(copies.log_id, 0, 4, control + frame * 2, copies.sync, done))
 
     def _derived(
         self,
@@ -524,7 +528,8 @@ class Store:
         self._copying[source] -= 1
         if not self._copying[source]:
             del self._copying[source]
-            self._copied[source] = {s.number: s.engine.position - 1 for s in self._shards}
+            shard = self._shard(source)  # that of the copies too
+            self._copied[source] = {shard.number: shard.engine.position - 1}
         for each in staged:
             each.committed(error)
         done(error)
@@ -804,6 +809,11 @@ class Store:
             segment.close()
         if self._lock is not None:
             self._lock.close()
+
+
+def _both(one: Committed, two: Committed, error: MillstreamError | None) -> None:
+    one(error)
+    two(error)
 
 
 def _is_readable_in_place(segment: Segment) -> bool:
