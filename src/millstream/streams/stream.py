@@ -359,9 +359,12 @@ class Stream:
         """Remove every record of a subject."""
         self._removal.drop_subject(subject)
 
-    async def delete(self, seqs: Sequence[int]) -> int:
-        """Remove these records for good; returns how many were there, once that is durable."""
-        return await self._removal.delete(seqs)
+    async def delete(self, seqs: Sequence[int], erase: bool = False) -> int:
+        """Remove these records for good; returns how many were there, once that is durable.
+
+        With ``erase`` it returns once their bytes are overwritten wherever they are.
+        """
+        return await self._removal.delete(seqs, erase)
 
     async def purge(self, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove what matches ``subject``: all, those below a sequence, or all but the newest."""
