@@ -45,7 +45,7 @@ class Workload:
         answer: Answer = []
         self.sent.deletes.append((log.log_id, seqs, answer))
         self.sent.erases.append((log.log_id, seqs, answer))
-        log.delete(seqs, answer.append, erase=True)
+        log.delete(seqs, lambda error: None, answer.append)
 
     def trim(self, log: FileLog, first_kept: int, reason: str) -> None:
         self.sent.trims.append((log.log_id, first_kept))

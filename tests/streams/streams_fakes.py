@@ -134,12 +134,19 @@ class FakeLog:
         if reason != "delete" and gone:
             self.evict_floor = max(gone)
 
-    def delete(self, seqs: list[int], done: Callable[..., None]) -> int:
+    def delete(
+        self,
+        seqs: list[int],
+        done: Callable[..., None],
+        erased: Callable[..., None] | None = None,
+    ) -> int:
         live = [seq for seq in seqs if self.frames.pop(seq, None) is not None]
         index = self.segments[0].index
         for seq in live:
             index.delete(index.find(seq))
         done(None)
+        if erased is not None:
+            erased(None)
         return len(live)
 
     def state(self) -> LogState:
@@ -173,9 +180,7 @@ class FakeStore:
         self.controls: list[Control] = []
         self.synced: list[bool] = []
 
-    def create_log(
-        self, log_id: int, durability: Durability, compressed: bool = False
-    ) -> FakeLog:
+    def create_log(self, log_id: int, durability: Durability, compressed: bool = False) -> FakeLog:
         found = self.logs.setdefault(log_id, FakeLog(log_id, durability))
         found.durability = durability
         return found

@@ -648,20 +648,23 @@ class FileLog:
         self.gaps = [gap for gap in self.gaps if gap.last >= first_kept]
         self.drop_dead_segments()
 
-    def delete(self, seqs: list[int], done: Committed, erase: bool = False) -> int:
+    def delete(self, seqs: list[int], done: Committed, erased: Committed | None = None) -> int:
         """Remove these records once that is logged; returns how many were live.
 
-        With ``erase`` their bytes are overwritten wherever they are, before ``done`` is told.
+        Where somebody waits for ``erased``, their bytes are overwritten wherever they are.
         """
         live = [seq for seq in seqs if self._is_live(seq)]
         going = [seq for seq in seqs if seq in self._deleting]  # not logged yet: wait for it too
         if not live and not going:
             self._host.post(partial(done, None))
+            if erased is not None:
+                self._host.post(partial(erased, None))
             return 0
         body = msgspec.json.encode(live + going)
-        sync = self._durability is Durability.FSYNC or erase
-        done = partial(self._delete_logged, live + going, done, erase)
-        self._host.control(ERASE if erase else DELETE, self._log_id, body, done, sync=sync)
+        kind = DELETE if erased is None else ERASE
+        sync = self._durability is Durability.FSYNC or kind == ERASE
+        done = partial(self._delete_logged, live + going, done, erased)
+        self._host.control(kind, self._log_id, body, done, sync=sync)
         self._deleting.update(live)
         return len(live)
 
@@ -675,13 +678,18 @@ class FileLog:
         return position >= 0 and not self.segments[at].index.deleted(position)
 
     def _delete_logged(
-        self, seqs: list[int], done: Committed, erase: bool, error: MillstreamError | None
+        self,
+        seqs: list[int],
+        done: Committed,
+        erased: Committed | None,
+        error: MillstreamError | None,
     ) -> None:
         self._deleting.difference_update(seqs)
-        if error is None and erase:
-            self.erasure.begin(seqs, done)
-            return
-        if error is None:
+        if error is not None and erased is not None:
+            erased(error)
+        elif error is None and erased is not None:
+            self.erasure.begin(seqs, erased)
+        elif error is None:
             self.apply_delete(seqs)
             self._killed_at = self._host.written_position(self._log_id)
         done(error)

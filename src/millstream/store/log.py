@@ -199,10 +199,10 @@ class Log(Protocol):
         """Remove everything below ``first_kept``; reasons other than "delete" raise evict_floor."""
         ...
 
-    def delete(self, seqs: list[int], done: Committed, erase: bool = False) -> int:
+    def delete(self, seqs: list[int], done: Committed, erased: Committed | None = None) -> int:
         """Remove these records for good; returns how many were live.
 
-        With ``erase`` their bytes are overwritten wherever they are, before ``done`` is told.
+        Where somebody waits for ``erased``, their bytes are overwritten wherever they are.
         """
         ...
 

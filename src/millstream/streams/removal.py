@@ -151,13 +151,16 @@ class Removal:
 
     # -- on request --------------------------------------------------------------------------
 
-    async def delete(self, seqs: Sequence[int]) -> int:
-        """Remove these records for good; returns how many were there, once that is durable."""
+    async def delete(self, seqs: Sequence[int], erase: bool = False) -> int:
+        """Remove these records for good; returns how many were there, once that is durable.
+
+        With ``erase`` it returns once their bytes are overwritten wherever they are.
+        """
         if self.config.sealed:
             raise StreamSealed()
         if self.config.deny_delete:
             raise OperationDenied(10057, "message delete not permitted")
-        return await self._remove(list(seqs))
+        return await self._remove(list(seqs), erase)
 
     async def purge(self, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove what matches ``subject``: all, those below a sequence, or all but the newest."""
@@ -187,15 +190,26 @@ class Removal:
         if found and not self.config.deny_purge:
             self._let_go(found)
 
-    async def _remove(self, seqs: list[int]) -> int:
+    async def _remove(self, seqs: list[int], erase: bool = False) -> int:
         if not seqs:
             return 0
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        removed = self._forget(seqs, partial(settle, done))
-        await done
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if not erase:
+            removed = self._forget(seqs, partial(settle, done))
+            await done
+            return removed
+        gone: asyncio.Future[None] = loop.create_future()
+        removed = self._forget(seqs, partial(settle, done), partial(settle, gone))
+        await asyncio.gather(done, gone)
         return removed
 
-    def _forget(self, seqs: list[int], done: Callable[[MillstreamError | None], None]) -> int:
+    def _forget(
+        self,
+        seqs: list[int],
+        done: Callable[[MillstreamError | None], None],
+        erased: Callable[[MillstreamError | None], None] | None = None,
+    ) -> int:
         going, index = _Going(), self._stream.index
 
         def settled(error: MillstreamError | None) -> None:
@@ -207,7 +221,7 @@ class Removal:
         self._going.add(going)
         index.hide(seqs)
         try:
-            going.count = self.log.delete(seqs, settled)
+            going.count = self.log.delete(seqs, settled, erased)
         except MillstreamError:
             self._going.discard(going)
             index.reveal(seqs)

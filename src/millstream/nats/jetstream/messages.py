@@ -75,7 +75,7 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
 
 
 async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
-    """Remove one record."""
+    """Remove one record, and overwrite its bytes unless it is asked not to."""
     if not body.strip() or body.strip() == b"{}":
         raise bad_request()
     asked: _Delete = read_as(body, _Delete)
@@ -89,7 +89,7 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
             if asked.seq < stream.state().first_seq:
                 raise ApiError(500, 10057, "no message found") from error
             raise ApiError(400, 10043, f"sequence {asked.seq} not found") from error
-    await stream.delete([asked.seq])
+    await stream.delete([asked.seq], erase=not asked.no_erase)
     return {"success": True}
 
 
