@@ -41,6 +41,7 @@ NEEDS = {
     ("POST", "/v0/watch"): "read",
     ("POST", "/v0/topics/{topic}"): "write",
     ("POST", "/v0/topics/{topic}/stage"): "write",
+    ("POST", "/v0/topics/{topic}/hold"): "read",
     ("POST", "/v0/topics/{topic}/commit"): "write",
     ("POST", "/v0/topics/{topic}/abort"): "write",
     ("GET", "/v0/routers"): "read",
@@ -688,3 +689,29 @@ def test_the_file_is_for_its_owner_alone_and_holds_no_secret(tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
     assert secret.encode() not in path.read_bytes()
     assert [key.id for key in KeyFile(tmp_path).read()] == ["one"]
+
+
+async def test_a_key_has_only_so_many_requests_under_way_but_streams_do_not_count(
+    tmp_path: Path,
+) -> None:
+    keys = parse_keys("one,two")
+    async with gated(tmp_path, api_keys=keys, max_inflight_per_key=2) as door:
+        await door.send("PUT", "/v0/topics/t", bearer("one"))
+        tails = [await door.send("GET", "/v0/topics/t/tail", bearer("one")) for _ in range(3)]
+        polls = [
+            asyncio.ensure_future(
+                door.send("POST", "/v0/topics/t/diff", bearer("one"), body={"wait_ms": 30_000})
+            )
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        answer = await door.json("GET", "/v0/topics", bearer("one"))
+        assert answer["error"]["detail"] == {"limit": "max_inflight_per_key", "max": 2}
+        assert await door.status("GET", "/v0/nowhere", bearer("one")) == 429
+        assert await door.status("GET", "/v0/topics", bearer("two")) == 200
+        await door.send("POST", "/v0/topics/t", bearer("two"), body={"records": [{"data": 1}]})
+        assert [each.status for each in await asyncio.gather(*polls)] == [200, 200]
+        assert await door.status("GET", "/v0/topics", bearer("one")) == 200
+        for tail in tails:
+            assert isinstance(tail, StreamedResponse)
+            await tail.chunks.aclose()  # type: ignore[attr-defined]

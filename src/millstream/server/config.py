@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.server.options import (
     MOST_SHARDS,
+    HttpCaps,
     JetStreamOptions,
     LimitOptions,
     MonitorOptions,
@@ -18,7 +19,20 @@ from millstream.server.options import (
 
 ENVIRONMENT_PREFIX = "MILLSTREAM_"
 ALIAS_PREFIX = "TOPICS_"
-ALIASED = ("api_keys", "probe_auth", "allow_insecure_no_auth")
+DEFAULT_CAPS = HttpCaps()
+CAPS = tuple(cap.name for cap in fields(HttpCaps))
+# The HTTP door's settings go by these names too, for whoever comes from there.
+ALIASES = {
+    "http_host": "HOST",
+    "http_port": "PORT",
+    **{
+        name: name.upper()
+        for name in (
+            *("data_dir", "api_keys", "probe_auth", "allow_insecure_no_auth"),
+            *("segment_max_events", "segment_max_bytes", "segment_max_age_ms", *CAPS),
+        )
+    },
+}
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 MAX_PENDING = 8 * 1024 * 1024
 TRUE = {"1", "true", "yes", "on"}
@@ -54,6 +68,15 @@ class ServeConfig:
     api_keys: tuple[ApiKey, ...] = ()  # from the environment alone: flags are seen by everyone
     probe_auth: bool = False
     wal_shards: int = 1
+    max_topics: int = DEFAULT_CAPS.max_topics
+    max_routers: int = DEFAULT_CAPS.max_routers
+    max_watch_sessions: int = DEFAULT_CAPS.max_watch_sessions
+    max_sse_connections: int = DEFAULT_CAPS.max_sse_connections
+    max_sse_connections_per_key: int = DEFAULT_CAPS.max_sse_connections_per_key
+    max_inflight_per_key: int = DEFAULT_CAPS.max_inflight_per_key
+    max_total_bytes: int = DEFAULT_CAPS.max_total_bytes
+    max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
+    test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -67,6 +90,7 @@ class ServeConfig:
                 topics=True,
                 keys=self.api_keys,
                 probe_auth=self.probe_auth,
+                caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -90,8 +114,8 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
     for field in fields(ServeConfig):
         variable = ENVIRONMENT_PREFIX + field.name.upper()
         value, source = flags.get(field.name), "--" + field.name.replace("_", "-")
-        if field.name in ALIASED and variable not in environ:
-            variable = ALIAS_PREFIX + field.name.upper()
+        if field.name in ALIASES and variable not in environ:
+            variable = ALIAS_PREFIX + ALIASES[field.name]
         if value is None and variable in environ:
             value, source = environ[variable], variable
         if value is not None:
@@ -141,6 +165,24 @@ def _shards(given: Given, source: str) -> int:
     return number
 
 
+def _cap(given: Given, source: str) -> int:
+    number = _integer(given, source)
+    if not 0 <= number < 2**63:
+        raise ConfigError(f"{source} must be 0 for no cap, or a cap, not {number}")
+    return number
+
+
+def _body(given: Given, source: str) -> int:
+    number = _integer(given, source)
+    if not 1 <= number <= DEFAULT_CAPS.max_body_bytes:
+        raise ConfigError(f"{source} must be 1 to {DEFAULT_CAPS.max_body_bytes}, not {number}")
+    return number
+
+
+def _heartbeat(given: Given, source: str) -> int:
+    return min(max(_integer(given, source), 1), DEFAULT_CAPS.test_min_heartbeat_ms)
+
+
 def _port(given: Given, source: str) -> int:
     port = _integer(given, source)
     if not -1 <= port <= 65535:
@@ -185,5 +227,8 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "allow_insecure_no_auth": _switch,
     "api_keys": _keys,
     "probe_auth": _switch,
+    **dict.fromkeys(CAPS, _cap),
+    "max_body_bytes": _body,
+    "test_min_heartbeat_ms": _heartbeat,
     "wal_shards": _shards,
 }

@@ -57,7 +57,14 @@ def gate_of(
         partial(_keeps_streams, accounts, catalog),
         system.name if system is not None else "",
     )
-    return HttpGate(Authorizer(ring, users, clock, probe_auth=monitor.probe_auth), watch, wake)
+    authorize = Authorizer(
+        ring,
+        users,
+        clock,
+        probe_auth=monitor.probe_auth,
+        max_inflight_per_key=monitor.caps.max_inflight_per_key,
+    )
+    return HttpGate(authorize, watch, wake)
 
 
 def _subjects_of(reception: Reception, account: str, name: str) -> tuple[str, ...] | None:

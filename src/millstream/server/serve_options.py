@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millstream.server.config import ConfigError, ServeConfig, is_loopback
+from millstream.server.config import CAPS, ConfigError, ServeConfig, is_loopback
 from millstream.server.key_file import KeyFile
 from millstream.server.options import Options
 from millstream.server.options_check import contradictions
@@ -27,6 +27,7 @@ _PATHS = {
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",
     "wal_shards": "jetstream.wal_shards",
+    **dict.fromkeys(CAPS, "monitor.caps"),
 }
 
 

@@ -126,8 +126,9 @@ class Topics:
 
     def _total_bytes(self) -> int:
         """Return the data and meta that all topics of all accounts hold."""
+        now = self.clock.time_ns()
         return sum(
-            data_bytes(stream.log, stream.name, stream.state().first_seq)
+            data_bytes(stream.log, stream.name, settled(stream, now).first_seq)
             for stream in self.catalog.everything()
         )
 
