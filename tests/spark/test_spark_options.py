@@ -36,6 +36,7 @@ def test_every_option_is_understood_whatever_its_case() -> None:
             "subject": "a.>",
             "columns": "seq, payload",
             "includeheaders": "TRUE",
+            "payloadJson": "true",
             "startSeq": "5",
             "ENDSEQ": "9",
             "startTime": "-2h",
@@ -58,10 +59,12 @@ def test_every_option_is_understood_whatever_its_case() -> None:
     )
     assert options == ReadOptions(
         ("S",), Server("http://h:1", 2.5, 0.0, Login("u", "p")), "a.>", ("seq", "payload"), True,
-        5, 9, "-2h", "now", Access.FILES, 100, 7, 8000, 4, False, StartFrom.LATEST, True,
+        True, 5, 9, "-2h", "now", Access.FILES, 100, 7, 8000, 4, False, StartFrom.LATEST, True,
         consumer="spark-orders", retention_hold=60.0,
     )  # fmt: skip
-    assert options.table_columns() == ("seq", "payload", "headers", *GAP_COLUMNS)
+    assert options.table_columns() == (
+        "seq", "payload", "headers", "payload_json", *GAP_COLUMNS,
+    )  # fmt: skip
 
 
 def test_load_with_a_name_names_the_stream() -> None:

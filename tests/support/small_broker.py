@@ -8,10 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from millstream.clock import SystemClock
 from millstream.consumers.readers import Readers
 from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
+from millstream.kernel._batch import Batch
+from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.message import NewRecord
 from millstream.nats import plan_endpoint, sink_endpoint
@@ -27,6 +31,21 @@ from millstream.wire.info import server_info
 
 _Result = TypeVar("_Result")
 WAIT_SECONDS = 20.0
+
+
+class _Names:
+    """Answers which streams there are, on one page."""
+
+    def __init__(self, hub: Hub, interest: Interest, catalog: Catalog) -> None:
+        self._hub = hub
+        self._interest = interest
+        self._catalog = catalog
+
+    def deliver(self, batch: Batch) -> None:
+        for at in range(len(batch)):
+            names = [stream.name for stream in self._catalog.streams()]
+            body = msgspec.json.encode({"total": len(names), "streams": names})
+            self._hub.publish(self._interest, batch.message(at)[1], b"", b"", body)
 
 
 class SmallBroker:
@@ -124,6 +143,7 @@ class SmallBroker:
         )
         readers = Readers(self.consumers)
         sink_endpoint.register(hub, interest, self._catalog, self.sinks, readers)
+        interest.add_sink(b"$JS.API.STREAM.NAMES", _Names(hub, interest, self._catalog))
         host, port = self._door.start("127.0.0.1", 0)
         self.url = f"nats://{host}:{port}"
 

@@ -10,6 +10,13 @@ import pyarrow as pa
 
 from millstream.spark.problems import OptionError
 
+# Spark's VARIANT: two parts of bytes, told from any other struct by the mark on one of them.
+VARIANT_TYPE = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
 HEADERS_TYPE = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
 
 _TYPES: dict[str, tuple[pa.DataType, str]] = {
@@ -23,22 +30,28 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
     "tag": (pa.string(), "string"),
     "node": (pa.string(), "string"),
     "meta": (pa.string(), "string"),
+    "payload_json": (VARIANT_TYPE, "variant"),
     "gap_from": (pa.int64(), "bigint"),
     "gap_to": (pa.int64(), "bigint"),
     "gap_reason": (pa.string(), "string"),
 }
 
 GAP_COLUMNS = ("gap_from", "gap_to", "gap_reason")
-RECORD_COLUMNS = tuple(name for name in _TYPES if name not in GAP_COLUMNS)
+PAYLOAD_JSON = "payload_json"
+RECORD_COLUMNS = tuple(name for name in _TYPES if name not in (*GAP_COLUMNS, PAYLOAD_JSON))
 
 
-def chosen(columns: Sequence[str] | None, headers: bool, gaps: bool) -> tuple[str, ...]:
+def chosen(
+    columns: Sequence[str] | None, headers: bool, gaps: bool, payload_json: bool = False
+) -> tuple[str, ...]:
     """Return the columns of a read: those asked for, else all; gap columns come last."""
     names = tuple(columns) if columns else RECORD_COLUMNS
     if not columns and not headers:
         names = tuple(name for name in names if name != "headers")
     if columns and headers and "headers" not in names:
         names += ("headers",)
+    if payload_json and PAYLOAD_JSON not in names:
+        names += (PAYLOAD_JSON,)
     if gaps:
         names += tuple(name for name in GAP_COLUMNS if name not in names)
     return names

@@ -52,6 +52,7 @@ class ReadOptions:
     subject: str | None = None
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
+    payload_json: bool = False
     start_seq: int | None = None
     end_seq: int | None = None
     start_time: str | None = None
@@ -70,7 +71,8 @@ class ReadOptions:
 
     def table_columns(self) -> tuple[str, ...]:
         """Return the columns of the table that Spark sees."""
-        return chosen(self.columns, self.include_headers, gaps=not self.fail_on_data_loss)
+        gaps = not self.fail_on_data_loss
+        return chosen(self.columns, self.include_headers, gaps, self.payload_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,7 @@ _READ_OPTIONS = _table(
     ("subject", "subject", _text),
     ("columns", "columns", _columns),
     ("includeHeaders", "include_headers", _truth),
+    ("payloadJson", "payload_json", _truth),
     ("startSeq", "start_seq", _whole),
     ("endSeq", "end_seq", _whole),
     ("startTime", "start_time", _time),

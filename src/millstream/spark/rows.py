@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.spark.columns import HEADERS_TYPE, arrow_schema
+from millstream.spark.columns import HEADERS_TYPE, VARIANT_TYPE, arrow_schema
 from millstream.spark.header_map import parse_headers
 
 FRAME_HEADER = 52
@@ -195,6 +195,20 @@ def _payload(records: Records, _stream: str) -> pa.Array:
     return gather(records.data, *records.spans("payload"))
 
 
+def _payload_json(records: Records, _stream: str) -> pa.Array:
+    from pyspark.sql.types import VariantVal
+
+    def parsed(payload: bytes) -> dict[str, bytes] | None:
+        try:
+            found = VariantVal.parseJson(payload.decode())
+        except Exception:  # whatever the parser says: it is no JSON
+            return None
+        return {"value": found.value, "metadata": found.metadata}
+
+    payloads = _payload(records, _stream).to_pylist()
+    return pa.array([parsed(payload) for payload in payloads], VARIANT_TYPE)
+
+
 def _headers(records: Records, _stream: str) -> pa.Array:
     lengths = records.entries["headers_len"]
     if not lengths.any():
@@ -238,6 +252,7 @@ _COLUMNS: dict[str, Callable[[Records, str], pa.Array]] = {
     "tag": _optional_text("tag"),
     "node": _optional_text("node"),
     "meta": _optional_text("meta"),
+    "payload_json": _payload_json,
     "gap_from": _null(pa.int64()),
     "gap_to": _null(pa.int64()),
     "gap_reason": _null(pa.string()),

@@ -1,0 +1,201 @@
+"""Measure the Spark sink, catch-up streaming and latency against a broker of its own.
+
+python benches/spark_sink.py [--rows 2000000] [--baseline 20000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+import nats
+from spark_scan import payload, session
+
+from millstream.client import connect
+from millstream.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.peers import free_port  # noqa: E402
+
+
+class Broker:
+    """A server process over a directory of its own."""
+
+    def __init__(self, home: Path) -> None:
+        port = free_port()
+        self.url = f"nats://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "millstream", "serve", "--port", str(port)]
+        command += ["--http-port", str(free_port()), "--data-dir", str(home / "data")]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while True:
+            try:
+                connect(self.url, timeout=5).close()
+                return
+            except ClientError:
+                time.sleep(0.1)
+
+    def create(self, name: str, durability: str = "disk") -> None:
+        """Make a stream that captures its name in small letters."""
+        config = {"name": name, "subjects": [f"{name.lower()}.>"]}
+        config |= {"metadata": {"millstream.durability": durability}}
+        with connect(self.url) as client:
+            client.request(f"$JS.API.STREAM.CREATE.{name}", json.dumps(config).encode())
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def rows(spark: SparkSession, count: int, subject: str) -> DataFrame:
+    """Return ``count`` rows with JSON payloads of 100 bytes."""
+    number = "cast(id as string)"
+    text = f"""rpad('{{"id":' || {number} || ',"note":"', 98, 'x') || '"}}'"""
+    frame = spark.range(0, count, 1, 4)
+    return frame.selectExpr(f"'{subject}.' || (id % 50) subject", f"{text} payload")
+
+
+def sink(spark: SparkSession, broker: Broker, source: DataFrame, count: int) -> None:
+    """Write a stream exactly once, from rows that are there already."""
+    for at in range(3):
+        broker.create(f"OUT{at}")
+        frame = source.selectExpr(f"'out{at}.x' subject", "payload")
+        started = time.perf_counter()
+        frame.write.format("millstream").mode("append").options(
+            url=broker.url, stream=f"OUT{at}", timeout=120
+        ).save()
+        took = time.perf_counter() - started
+        print(f"sink, exactly once, {count} records: {took:.2f} s, {count / took:,.0f} records/s")
+
+
+def catch_up(spark: SparkSession, broker: Broker, home: Path, count: int) -> None:
+    """Read what is there as a streaming query, in micro-batches."""
+    for at in range(3):
+        reader = spark.readStream.format("millstream").options(
+            url=broker.url, stream="OUT0", maxRecordsPerTrigger=500_000
+        )
+        started = time.perf_counter()
+        query = (
+            reader.load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(home / f"catch-up-{at}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        took = time.perf_counter() - started
+        read = sum(p.numInputRows for p in query.recentProgress)
+        best = max(p.processedRowsPerSecond for p in query.recentProgress)
+        print(f"catch-up of {read} rows: {took:.2f} s, {read / took:,.0f} rows/s in all, ", end="")
+        print(f"{best:,.0f} rows/s in the best batch")
+    assert read == count
+
+
+def latency(spark: SparkSession, broker: Broker, home: Path, seconds: float) -> None:
+    """Measure from publish to foreachBatch, a message every few milliseconds."""
+    broker.create("LIVE")
+    waits: list[float] = []
+
+    def seen(batch: DataFrame, _number: int) -> None:
+        found = batch.select("payload").collect()
+        now = time.time()
+        waits.extend(now - float(bytes(row.payload)) for row in found)
+
+    query = (
+        spark.readStream.format("millstream")
+        .options(url=broker.url, stream="LIVE", columns="payload")
+        .load()
+        .writeStream.foreachBatch(seen)
+        .option("checkpointLocation", str(home / "latency"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    over = threading.Event()
+
+    def publish() -> None:
+        with connect(broker.url) as client:
+            while not over.is_set():
+                client.publish("live.x", str(time.time()).encode())
+                client.flush()
+                over.wait(0.02)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    time.sleep(seconds / 3)  # the first batches compile
+    waits.clear()
+    time.sleep(seconds)
+    over.set()
+    publisher.join()
+    query.stop()
+    cuts = quantiles(waits, n=100)
+    print(f"publish to foreachBatch, {len(waits)} messages: ", end="")
+    print(
+        f"p50 {1000 * cuts[49]:.0f} ms, p90 {1000 * cuts[89]:.0f} ms, p99 {1000 * cuts[98]:.0f} ms"
+    )
+
+
+def row_at_a_time(broker: Broker, count: int) -> None:
+    """What people do without a connector: pull with nats-py, one Python object a row, and publish."""
+
+    async def run() -> tuple[float, float]:
+        client = await nats.connect(broker.url)
+        jetstream = client.jetstream()
+        started = time.perf_counter()
+        for number in range(count):
+            await jetstream.publish("base.x", payload(number))
+        written = time.perf_counter() - started
+        pull = await jetstream.pull_subscribe("base.>", "reader")
+        started, taken = time.perf_counter(), 0
+        while taken < count:
+            for message in await pull.fetch(500):
+                json.loads(message.data)
+                await message.ack()
+                taken += 1
+        read = time.perf_counter() - started
+        await client.close()
+        return written, read
+
+    broker.create("BASE")
+    written, read = asyncio.run(run())
+    print(f"nats-py row at a time: write {count / written:,.0f}/s, read {count / read:,.0f}/s")
+
+
+def main() -> None:
+    """Print one line a measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--baseline", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        broker = Broker(home)
+        spark = session(home / "spark")
+        try:
+            rows(spark, asked.rows, "out").write.parquet(str(home / "rows"))
+            source = spark.read.parquet(str(home / "rows"))
+            sink(spark, broker, source, asked.rows)
+            catch_up(spark, broker, home, asked.rows)
+            latency(spark, broker, home, asked.seconds)
+            row_at_a_time(broker, asked.baseline)
+        finally:
+            spark.stop()
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main()
