@@ -3,14 +3,13 @@ from pathlib import Path
 import pytest
 
 from millstream.accounts import nkeys
+from millstream.accounts.account import Latency, StreamLimits
 from millstream.accounts.nkeys import Role
 from millstream.server.auth_options import (
     Authorization,
     DirectoryResolver,
     Export,
     Import,
-    JetStreamAccountLimits,
-    Latency,
     MapDestination,
     Mapping,
     MemoryResolver,
@@ -194,9 +193,7 @@ def test_accounts_hold_users_limits_and_what_they_share() -> None:
     }"""
     ).accounts
     assert a.users == (UserOptions("a", "b"),)
-    assert a.jetstream == JetStreamAccountLimits(
-        1000, 2000, 3, 4, max_ack_pending=5, max_bytes_required=True
-    )
+    assert a.jetstream == StreamLimits(1000, 2000, 3, 4, max_ack_pending=5, max_bytes_required=True)
     assert a.limits.max_connections == 6
     assert a.exports == (
         Export("s.>", accounts=("B",)),
@@ -210,7 +207,7 @@ def test_accounts_hold_users_limits_and_what_they_share() -> None:
         Export("t", service=True, latency=Latency("lat", 50)),
     )
     assert a.mappings == (Mapping("old", (MapDestination("new"),)),)
-    assert b.jetstream == JetStreamAccountLimits()
+    assert b.jetstream == StreamLimits()
     assert b.imports == (
         Import("A", "s.x", prefix="from.a"),
         Import("A", "t", service=True, to="ours", share=True),

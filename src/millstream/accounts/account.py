@@ -31,6 +31,7 @@ class Limits:
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    max_leafnodes: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,17 @@ class StreamLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """Where a service's response times are told, and of how many requests in a hundred.
+
+    ``sampling`` of 0 means of those whose trace headers ask for it.
+    """
+
+    subject: str
+    sampling: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """Subjects that others may import; ``accounts`` of None means everybody."""
 
@@ -57,6 +69,7 @@ class Export:
     response_type: ResponseType = ResponseType.SINGLETON
     response_seconds: float = RESPONSE_SECONDS
     account_token_position: int = 0
+    latency: Latency | None = None
 
     def is_open_to(self, importer: str, subject: str) -> bool:
         """Say whether ``importer`` may take ``subject``, which this export covers."""

@@ -10,6 +10,7 @@ from millstream.accounts.account import (
     Destination,
     Export,
     Import,
+    Latency,
     Limits,
     Mapping,
     ResponseType,
@@ -122,7 +123,15 @@ def _export(export: dict[str, Any], invited: tuple[str, ...]) -> Export:
         _RESPONSES.get((export.get("response_type") or "").lower(), ResponseType.SINGLETON),
         (export.get("response_threshold") or RESPONSE_SECONDS * _NS) / _NS,
         export.get("account_token_position") or 0,
+        _latency(export.get("service_latency")),
     )
+
+
+def _latency(told: dict[str, Any] | None) -> Latency | None:
+    if not told or not told.get("results"):
+        return None
+    sampling = told.get("sampling")
+    return Latency(told["results"], sampling if isinstance(sampling, int) else 0)
 
 
 def _import(item: dict[str, Any]) -> Import:

@@ -78,6 +78,9 @@ def _export(export: Export) -> dict[str, Any]:
     }
     if export.service:
         shown["response_type"] = _RESPONSES[export.response_type]
+        if export.latency is not None:
+            told = export.latency
+            shown["latency"] = {"sampling": told.sampling, "results": told.subject}
     if export.accounts is not None:
         shown["approved_accounts"] = list(export.accounts)
     return shown

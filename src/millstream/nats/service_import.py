@@ -17,6 +17,7 @@ from millstream.accounts.rights import text_of
 from millstream.clock import Clock
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
+from millstream.nats.service_latency import Measure, ServiceLatency
 from millstream.wire.headers import MalformedHeaders, encode_headers, parse_headers
 
 if TYPE_CHECKING:
@@ -42,15 +43,18 @@ class _Waiting:
     kind: ResponseType
     seconds: float
     until: float
+    measure: Measure | None = None
 
 
 class Replies:
     """The answers that one account owes to others; a sink for its ``_R_`` subjects."""
 
-    def __init__(self, hub: Hub, owner: "Space", clock: Clock) -> None:
+    def __init__(self, hub: Hub, owner: "Space", clock: Clock, find_session: FindSession) -> None:
         self._hub = hub
         self._owner = owner
         self._clock = clock
+        self._find_session = find_session
+        self.latency = ServiceLatency(hub, owner, clock)
         self._waiting: dict[bytes, _Waiting] = {}
         self._sweep_at = 0.0
         self._handle = owner.interest.add_sink(REPLY_PREFIX + b"*", self)
@@ -58,7 +62,9 @@ class Replies:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def expect(self, importer: "Space", reply: bytes, export: Export) -> bytes:
+    def expect(
+        self, importer: "Space", reply: bytes, export: Export, measure: Measure | None = None
+    ) -> bytes:
         """Return where the service shall answer; the oldest is forgotten above the bound."""
         now = self._clock.monotonic()
         if now >= self._sweep_at:
@@ -68,7 +74,8 @@ class Replies:
         subject = REPLY_PREFIX + secrets.token_hex(12).encode()
         seconds = export.response_seconds
         kind = export.response_type
-        self._waiting[subject] = _Waiting(importer, reply, kind, seconds, now + seconds)
+        until = now + seconds
+        self._waiting[subject] = _Waiting(importer, reply, kind, seconds, until, measure)
         return subject
 
     def forget(self, subject: bytes) -> None:
@@ -79,7 +86,7 @@ class Replies:
         """Forget what was not answered in time."""
         self._sweep_at = now + _SWEEP_SECONDS
         for subject in [s for s, waiting in self._waiting.items() if waiting.until <= now]:
-            del self._waiting[subject]
+            self.latency.end(self._waiting.pop(subject).measure, 504)
 
     def close(self) -> None:
         """Pass nothing on any more."""
@@ -89,18 +96,27 @@ class Replies:
     def deliver(self, batch: Batch) -> None:
         """Pass answers on to whoever asked."""
         for at in range(len(batch)):
-            subject, reply, headers, payload, _ = batch.message(at)
+            subject, reply, headers, payload, origin = batch.message(at)
             waiting = self._waiting.get(subject)
             if waiting is None or waiting.until <= self._clock.monotonic():
                 self.forget(subject)
                 continue
             asker, answer_at = waiting.importer, waiting.importer.mapped(waiting.reply)
             delivered = self._hub.publish(asker.interest, answer_at, reply, headers, payload)
+            self._measured(waiting, origin, delivered=bool(delivered))
             is_last = not (headers or payload)
             if waiting.kind is ResponseType.SINGLETON or is_last or not delivered:
                 self.forget(subject)
             else:
                 waiting.until = self._clock.monotonic() + waiting.seconds
+
+    def _measured(self, waiting: _Waiting, origin: int, *, delivered: bool) -> None:
+        """Tell how long the first answer took, if that is wanted."""
+        measure, waiting.measure = waiting.measure, None
+        if delivered:
+            self.latency.end(measure, 200, self._find_session(origin))
+        else:
+            self.latency.end(measure, 408)
 
 
 class ServiceImport:
@@ -141,14 +157,19 @@ class ServiceImport:
     ) -> None:
         session = self._find_session(origin)
         told = _with_request_info(headers, self._importer, session, shared=self._item.share)
+        latency = self._replies.latency
+        measure = latency.begin(self._export.latency, headers, session, shared=self._item.share)
         answer_at = reply
         if reply and not reply.startswith(_ACK_PREFIX):
-            answer_at = self._replies.expect(self._importer, reply, self._export)
+            answer_at = self._replies.expect(self._importer, reply, self._export, measure)
+        else:
+            latency.end(measure, 400)
         asked = self._owner.mapped(self._renamed(subject))
         delivered = self._hub.publish(
             self._owner.interest, asked, answer_at, told, payload, origin=origin
         )
         if not delivered:
+            latency.end(measure if reply else None, 503)
             self._replies.forget(answer_at)
             if reply and session is not None and session.options.no_responders:
                 self._nobody(subject, reply)

@@ -61,7 +61,9 @@ class Sharing:
     def _take_service(self, owner: Space, importer: Space, item: Import, export: Export) -> None:
         replies = self._replies.get(owner.name)
         if replies is None:
-            replies = self._replies[owner.name] = Replies(self._hub, owner, self._clock)
+            replies = self._replies[owner.name] = Replies(
+                self._hub, owner, self._clock, self._find_session
+            )
         self._services.append(
             ServiceImport(self._hub, replies, owner, importer, item, export, self._find_session)
         )

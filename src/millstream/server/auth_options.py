@@ -6,6 +6,8 @@ Secrets never show in a ``repr``.
 
 from dataclasses import dataclass, field
 
+from millstream.accounts.account import Latency, Limits, StreamLimits
+
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
@@ -94,14 +96,6 @@ class Mapping:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """Where a service's response times are reported; ``sampling`` 0 means as headers ask."""
-
-    subject: str
-    sampling: int = 100
-
-
-@dataclass(frozen=True, slots=True)
 class Export:
     """Subjects an account offers to others; no ``accounts`` means to all.
 
@@ -132,30 +126,6 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class JetStreamAccountLimits:
-    """What an account may use of JetStream; -1 means no limit."""
-
-    max_memory: int = -1
-    max_store: int = -1
-    max_streams: int = -1
-    max_consumers: int = -1
-    max_ack_pending: int = -1
-    memory_max_stream_bytes: int = -1
-    store_max_stream_bytes: int = -1
-    max_bytes_required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
-    """What an account's clients may take together; -1 means no limit."""
-
-    max_connections: int = -1
-    max_subscriptions: int = -1
-    max_payload: int = -1
-    max_leafnodes: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class AccountOptions:
     """One account: its users, what it offers, takes and may use.
 
@@ -169,8 +139,8 @@ class AccountOptions:
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[Mapping, ...] = ()
-    jetstream: JetStreamAccountLimits | None = None
-    limits: AccountLimits = AccountLimits()
+    jetstream: StreamLimits | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from millstream.accounts import nkeys
+from millstream.accounts.account import Limits, StreamLimits
 from millstream.accounts.nkeys import Role
 from millstream.server.account_checks import sharing_problems
 from millstream.server.auth_options import (
     GLOBAL_ACCOUNT,
-    AccountLimits,
     AccountOptions,
-    JetStreamAccountLimits,
 )
 from millstream.server.conf_exports import exports, imports
 from millstream.server.conf_mappings import mappings
@@ -66,12 +65,12 @@ def _nkey(setting: Setting) -> str:
     return key
 
 
-def _jetstream(setting: Setting) -> JetStreamAccountLimits | None:
+def _jetstream(setting: Setting) -> StreamLimits | None:
     if isinstance(setting.value, bool):
-        return JetStreamAccountLimits() if setting.value else None
+        return StreamLimits() if setting.value else None
     if isinstance(setting.value, str):
-        return JetStreamAccountLimits() if enabled(setting) else None
-    return JetStreamAccountLimits(**read(setting.block(), _JETSTREAM, setting.findings))
+        return StreamLimits() if enabled(setting) else None
+    return StreamLimits(**read(setting.block(), _JETSTREAM, setting.findings))
 
 
 def enabled(setting: Setting) -> bool:
@@ -87,14 +86,14 @@ def _cluster_traffic(setting: Setting) -> None:
         raise setting.wrong(f"must be system or owner, not {setting.value!r}")
 
 
-def _limits(setting: Setting) -> AccountLimits:
-    return AccountLimits(**read(setting.block(), _LIMITS, setting.findings))
+def _limits(setting: Setting) -> Limits:
+    return Limits(**read(setting.block(), _LIMITS, setting.findings))
 
 
 _JETSTREAM: Table = {
     **dict.fromkeys(("max_memory", "max_mem", "mem", "memory"), ("max_memory", Setting.integer)),
     **dict.fromkeys(
-        ("max_store", "max_file", "max_disk", "store", "disk"), ("max_store", Setting.integer)
+        ("max_store", "max_file", "max_disk", "store", "disk"), ("max_storage", Setting.integer)
     ),
     **dict.fromkeys(("max_streams", "streams"), ("max_streams", Setting.integer)),
     **dict.fromkeys(("max_consumers", "consumers"), ("max_consumers", Setting.integer)),
@@ -108,7 +107,7 @@ _JETSTREAM: Table = {
     ),
     **dict.fromkeys(
         ("disk_max_stream_bytes", "store_max_stream_bytes"),
-        ("store_max_stream_bytes", Setting.integer),
+        ("storage_max_stream_bytes", Setting.integer),
     ),
     "max_ack_pending": ("max_ack_pending", Setting.integer),
     "cluster_traffic": ("", _cluster_traffic),

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from millstream.server.auth_options import Export, Import, Latency
+from millstream.accounts.account import Latency
+from millstream.server.auth_options import Export, Import
 from millstream.server.conf_setting import Setting, Table, Values, read
 from millstream.server.conf_syntax import ConfError
 

@@ -6,7 +6,6 @@ from millstream.accounts import account, jwt, permissions
 from millstream.accounts.account import (
     Account,
     Destination,
-    Limits,
     Mapping,
     ResponseType,
     StreamLimits,
@@ -136,30 +135,14 @@ def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...
 
 
 def _account(listed: AccountOptions, cluster: str) -> Account:
-    limits = listed.limits
     return Account(
         listed.name,
         exports=tuple(_export(export) for export in listed.exports),
         imports=tuple(_import(item) for item in listed.imports),
         mappings=_mappings(listed.mappings, cluster),
-        limits=Limits(limits.max_connections, limits.max_subscriptions, limits.max_payload),
+        limits=listed.limits,
         jetstream=listed.jetstream is not None,
-        stream_limits=_stream_limits(listed.jetstream),
-    )
-
-
-def _stream_limits(given: auth_options.JetStreamAccountLimits | None) -> StreamLimits:
-    if given is None:
-        return StreamLimits()
-    return StreamLimits(
-        given.max_memory,
-        given.max_store,
-        given.max_streams,
-        given.max_consumers,
-        given.max_ack_pending,
-        given.memory_max_stream_bytes,
-        given.store_max_stream_bytes,
-        given.max_bytes_required,
+        stream_limits=listed.jetstream or StreamLimits(),
     )
 
 
@@ -171,6 +154,7 @@ def _export(export: auth_options.Export) -> account.Export:
         ResponseType(export.response_type),
         export.response_threshold,
         export.account_token_position,
+        export.latency,
     )
 
 

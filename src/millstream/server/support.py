@@ -37,6 +37,3 @@ def _untuned_streams(options: Options) -> Iterator[str]:
             yield "jetstream.max_file_store"
         if stream.limits != usual.limits:
             yield "jetstream.limits"
-    for account in options.accounts:
-        if any(export.latency is not None for export in account.exports):
-            yield f"accounts.{account.name}.exports latency"
