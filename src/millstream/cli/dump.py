@@ -5,16 +5,18 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.key_files import key_file_option, key_ring
 from millstream.store.files import OsFiles
 from millstream.store.inspect import dump_directory
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def dump(directory: Path, as_json: bool) -> None:
+def dump(directory: Path, key_file: tuple[str, ...], as_json: bool) -> None:
     """Print WAL entries, frames, segments and snapshots of DIRECTORY; payloads stay out."""
-    for item in dump_directory(str(directory.resolve()), OsFiles()):
+    for item in dump_directory(str(directory.resolve()), OsFiles(), key_ring(key_file)):
         if as_json:
             click.echo(msgspec.json.encode(item))
         else:

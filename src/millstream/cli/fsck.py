@@ -5,20 +5,22 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.key_files import key_file_option, key_ring
 from millstream.store.files import OsFiles
 from millstream.store.inspect import Report, check_directory
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
+@key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def fsck(directory: Path, as_json: bool) -> int:
+def fsck(directory: Path, key_file: tuple[str, ...], as_json: bool) -> int:
     """Read every record in DIRECTORY and report what is damaged; nothing is changed.
 
     Exits with 0 when all is well, 3 when damage was found and reported, 4 when the directory
     cannot be used. Run it while no server uses the directory.
     """
-    report = check_directory(str(directory.resolve()), OsFiles())
+    report = check_directory(str(directory.resolve()), OsFiles(), key_ring(key_file))
     if as_json:
         click.echo(msgspec.json.encode(report.plain()))
     else:

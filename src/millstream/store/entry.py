@@ -1,7 +1,7 @@
 """WAL entries: what one commit writes, and how a damaged log is read.
 
     0 u32 magic   4 u32 length (whole entry)   8 u64 position   16 u64 epoch   24 u64 nonce
-   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES, 4 = SEALED)   38 u16 runs
+   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES, 4 = SEALED, 8 = AGAIN)   38 u16 runs
    40 u64 durable mark: every position up to here was on stable storage when this was written
    48 u64 XXH3-64 of the body   56 u64 XXH3-64 of bytes 0..56 and the run table
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
@@ -28,6 +28,7 @@ MAGIC = 0x4C41574D  # "MWAL"
 COMMITS = 1
 CONTINUES = 2
 SEALED = 4
+AGAIN = 8  # logged again by a start: counts only once its file has a header
 BOUND = b"millstream wal"  # what the blocks of entries are bound to
 HEAD = struct.Struct("<IIQQQIHHQQQ")
 RUN = struct.Struct("<QQII")
@@ -65,6 +66,7 @@ class Entry:
     durable: int
     runs: tuple[Run, ...]
     body_check: int
+    again: bool = False
 
     def sound(self, buffer: memoryview) -> bool:
         """Say whether the body is as written."""
@@ -90,6 +92,7 @@ def encode_entry(
     parts: Sequence[bytes],
     continues: bool = False,
     ring: KeyRing | None = None,
+    again: bool = False,
 ) -> bytes:
     """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
     table = b"".join([RUN.pack(*run) for run in runs])
@@ -104,7 +107,7 @@ def encode_entry(
         epoch,
         nonce,
         sum([run.frames for run in runs]),
-        COMMITS * commits | CONTINUES * continues | SEALED * sealed,
+        COMMITS * commits | CONTINUES * continues | SEALED * sealed | AGAIN * again,
         len(runs),
         durable,
         xxh3_64_intdigest(parts[0]) if len(parts) == 1 else _check(parts),
@@ -192,6 +195,7 @@ def decode_entry(buffer: memoryview, at: int) -> Entry | None:
         commits=bool(flags & COMMITS),
         continues=bool(flags & CONTINUES),
         sealed=bool(flags & SEALED),
+        again=bool(flags & AGAIN),
         durable=durable,
         runs=tuple(Run(*fields) for fields in RUN.iter_unpack(table)),
         body_check=body_check,

@@ -26,6 +26,7 @@ from millstream.store.rewrite import Rewrite
 from millstream.store.segment import HEADER_BYTES, Flush, Keeping, Segment, log_directory
 from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import LogSnapshot, SegmentState
+from millstream.store.tags import TagIndex
 from millstream.store.worker import Worker
 
 # Control frames that the store itself understands.
@@ -146,6 +147,7 @@ class FileLog:
         self.compressed = False  # what is sealed from now on
         self.erasure = Erasure(host, self)
         self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
+        self._tags: dict[int, TagIndex] = {}  # by base sequence of the segment
         self._killed_at = 1  # where the WAL was when records died last
         self._doomed: tuple[Segment, Rewrite, int] | None = None  # waits until its dead are stable
         self.subjects = SubjectTable()
@@ -593,6 +595,22 @@ class FileLog:
             if at >= 0:
                 return segment.index.seq(at)
         return 0
+
+    def by_tag(self, tag: bytes, is_prefix: bool = False, below: int = 1 << 63) -> list[int]:
+        """Return the live committed sequences under ``below`` that carry a tag, ascending.
+
+        With ``is_prefix`` those of every tag that starts so; records without a tag never match.
+        """
+        found: list[int] = []
+        end = min(below, self.committed_seq + 1)
+        for segment in self.segments:
+            if segment.base_seq >= end:
+                break
+            tags = self._tags.setdefault(segment.base_seq, TagIndex())
+            found += tags.find(segment, segment.index.position(end), tag, is_prefix)
+        for gone in self._tags.keys() - {segment.base_seq for segment in self.segments}:
+            del self._tags[gone]
+        return found
 
     def seek_time(self, ts_ns: int) -> int:
         """Return the first sequence whose time is at or after ``ts_ns``, last + 1 if none."""

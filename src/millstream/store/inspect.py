@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.kernel._frames import body, scan
-from millstream.store.entry import Damage, Entry, scan_entries
+from millstream.store import blocks
+from millstream.store.entry import BOUND, Damage, Entry, scan_entries
 from millstream.store.file_log import FileLog
 from millstream.store.files import Buffer, File, Files
+from millstream.store.keys import KeyRing
 from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
-from millstream.store.segment import HEADER_BYTES
+from millstream.store.segment import HEADER_BYTES, binding, holds_blocks, read_data_header
 from millstream.store.snapshot import decode_snapshot, snapshot_name, snapshot_numbers
 from millstream.store.store import Store, StoreOptions
 
@@ -210,7 +212,7 @@ class _Findings(logging.Handler):
             self.lines.append(line)
 
 
-def check_directory(directory: str, files: Files) -> Report:
+def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -> Report:
     """Recover the directory without changing it, read every record, report all damage."""
     report = Report()
     findings = _Findings()
@@ -220,7 +222,7 @@ def check_directory(directory: str, files: Files) -> Report:
     try:
         if not files.exists(directory):
             raise StorageUnusable(f"{directory} does not exist")
-        options = StoreOptions(threads=False)
+        options = StoreOptions(threads=False, ring=ring or KeyRing())
         clock = SystemClock()
         store = Store.open(directory, ReadOnlyFiles(files), clock, lambda call: None, options)
         try:
@@ -261,22 +263,25 @@ def _read_all(log: FileLog) -> Iterator[int]:
         seq = frames.last_seq + 1
 
 
-def dump_directory(directory: str, files: Files) -> Iterator[dict[str, object]]:
+def dump_directory(
+    directory: str, files: Files, ring: KeyRing | None = None
+) -> Iterator[dict[str, object]]:
     """Yield what the files hold, piece by piece: WAL entries and frames, segments, snapshots."""
+    ring = ring or KeyRing()
     wal = f"{directory}/wal"
     for shard in files.listdir(wal) if files.exists(wal) else []:
         for index in wal_indexes(files, f"{wal}/{shard}"):
-            yield from _dump_wal(f"{wal}/{shard}/{wal_name(index)}", files)
+            yield from _dump_wal(f"{wal}/{shard}/{wal_name(index)}", files, ring)
     streams = f"{directory}/streams"
     for name in files.listdir(streams) if files.exists(streams) else []:
         for file in files.listdir(f"{streams}/{name}"):
             if file.endswith(".data"):
                 path = f"{streams}/{name}/{file}"
                 yield {"kind": "segment", "file": path}
-                yield from _dump_frames(path, _content(path, files), HEADER_BYTES)
+                yield from _dump_segment(path, int(name, 16), int(file[4:24]), files, ring)
     meta = f"{directory}/meta"
     for number in snapshot_numbers(files, meta):
-        yield _dump_snapshot(f"{meta}/{snapshot_name(number)}", files)
+        yield _dump_snapshot(f"{meta}/{snapshot_name(number)}", files, ring)
 
 
 def _content(path: str, files: Files) -> memoryview:
@@ -287,7 +292,41 @@ def _content(path: str, files: Files) -> memoryview:
         file.close()
 
 
-def _dump_wal(path: str, files: Files) -> Iterator[dict[str, object]]:
+def _dump_segment(
+    path: str, log_id: int, base_seq: int, files: Files, ring: KeyRing
+) -> Iterator[dict[str, object]]:
+    buffer = _content(path, files)
+    head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base_seq, path)
+    if not (head.in_blocks if head else holds_blocks(buffer, binding(log_id, base_seq))):
+        yield from _dump_frames(path, buffer, HEADER_BYTES)
+        return
+    yield from _dump_blocks(path, buffer, HEADER_BYTES, binding(log_id, base_seq), ring)
+
+
+def _dump_blocks(
+    path: str, buffer: memoryview, start: int, bound: bytes, ring: KeyRing, end: int = -1
+) -> Iterator[dict[str, object]]:
+    """Yield blocks and the frames in them; offsets of frames are those in the plain form."""
+    end = len(buffer) if end < 0 else end
+    found, damaged = blocks.find_blocks(buffer, start, end, bound)
+    for ref in found:
+        raw = blocks.decode_block(buffer, ref, bound, ring)
+        yield {
+            "kind": "block",
+            "file": path,
+            "offset": ref.at,
+            "bytes": ref.after - ref.at,
+            "plain_offset": ref.offset,
+            "plain_bytes": ref.size,
+            "sound": raw is not None,
+        }
+        if raw is not None:
+            yield from _dump_frames(path, memoryview(raw), 0)
+    for first, last in damaged:
+        yield {"kind": "damage", "file": path, "offset": first, "end": last}
+
+
+def _dump_wal(path: str, files: Files, ring: KeyRing) -> Iterator[dict[str, object]]:
     buffer = _content(path, files)
     header = decode_header(bytes(buffer[: HEADER.size]), path)
     yield {"kind": "wal", "file": path, "header": asdict(header) if header else None}
@@ -297,7 +336,10 @@ def _dump_wal(path: str, files: Files) -> Iterator[dict[str, object]]:
             yield from _dump_frames(path, buffer, item.start, item.end)
             continue
         yield _dump_entry(path, item, item.sound(buffer))
-        yield from _dump_frames(path, buffer, item.body, item.end)
+        if item.sealed:
+            yield from _dump_blocks(path, buffer, item.body, BOUND, ring, item.end)
+        else:
+            yield from _dump_frames(path, buffer, item.body, item.end)
 
 
 def _dump_entry(path: str, entry: Entry, sound: bool) -> dict[str, object]:
@@ -336,8 +378,8 @@ def _dump_frames(
         yield {"kind": "damage", "file": path, "offset": first, "end": last}
 
 
-def _dump_snapshot(path: str, files: Files) -> dict[str, object]:
-    snapshot = decode_snapshot(bytes(_content(path, files)), path)
+def _dump_snapshot(path: str, files: Files, ring: KeyRing) -> dict[str, object]:
+    snapshot = decode_snapshot(bytes(_content(path, files)), path, ring)
     if snapshot is None:
         return {"kind": "damage", "file": path, "offset": 0, "end": 0}
     return {

@@ -150,10 +150,13 @@ class Replay:
                 header = decode_header(data, path)
                 if header is not None:
                     self._ring.require(header.key_id.to_bytes(ID_BYTES, "little"), path)
-                if header is None and not any(data):
-                    self.unused.append(path)  # made ahead; without a header nothing in it counts
+                if header is None and not any(data) and not _has_counted(file):
+                    self.unused.append(path)  # made ahead, or by a start that did not end
                     continue
                 first, nonce = self._beginning(header, file)
+                if header is None:
+                    log.error("damaged wal header file=%s offset=0", path)
+                    first = 1 if index == 1 and first else first  # nothing came before it
             finally:
                 file.close()
             if first == 0:
@@ -387,6 +390,12 @@ def _needs(kind: int, log_id: int, content: bytes) -> Iterator[tuple[int, int]]:
 def _derived_logs(content: bytes) -> set[int]:
     derivation = derived.decode(content)
     return {derivation.source, *(part.target for part in derivation.parts)}
+
+
+def _has_counted(file: File) -> bool:
+    """Say whether a file whose header is zeros had one: a start writes it behind its entries."""
+    entries = scan_entries(file.view(file.size()), HEADER.size, 0)
+    return any(isinstance(item, Entry) and not item.again for item in entries)
 
 
 def _continues(entry: Entry) -> bool:

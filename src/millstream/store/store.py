@@ -311,7 +311,9 @@ class Store:
             durable = replay.position
             ring = self.options.ring
             entries.append(
-                encode_entry(position, epoch, nonce, durable, True, runs, parts, ring=ring)
+                encode_entry(
+                    position, epoch, nonce, durable, True, runs, parts, ring=ring, again=True
+                )
             )
             position += 1
             del pieces[:take]

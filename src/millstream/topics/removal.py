@@ -1,12 +1,12 @@
 """Removal: records deleted for good, by position, by tag, or by both."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.routers.tag_filter import TagFilter
+from millstream.store.file_log import FileLog
 from millstream.streams.data_size import data_bytes
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
@@ -27,7 +27,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     if body.before_seq is None and body.match is None:
         raise BadRequest("give before_seq, match or both")
     before = bodies.unsigned(body.before_seq, "before_seq", bodies.U64)
-    matches = None if body.match is None else TagFilter.read(body.match).takes
+    matches = None if body.match is None else TagFilter.read(body.match)
     stream = topics.find(topic_of(request), request.caller)
     deleted = await _delete(stream, before, matches)
     state = settled(stream, topics.clock.time_ns())
@@ -43,18 +43,28 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     return json_response(answer)
 
 
-async def _delete(stream: "Stream", before: int, matches: Callable[[bytes], bool] | None) -> int:
+async def _delete(stream: "Stream", before: int, matches: TagFilter | None) -> int:
     state = stream.state()
     stop = min(before - 1, state.last_seq)
     if stop < state.first_seq:
         return 0
     if matches is None:
         return await stream.purge(below=stop + 1)
-    doomed, at = [], state.first_seq
+    doomed = _tagged(stream, matches, stop)
+    return await stream.delete(doomed) if doomed else 0
+
+
+def _tagged(stream: "Stream", matches: TagFilter, stop: int) -> list[int]:
+    """Return what is selected up to ``stop``, by the log's index of tags where it has one."""
+    log, value = stream.log, matches.value.encode()
+    if isinstance(log, FileLog):
+        is_prefix = matches.op == "Glob"
+        return log.by_tag(value[:-1] if is_prefix else value, is_prefix, stop + 1)
+    found, at = [], stream.state().first_seq
     while at <= stop:
         frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)
         if not len(frames):
             break
-        doomed += [r[0] for r in frames if r[0] <= stop and matches(r[5])]
+        found += [r[0] for r in frames if r[0] <= stop and matches.takes(r[5])]
         at = frames.last_seq + 1
-    return await stream.delete(doomed) if doomed else 0
+    return found

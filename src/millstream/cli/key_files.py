@@ -1,0 +1,25 @@
+"""``--key-file``: keys for commands that read a data directory whose records are encrypted."""
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from millstream.server.encryption import KEY, PREVIOUS, key_from_file
+from millstream.store.keys import KeyRing
+
+key_file_option = click.option(
+    "--key-file",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file with the encryption key; repeat it for an older one. "
+    f"Else ${KEY} and ${PREVIOUS} count.",
+)
+
+
+def key_ring(paths: Sequence[str]) -> KeyRing:
+    """Return the keys of the files, or those of the environment."""
+    secrets = [key_from_file(path) for path in paths]
+    if not secrets:
+        secrets = [os.environ[name].encode() for name in (KEY, PREVIOUS) if os.environ.get(name)]
+    return KeyRing(None, secrets)
