@@ -4,6 +4,8 @@
 # into the checkout. Such suites use fixed ports, so where this machine allows it they get a
 # network of their own.
 #   compat.sh <checkout> [pytest arguments, e.g. nats/tests/test_client.py]
+# COMPAT_PYTHON names another Python with pytest and what the tests import, where the checkout
+# needs a newer one than ours; COMPAT_SERVER another server than millstream, to compare with.
 set -euo pipefail
 
 suite=${1:-}
@@ -16,13 +18,18 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-printf '#!/bin/sh\nexec "%s/.venv/bin/millstream" nats-server "$@"\n' "$here" >"$scratch/nats-server"
+if [ -n "${COMPAT_SERVER:-}" ]; then
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$COMPAT_SERVER" >"$scratch/nats-server"
+else  # PYTHONPATH is for the tests alone
+    printf '#!/bin/sh\nunset PYTHONPATH\nexec "%s/.venv/bin/millstream" nats-server "$@"\n' "$here" \
+        >"$scratch/nats-server"
+fi
 chmod 755 "$scratch/nats-server"
 export PATH="$scratch:$PATH" PYTHONDONTWRITEBYTECODE=1
 cd "$suite"
 PYTHONPATH=$(find "$PWD" -maxdepth 2 -type d -name src -printf '%p:')$PWD
 export PYTHONPATH
-run=("$here/.venv/bin/python" -m pytest -p no:cacheprovider --timeout=120 "$@")
+run=("${COMPAT_PYTHON:-$here/.venv/bin/python}" -m pytest -p no:cacheprovider --timeout=120 "$@")
 if unshare -rn ip link set lo up 2>/dev/null; then
     unshare -rn sh -c 'ip link set lo up && exec "$@"' sh "${run[@]}"
 else

@@ -139,6 +139,12 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Return how many acks of a hundred are measured."""
         return int(self.sample_freq.removesuffix("%") or 0)
 
+    def stamped(self, *, durable: bool) -> "ConsumerConfig":
+        """Return it as it is kept: a consumer that is not durable always ends by itself."""
+        if durable or self.inactive_threshold > 0:
+            return self
+        return msgspec.structs.replace(self, inactive_threshold=EPHEMERAL_THRESHOLD_NS)
+
     def same_as(self, other: "ConsumerConfig") -> bool:
         """Whether both ask for the same consumer."""
         return self.without_pause() == other.without_pause()
@@ -255,8 +261,7 @@ def _filled(config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool) -> 
         default = MAX_ACK_PENDING if config.ack_policy != "none" else 0
         fill["max_ack_pending"] = limits.get("max_ack_pending", 0) or default
     if config.inactive_threshold <= 0:
-        default = 0 if config.durable_name else EPHEMERAL_THRESHOLD_NS
-        fill["inactive_threshold"] = limits.get("inactive_threshold", 0) or default
+        fill["inactive_threshold"] = limits.get("inactive_threshold", 0)
     if config.priority_policy == "none":
         fill["priority_policy"] = ""
     if config.priority_policy == "pinned_client" and config.priority_timeout <= 0:

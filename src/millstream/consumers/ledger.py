@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 FOREVER = float("inf")
-_ROW = struct.Struct("<QQI")
+ROW = struct.Struct("<QQI")
 _SEQ = struct.Struct("<Q")
 
 
@@ -301,7 +301,7 @@ class Ledger:
             self.pending.remove(seq)
         for seq in self.pending.up_to(self.floor[1]):
             self.pending.remove(seq)
-        for seq, consumer_seq, deliveries in _ROW.iter_unpack(saved.pending):
+        for seq, consumer_seq, deliveries in ROW.iter_unpack(saved.pending):
             deadline = now + self._wait(deliveries)
             self.pending.put(seq, consumer_seq, deliveries, deadline, changed=False)
         if saved.redelivered is not None:

@@ -51,6 +51,17 @@ class _Entry(msgspec.Struct, frozen=True):
     first: list[int] = []
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """A consumer in an archive of its stream."""
+
+    name: str
+    created_ns: int
+    config: dict[str, Any]
+    state: Snapshot | None = None
+    position: int = 0
+    first: list[int] = []
+
+
 class _Saved(msgspec.Struct, frozen=True):
     stream: int
     entry: _Entry
@@ -137,6 +148,7 @@ class Registry:
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
         name = config.name or _fresh_name()
+        config = config.stamped(durable=bool(config.durable_name))
         consumer = self._build(stream, name, config, self._clock.time_ns())
         consumer.place()
         consumer.claim()  # what is published while this is written down is kept for it already
@@ -160,6 +172,7 @@ class Registry:
             others = (other.config for other in self.of(consumer.stream) if other is not consumer)
             work_queue.check_shares(config, others)
         consumer.config.check_update(config, is_heard=consumer.is_heard)
+        config = config.stamped(durable=bool(consumer.config.durable_name))
         await self._change(consumer, config)
         return consumer
 
@@ -233,6 +246,32 @@ class Registry:
         for consumer in self.of(stream):
             consumer.claim()
         stream.drop_unclaimed()
+
+    # -- archives ----------------------------------------------------------------------------
+
+    def kept(self, stream: Stream) -> list[Kept]:
+        """Return a stream's consumers as an archive holds them."""
+        return [
+            Kept(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first)
+            for c in self.of(stream)
+            if c.is_persisted and (e := self._entry(c)) is not None
+        ]
+
+    async def bring_back(self, stream: Stream, kept: Kept) -> None:
+        """Create a consumer as an archive holds it; raises when it could not be one."""
+        known = ConsumerConfig.__struct_fields__
+        wire = {key: value for key, value in kept.config.items() if key in known}
+        config = ConsumerConfig.from_request({**wire, "name": kept.name}, stream.config)
+        config = config.stamped(durable=bool(config.durable_name))
+        consumer = self._build(stream, kept.name, config, kept.created_ns or self._clock.time_ns())
+        consumer.place()
+        if kept.state is not None:
+            consumer.ledger.apply(kept.state, self._clock.monotonic())
+            consumer.cursor.resume(kept.position or kept.state.delivered[1] + 1, kept.first)
+        consumer.claim()
+        await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+        self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
+        consumer.open()
 
     # -- what consumers ask ------------------------------------------------------------------
 

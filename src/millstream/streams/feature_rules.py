@@ -146,7 +146,10 @@ def check_mirror(fields: Mapping[str, Any]) -> None:
 def _check_counter(fields: Mapping[str, Any]) -> None:
     for refused, why in (
         (fields["discard"] == "new", "counter stream cannot use discard new"),
-        (fields["allow_msg_ttl"], "counter stream cannot use message TTLs"),
+        (
+            fields["allow_msg_ttl"] and not fields["subject_delete_marker_ttl"],
+            "counter stream cannot use message TTLs",
+        ),
         (fields["allow_msg_schedules"], "counter stream cannot use message schedules"),
         (fields["retention"] != "limits", "counter stream can only use limits retention"),
     ):

@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.errors import Forbidden, MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.nats.jetstream import cluster, consumers, messages, streams
+from millstream.nats.jetstream import cluster, consumers, messages, snapshots, streams
 from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere, asked_by
 from millstream.nats.jetstream.direct_get import DirectGet
 from millstream.nats.jetstream.domain import DomainGate
@@ -65,6 +65,8 @@ ROUTES: dict[str, Route] = {
     "STREAM.PURGE": Route("stream_purge", streams.purge, _ONE, {"purged": 0}),
     "STREAM.MSG.GET": Route("stream_msg_get", messages.get, _ONE, {}),
     "STREAM.MSG.DELETE": Route("stream_msg_delete", messages.delete, _ONE, {}),
+    "STREAM.SNAPSHOT": Route("stream_snapshot", snapshots.snapshot, _ONE, {}),
+    "STREAM.RESTORE": Route("stream_restore", snapshots.restore, _ONE, {}),
     "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
@@ -144,6 +146,7 @@ class JetStream:
         self._runner: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._in_flight = 0
+        self._spawned: set[asyncio.Task[None]] = set()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -206,6 +209,8 @@ class JetStream:
             self._interest.remove_sink(handle)
         self._handles = []
         self._ended.set()
+        for task in list(self._spawned):
+            task.cancel()
         if self._runner is not None:
             await self._runner
         if self._owns:
@@ -231,6 +236,34 @@ class JetStream:
     def now_ns(self) -> int:
         """Return the wall clock."""
         return self._clock.time_ns()
+
+    @property
+    def interest(self) -> "Interest":
+        """The subjects of the account."""
+        return self._interest
+
+    @property
+    def timers(self) -> Timers:
+        """What runs at a time."""
+        return self._timers
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let work go on behind an answer; it ends with the API at the latest."""
+        assert self._group is not None
+        task = self._group.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+
+    def tell(self, kind: str, type_name: str, /, **fields: Any) -> None:
+        """Publish an advisory about something that a client asked for."""
+        about = {**fields, "client": self._client(), **self._domain_field()}
+        self.outlet.event(f"$JS.EVENT.ADVISORY.{kind}", f"advisory.v1.{type_name}", **about)
+
+    def _client(self) -> dict[str, Any]:
+        return {"acc": self.account}
+
+    def _domain_field(self) -> dict[str, Any]:
+        return {"domain": self.domain} if self.domain else {}
 
     def tell_stream(self, kind: str, action: str, stream: str) -> None:
         """Publish that a stream was created, updated or deleted."""
