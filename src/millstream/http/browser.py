@@ -6,6 +6,7 @@ answers. Such requests show themselves by their Host or Origin; other clients ar
 
 import re
 from collections.abc import Awaitable, Callable, Collection
+from functools import lru_cache
 from ipaddress import ip_address
 
 from millstream.http.request import Request
@@ -58,6 +59,7 @@ class BrowserGuard:
         return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
 
 
+@lru_cache(maxsize=256)  # every request asks, mostly the same
 def is_loopback(name: str) -> bool:
     """Return whether a host name or literal address stays on this machine."""
     if name == "localhost" or name.endswith(".localhost"):
