@@ -41,6 +41,11 @@ class ReadySet:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._waiting
 
+    @property
+    def depth(self) -> int:
+        """Return how many keys may have a turn: what is paused presses nobody."""
+        return len(self._waiting) - (len(self._bands[BOTTOM]) if self.defers else 0)
+
     def band(self, key: Hashable) -> int:
         """Return the band that a key waits in."""
         return self._waiting[key].band

@@ -128,7 +128,7 @@ class Scheduler:
         self._governor.waited(1000 * passed - SAMPLE_MS)
         share = (busy - self._busy) / passed if passed > 0 else 0.0
         self._busy, self._looked = busy, now
-        seen = Sample(len(self._ready), min(1.0, share), self._ingest_full())
+        seen = Sample(self._ready.depth, min(1.0, share), self._ingest_full())
         before, measures = self.measures, self._governor.sample(seen)
         self._ready.defers = measures.defers
         self._quiet += 1

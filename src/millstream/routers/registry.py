@@ -147,6 +147,10 @@ class Routers:
         of = (*self._from.get(stream.incarnation, ()), *self._into.get(stream.incarnation, ()))
         return sorted(of, key=lambda router: router.definition.name.encode())
 
+    def feed(self, stream: Stream) -> bool:
+        """Say whether any router copies into a stream."""
+        return stream.incarnation in self._into
+
     # -- changes -----------------------------------------------------------------------------
 
     async def put(

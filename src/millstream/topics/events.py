@@ -127,7 +127,8 @@ class EventStream(AsyncIterator[bytes]):
                         yield self._frame(b"error", _throttled(name))
                     continue
                 self._deferred.discard(name)
-                await topics.routers.catch_up(stream)
+                if topics.routers.feed(stream):
+                    await topics.routers.catch_up(stream)
                 caught_up = False
                 while not caught_up and not session.caller.revoked:
                     chunk, caught_up = self._look(stream, pulse)

@@ -1,0 +1,112 @@
+"""What clients notice of the governor: later, fewer, paused, refused; never lost."""
+
+import asyncio
+from dataclasses import replace
+
+from topics_api import Api, Events
+
+from millstream.delivery.governor import Measures
+
+CALM = Measures()
+PRESSED = Measures(0.9, 17.5, 9.05, defers=True)
+
+
+def impose(api: Api, measures: Measures) -> None:
+    """Put the server under a pressure, as the governor would."""
+    scheduler = api.topics.scheduler
+    scheduler._governor.measures = measures
+    scheduler._ready.defers = measures.defers
+    api.topics._take_measures(measures)
+
+
+async def watch(api: Api, *names: str) -> Events:
+    body = {"topics": {name: {"tail": True} for name in names}}
+    _, opened = await api.call("POST", "/v0/watch", body)
+    events = Events(await api.send("GET", opened["stream_url"]))
+    for _ in names:
+        assert (await events.named())[0] == "caught-up"
+    return events
+
+
+async def test_a_topic_of_negative_priority_is_paused_told_and_still_read(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/low", {"priority": -1})
+    events = await watch(api, "low")
+    impose(api, PRESSED)
+    waiting = asyncio.ensure_future(events.named())
+    api.topics.wake()
+    name, told = await waiting
+    assert (name, told["code"], told["topic"]) == ("error", "throttled", "low")
+    assert told["retry_after_ms"] == 1000
+    waiting = asyncio.ensure_future(events.named())
+    await api.write("low", 1)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    assert (await api.diff("low"))["records"][0]["data"] == 1
+    impose(api, CALM)
+    api.topics.scheduler._turn_later()
+    name, shown = await waiting
+    assert (name, shown["records"][0]["data"]) == ("record", 1)
+    await events.close()
+
+
+async def test_other_topics_are_pushed_while_one_is_paused(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/low", {"priority": -1})
+    await api.call("PUT", "/v0/topics/high", {"priority": 900})
+    events = await watch(api, "high", "low")
+    impose(api, PRESSED)
+    await api.write("low", 1)
+    await api.write("high", 2)
+    found = [await events.named() for _ in range(3)]
+    assert [(name, shown["topic"]) for name, shown in found] == [
+        ("record", "high"),
+        ("caught-up", "high"),
+        ("error", "low"),
+    ]
+    await events.close()
+
+
+async def test_records_of_one_window_come_in_one_event(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/t")
+    events = await watch(api, "t")
+    waiting = asyncio.ensure_future(events.named())
+    await asyncio.sleep(0)
+    impose(api, Measures(0.3, 20.0))
+    for n in range(3):
+        await api.write("t", n)
+    _, shown = await waiting
+    assert [record["data"] for record in shown["records"]] == [0, 1, 2]
+    await events.close()
+
+
+async def test_a_write_says_how_long_it_was_held_back(api: Api) -> None:
+    assert (await api.write("t", 1))["performance"]["throttle_wait_ms"] == 0.0
+    impose(api, Measures(0.5, 7.5, 5.25))
+    assert (await api.write("t", 2))["performance"]["throttle_wait_ms"] == 5.25
+    assert (await api.diff("t"))["head_seq"] == 2
+
+
+async def test_a_write_is_refused_with_retry_after_unless_it_asks_not_to_be(api: Api) -> None:
+    await api.write("t", 1)
+    impose(api, replace(PRESSED, refuses=True))
+    body = {"records": [{"data": 2}]}
+    answer = await api.send("POST", "/v0/topics/t", body)
+    assert (answer.status, dict(answer.headers)[b"Retry-After"]) == (429, b"1")
+    assert b'"code":"throttled"' in answer.body
+    assert b'"retry_after_ms":1000' in answer.body
+    status, _ = await api.call("POST", "/v0/topics/t", {**body, "disable_backpressure": True})
+    assert status == 200
+    assert (await api.diff("t"))["head_seq"] == 2
+
+
+async def test_metrics_tell_the_pressure_and_what_is_given_up(api: Api) -> None:
+    impose(api, PRESSED)
+    body = (await api.send("GET", "/v0/metrics")).body
+    for line in (
+        b"topics_pressure 0.9\n",
+        b"topics_coalesce_ms 17.5\n",
+        b"topics_commit_window_ms 9.05\n",
+        b"topics_deferring 1\n",
+        b"topics_refusing 0\n",
+        b"topics_delivery_ready 0\n",
+    ):
+        assert line in body
