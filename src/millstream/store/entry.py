@@ -1,7 +1,7 @@
 """WAL entries: what one commit writes, and how a damaged log is read.
 
     0 u32 magic   4 u32 length (whole entry)   8 u64 position   16 u64 epoch   24 u64 nonce
-   32 u32 count of frames   36 u16 flags: 1 COMMITS, 2 CONTINUES, 4 SEALED, 8 AGAIN   38 u16 runs
+   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES, 4 = SEALED, 8 = AGAIN)   38 u16 runs
    40 u64 durable mark: every position up to here was on stable storage when this was written
    48 u64 XXH3-64 of the body   56 u64 XXH3-64 of bytes 0..56 and the run table
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
@@ -206,22 +206,18 @@ def scan_entries(buffer: memoryview, start: int, after: int) -> Iterator[Entry |
     """Walk a WAL file from ``start``: entries with positions above ``after``, and what is damaged.
 
     Zeros up to the end of the file are its unused space. Positions rise, so that remains of an
-    older write are never taken for an entry; nor is one that a disk has put before its place.
+    older write are never taken for an entry.
     """
     at = start
     while at < len(buffer):
         entry = decode_entry(buffer, at)
         if entry is not None and entry.position > after:
-            jumps = 0 < after < entry.position - 1
-            found = _next_entry(buffer, at + 1, after, entry.position) if jumps else -1
-            if found < 0:
-                yield entry
-                after, at = entry.position, entry.end
-                continue
-        elif not any_bytes(buffer, at):
+            yield entry
+            after, at = entry.position, entry.end
+            continue
+        if not any_bytes(buffer, at):
             return
-        else:
-            found = _next_entry(buffer, at + 1, after)
+        found = _next_entry(buffer, at + 1, after)
         end = found if found >= 0 else len(buffer)
         yield Damage(at, end, last=found < 0)
         at = end
@@ -236,15 +232,14 @@ def any_bytes(buffer: memoryview, start: int) -> bool:
     return False
 
 
-def _next_entry(buffer: memoryview, at: int, after: int, before: int = 1 << 64) -> int:
-    """Return where the next entry between positions ``after`` and ``before`` starts, or -1."""
+def _next_entry(buffer: memoryview, at: int, after: int) -> int:
     step = 1 << 20
     while at < len(buffer):
         piece = bytes(buffer[at : at + step + 3])  # 3 more: the magic may straddle two pieces
         found = piece.find(_MAGIC_BYTES)
         while found >= 0:
             entry = decode_entry(buffer, at + found)
-            if entry is not None and after < entry.position < before:
+            if entry is not None and entry.position > after:
                 return at + found
             found = piece.find(_MAGIC_BYTES, found + 1)
         at += step
