@@ -27,6 +27,7 @@ from millstream.spark import reader, register
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange
+from millstream.spark.server import Server
 from millstream.store.segment import data_header, encode_idx
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def decoded(segments: list[dict[str, Any]], columns: tuple[str, ...]) -> float:
     """Decode and verify every segment in this process; returns rows per CPU second."""
     nothing: dict[str, Any] = {"subject": None, "start_ns": None, "end_ns": None}
     task = reader.Task(
-        "", 1, "S", STREAM_ID, columns, access=Access.FILES, fail_on_data_loss=True, **nothing
+        Server(), "S", STREAM_ID, columns, access=Access.FILES, fail_on_data_loss=True, **nothing
     )
     started, rows = time.process_time(), 0
     for s in segments:
@@ -163,6 +164,7 @@ def main() -> None:
         )
         compare("scan of all columns", ours.load(), theirs, noop, asked.rounds)
         narrow = ours.option("columns", "seq").load()
+        compare("count", narrow, theirs, lambda f: f.count(), asked.rounds)
         compare("sum of seq", narrow, theirs, lambda f: f.agg(F.sum("seq")).collect(), asked.rounds)
         narrow = ours.option("columns", "subject").load()
         compare(

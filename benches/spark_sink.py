@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
-import nats
 from spark_scan import payload, session
 
+import nats
 from millstream.client import connect
 from millstream.client.errors import ClientError
 
@@ -149,7 +149,7 @@ def latency(spark: SparkSession, broker: Broker, home: Path, seconds: float) -> 
 
 
 def row_at_a_time(broker: Broker, count: int) -> None:
-    """What people do without a connector: pull with nats-py, one Python object a row, and publish."""
+    """What people do without a connector: nats-py, one Python object for each message."""
 
     async def run() -> tuple[float, float]:
         client = await nats.connect(broker.url)
