@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes sure that this machine has what a command needs, and says what is missing otherwise.
 #   bootstrap.sh venv   a compiler, Python with headers, and .venv
+#   bootstrap.sh browser  Chromium for the tests of foreign pages; without it they are skipped
 #   bootstrap.sh java   a Java runtime for Spark; without one its tests are skipped
 set -eu
 cd "$(dirname "$0")/.."
@@ -63,8 +64,12 @@ java)
     has_java || ! may_install || apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
     has_java || say "no Java 17: Spark tests will be skipped (Debian: apt-get install openjdk-17-jre-headless)"
     ;;
+browser)
+    command -v chromium >/dev/null || ! may_install || apt_install chromium || true
+    command -v chromium >/dev/null || say "no chromium: tests of foreign pages will be skipped (Debian: apt-get install chromium)"
+    ;;
 *)
-    say "usage: bootstrap.sh venv|java"
+    say "usage: bootstrap.sh venv|java|browser"
     exit 2
     ;;
 esac

@@ -9,6 +9,7 @@ from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response
+from support import scale
 
 H = b"Host: a\r\n"
 POST = b"POST / HTTP/1.1\r\n" + H
@@ -187,3 +188,49 @@ async def test_a_valid_control_is_answered(name: str, pieces: int) -> None:
 
     assert answer.count(b"HTTP/1.1 200 OK\r\n") == answers
     assert answer.count(b"HTTP/1.1 ") == answers
+
+
+GOOD = b"GET /good HTTP/1.1\r\n" + H + b"\r\n"
+WAYS = ("alone", "after a good one", "before a good one", "in two pieces", "in tens", "after two")
+SMUGGLED = [(name, way) for name in REFUSED for way in WAYS]
+
+
+def pieces_of(vector: bytes, way: str) -> list[bytes]:
+    match way:
+        case "alone":
+            return [vector]
+        case "after a good one":
+            return [GOOD + vector]
+        case "before a good one":
+            return [vector + GOOD]
+        case "in two pieces":
+            return [vector[: len(vector) // 2], vector[len(vector) // 2 :]]
+        case "in tens":
+            return [vector[at : at + 10] for at in range(0, min(len(vector), 500), 10)] + [
+                vector[500:]
+            ]
+    return [GOOD, GOOD + vector]
+
+
+def test_there_are_five_hundred_ways_to_smuggle() -> None:
+    assert len(SMUGGLED) >= 500
+
+
+async def test_each_smuggled_request_gets_one_refusal_and_a_close() -> None:
+    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock(), Limits(), hosts=None)
+    port = await door.start("127.0.0.1", 0)
+    for name, way in SMUGGLED[:: scale.count(7, 1)]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for piece in pieces_of(REFUSED[name], way):
+            writer.write(piece)
+            await asyncio.sleep(0)
+        writer.write_eof()
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+        good = {"after a good one": 1, "after two": 2}.get(way, 0)
+        assert answer.count(b"HTTP/1.1 ") == good + 1, (name, way, answer)
+        last = answer[answer.rindex(b"HTTP/1.1 ") :]
+        assert last.startswith(b"HTTP/1.1 4"), (name, way, answer)
+        assert b"Connection: close\r\n" in last
+    await door.stop()

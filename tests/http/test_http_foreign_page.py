@@ -1,0 +1,139 @@
+"""A real browser with a page of another site open: it can neither read nor write here."""
+
+import contextlib
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.client.topics import Topics
+from support.broker import millstream
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no chromium: `scripts/bootstrap.sh browser` installs it on Debian"
+    ),
+]
+
+PAGE = """<!doctype html><body><script>
+const at = "SERVER", told = {};
+const write = JSON.stringify({records: [{data: "forged"}]});
+async function attempt(name, make) {
+  try { told[name] = await make(); } catch (error) { told[name] = "failed: " + error.name; }
+}
+const asked = (path, init) =>
+  fetch(at + path, init).then(r => r.type === "opaque" ? "opaque" : r.text());
+const live = make => new Promise(done => {
+  const one = make();
+  one.onopen = () => done("open"); one.onmessage = m => done("heard " + m.data);
+  one.onerror = () => done("failed");
+});
+(async () => {
+  await attempt("read", () => asked("/v0/topics/victim/diff", {method: "POST"}));
+  await attempt("list", () => asked("/v0/topics"));
+  await attempt("list blindly", () => asked("/v0/topics", {mode: "no-cors"}));
+  await attempt("monitoring", () => asked("/varz"));
+  await attempt("write", () => asked("/v0/topics/victim", {
+    method: "POST", body: write, headers: {"content-type": "application/json"}}));
+  await attempt("write as text", () => asked("/v0/topics/victim", {
+    method: "POST", body: write, mode: "no-cors", headers: {"content-type": "text/plain"}}));
+  await attempt("write with cookies", () => asked("/v0/topics/new", {
+    method: "POST", body: write, mode: "no-cors", credentials: "include"}));
+  await attempt("delete", () => asked("/v0/topics/victim", {method: "DELETE"}));
+  await attempt("create", () => asked("/v0/topics/new", {method: "PUT"}));
+  await attempt("beacon", () => String(navigator.sendBeacon(at + "/v0/topics/victim",
+    new Blob([write], {type: "text/plain"}))));
+  await attempt("events", () =>
+    live(() => new EventSource(at + "/v0/topics/victim/tail?from_seq=0")));
+  await attempt("socket", () => live(() => new WebSocket(at.replace("http", "ws") + "/v0/ws")));
+  const form = document.createElement("form");
+  form.method = "POST"; form.action = at + "/v0/topics/victim"; form.enctype = "text/plain";
+  form.target = "hidden";
+  const frame = document.createElement("iframe"); frame.name = "hidden";
+  document.body.append(frame, form);
+  await new Promise(done => { frame.onload = done; form.submit(); setTimeout(done, 2000); });
+  await attempt("form", () =>
+    frame.contentDocument ? frame.contentDocument.body.textContent : "hidden");
+  const shown = document.createElement("pre"); shown.id = "told";
+  shown.textContent = JSON.stringify(told); document.body.append(shown);
+})();
+</script></body>"""
+
+
+def dom(url: str, profile: Path, *more: str) -> str:
+    """Return a page as the browser has it once its scripts have run."""
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(f"--user-data-dir={profile}", "--virtual-time-budget=20000", *more),
+            *("--dump-dom", url),
+        ],
+        capture_output=True,
+        timeout=100,
+        check=True,
+    )
+    return done.stdout.decode()
+
+
+@contextlib.contextmanager
+def foreign(page: str) -> Iterator[str]:
+    """Serve a page from an origin of its own."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *details: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_page_of_another_origin_can_neither_read_nor_write(tmp_path: Path) -> None:
+    with millstream() as peer:
+        url = f"http://127.0.0.1:{peer.http_port}"
+        with Topics(url) as topics:
+            topics.topic("victim").append("secret")
+            # The browser itself works: a person who goes there sees what there is.
+            assert "victim" in dom(f"{url}/v0/topics", tmp_path / "one")
+            with foreign(PAGE.replace("SERVER", url)) as site:
+                page = dom(site, tmp_path / "two")
+            found = re.search(r'<pre id="told">(.*?)</pre>', page)
+            assert found is not None, page
+            told = json.loads(found[1].replace("&quot;", '"'))
+            assert "secret" not in found[1]
+            assert "victim" not in found[1]
+            for name in ("read", "list", "monitoring", "write", "delete", "create"):
+                assert told[name].startswith("failed"), (name, told)
+            assert told["list blindly"] == "opaque"
+            assert (told["events"], told["socket"]) == ("failed", "failed")
+            assert [each["topic"] for each in topics.list()] == ["victim"]
+            assert [record.data for record in topics.topic("victim").diff()] == ["secret"]
+
+
+def test_a_page_whose_name_is_pointed_here_later_reads_nothing(tmp_path: Path) -> None:
+    with millstream() as peer:
+        with Topics(f"http://127.0.0.1:{peer.http_port}") as topics:
+            topics.topic("victim").append("secret")
+        mapped = "--host-resolver-rules=MAP evil.test 127.0.0.1"
+        for path in ("/v0/topics", "/varz", "/v0/topics/victim", "/metrics"):
+            page = dom(f"http://evil.test:{peer.http_port}{path}", tmp_path / "p", mapped)
+            assert "victim" not in page
+            assert "forbidden" in page
