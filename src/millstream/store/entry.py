@@ -1,7 +1,7 @@
 """WAL entries: what one commit writes, and how a damaged log is read.
 
     0 u32 magic   4 u32 length (whole entry)   8 u64 position   16 u64 epoch   24 u64 nonce
-   32 u32 count of frames   36 u16 flags (1 = COMMITS, 2 = CONTINUES, 4 = SEALED, 8 = AGAIN)   38 u16 runs
+   32 u32 count of frames   36 u16 flags: 1 COMMITS, 2 CONTINUES, 4 SEALED, 8 AGAIN   38 u16 runs
    40 u64 durable mark: every position up to here was on stable storage when this was written
    48 u64 XXH3-64 of the body   56 u64 XXH3-64 of bytes 0..56 and the run table
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from millstream.kernel._frames import RECORD
 from millstream.store import blocks
 from millstream.store.keys import KeyRing
 
@@ -33,6 +34,7 @@ BOUND = b"millstream wal"  # what the blocks of entries are bound to
 HEAD = struct.Struct("<IIQQQIHHQQQ")
 RUN = struct.Struct("<QQII")
 HEAD_CHECKED = 56
+KIND = 8  # where a frame says what it is
 BODY_CHECK = 48  # where the checksum of the body is, and that of the header behind it
 TARGET_BYTES = 1 << 20  # a group is cut into entries of about this size
 
@@ -120,20 +122,39 @@ def encode_entry(
 def _sealed(parts: Sequence[bytes], ring: KeyRing | None) -> Iterator[bytes]:
     """Return the frames in sealed blocks, of many small parts or of a piece of a large one."""
     offset = 0
-    held: list[bytes] = []
-    for part in parts:
-        if held and sum(map(len, held)) + len(part) > blocks.MOST_BYTES:
-            joined = b"".join(held)
-            yield blocks.encode_block(joined, offset, blocks.PLAIN, ring, BOUND)
-            offset, held = offset + len(joined), []
+    for piece in _for_blocks(parts):
+        yield blocks.encode_block(piece, offset, blocks.PLAIN, ring, BOUND)
+        offset += len(piece)
+
+
+def _for_blocks(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    """Cut frames for blocks; the two copies of a control frame never share one."""
+    held: list[bytes | memoryview] = []
+    size = 0
+    for part in (each for whole in parts for each in _apart(whole)):
+        repeated = bool(held) and held[-1] == part
+        if held and (repeated or size + len(part) > blocks.MOST_BYTES):
+            yield b"".join(held)
+            held, size = [], 0
         if len(part) <= blocks.MOST_BYTES:
             held.append(part)
-            continue
-        for piece in blocks.cut_frames(memoryview(part)):
-            yield blocks.encode_block(piece, offset, blocks.PLAIN, ring, BOUND)
-            offset += len(piece)
+            size += len(part)
+        else:
+            yield from blocks.cut_frames(memoryview(part))
     if held:
-        yield blocks.encode_block(b"".join(held), offset, blocks.PLAIN, ring, BOUND)
+        yield b"".join(held)
+
+
+def _apart(part: bytes) -> Iterator[bytes]:
+    """Return records as they are, and control frames one by one."""
+    if part[KIND] == RECORD:
+        yield part
+        return
+    at = 0
+    while at < len(part):
+        end = at + int.from_bytes(part[at + 4 : at + 8], "little")
+        yield part[at:end]
+        at = end
 
 
 def plain_body(buffer: memoryview, start: int, end: int, ring: KeyRing) -> memoryview:
@@ -206,21 +227,35 @@ def scan_entries(buffer: memoryview, start: int, after: int) -> Iterator[Entry |
     """Walk a WAL file from ``start``: entries with positions above ``after``, and what is damaged.
 
     Zeros up to the end of the file are its unused space. Positions rise, so that remains of an
-    older write are never taken for an entry.
+    older write are never taken for an entry; nor is one that a disk has put before its place.
     """
     at = start
     while at < len(buffer):
         entry = decode_entry(buffer, at)
         if entry is not None and entry.position > after:
-            yield entry
-            after, at = entry.position, entry.end
-            continue
-        if not any_bytes(buffer, at):
+            jumps = 0 < after < entry.position - 1
+            found = _next_entry(buffer, at + 1, after, entry.position) if jumps else -1
+            if found < 0:
+                yield entry
+                after, at = entry.position, entry.end
+                continue
+        elif not any_bytes(buffer, at):
             return
-        found = _next_entry(buffer, at + 1, after)
+        else:
+            found = _next_entry(buffer, at + 1, after)
         end = found if found >= 0 else len(buffer)
         yield Damage(at, end, last=found < 0)
         at = end
+
+
+def first_entry(buffer: memoryview, start: int) -> Entry | None:
+    """Return the entry of the lowest position, wherever a disk may have put it."""
+    lowest: Entry | None = None
+    at = _next_entry(buffer, start, 0)
+    while at >= 0:
+        lowest = decode_entry(buffer, at)
+        at = _next_entry(buffer, at + 1, 0, lowest.position if lowest else 0)
+    return lowest
 
 
 def any_bytes(buffer: memoryview, start: int) -> bool:
@@ -232,14 +267,15 @@ def any_bytes(buffer: memoryview, start: int) -> bool:
     return False
 
 
-def _next_entry(buffer: memoryview, at: int, after: int) -> int:
+def _next_entry(buffer: memoryview, at: int, after: int, before: int = 1 << 64) -> int:
+    """Return where the next entry between positions ``after`` and ``before`` starts, or -1."""
     step = 1 << 20
     while at < len(buffer):
         piece = bytes(buffer[at : at + step + 3])  # 3 more: the magic may straddle two pieces
         found = piece.find(_MAGIC_BYTES)
         while found >= 0:
             entry = decode_entry(buffer, at + found)
-            if entry is not None and entry.position > after:
+            if entry is not None and after < entry.position < before:
                 return at + found
             found = piece.find(_MAGIC_BYTES, found + 1)
         at += step

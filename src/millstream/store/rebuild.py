@@ -4,7 +4,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 
 import msgspec
 from xxhash import xxh3_64
@@ -68,6 +68,7 @@ class Logs:
         self._make = make
         self._keeping = keeping or Keeping()
         self.erased: dict[int, set[int]] = {}  # log → what may still be in files
+        self._directory = ""
         self._rewritten: set[tuple[int, int]] = set()  # (log, base) of files that are made anew
         self.logs: dict[int, FileLog] = {}
         self.dropped: set[int] = set()
@@ -90,6 +91,7 @@ class Logs:
 
     def load(self, snapshot: Snapshot | None, directory: str) -> None:
         """Load every log that a snapshot or a directory names."""
+        self._directory = directory
         known = {entry.log_id: entry for entry in snapshot.logs} if snapshot else {}
         self.dropped = set(snapshot.dropped) if snapshot else set()
         for log_id in sorted(known.keys() | set(self._directories(directory))):
@@ -129,7 +131,6 @@ class Logs:
                 self.strays += [f"{directory}/seg-{base:020d}.idx"] * sealed  # it will grow again
                 path = f"{directory}/seg-{base:020d}.data"
                 if self._keeping.ring.seals or self._plain(path, log_id, base)[0].in_blocks:
-                    self.strays.append(path)  # not by what it holds now
                     self._rewritten.add((log_id, base))
             else:
                 stem = f"{directory}/seg-{base:020d}"
@@ -149,6 +150,32 @@ class Logs:
         newest_ns = [s.index.ts_ns(len(s.index) - 1) for s in target.segments if len(s.index)]
         target.last_ts_ns = max([target.last_ts_ns, *newest_ns])
         target.staged_ts_ns = target.last_ts_ns
+
+    def _keep_blocks(self) -> None:
+        """Let segments that the WAL has rebuilt go on in their files, as far as those agree.
+
+        What a damaged WAL could not tell came from there, and must not go before it is written.
+        """
+        for log_id, base in sorted(self._rewritten):
+            target = self.logs.get(log_id)
+            path = f"{self._directory}/{log_id:016x}/{segment_name(base)}.data"
+            started = [s for s in target.segments if s.base_seq == base] if target else []
+            if not started or not self._goes_on(started[0], path):
+                self.strays.append(path)
+
+    def _goes_on(self, segment: Segment, path: str) -> bool:
+        head, image = self._plain(path, segment.log_id, segment.base_seq)
+        if not head.in_blocks or (not head.complete and not self._keeping.ring.seals):
+            return False
+        buffer = self._buffer(path)
+        found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), segment.bound)
+        held = bytes(HEADER_BYTES) + b"".join([block.data for block in segment.blocks])
+        kept = list(takewhile(lambda r: image[r.offset : r.end] == held[r.offset : r.end], found))
+        if not kept or (head.complete and kept[-1].end != len(held)):
+            return False
+        segment.found(head, BlockTable(kept))
+        segment.full = segment.full or head.complete
+        return True
 
     def _name_absent(self) -> None:
         """Name what is gone with segment files, once it is known what was removed on purpose."""
@@ -610,6 +637,7 @@ class Logs:
     def finish(self, power_lost: bool) -> None:
         """Count what there is, and give up sequences that a power cut may have taken."""
         self._fill_holes()
+        self._keep_blocks()
         self._name_absent()
         self._log_unlogged()
         if power_lost or self.torn:

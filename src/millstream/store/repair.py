@@ -37,10 +37,11 @@ def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:
     after = [s.base_seq for s in target.segments if s.base_seq > segment.base_seq]
     end = min(after) - 1 if after else target.loaded_seq
     present = SeqRanges()
-    for i in range(len(segment.index)):
-        seq = segment.index.seq(i)
-        present.add(seq, seq)
     first = max(segment.base_seq, target.first_kept)
+    for each in (segment, *target.segments):  # the WAL may have started another one in its place
+        for position in each.positions(first, end):
+            seq = each.index.seq(position)
+            present.add(seq, seq)
     gone = [part for a, b in present.missing(first, end) for part in target.lost.missing(a, b)]
     return [part for a, b in gone for part in target.deleted.missing(a, b)]
 

@@ -23,7 +23,7 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
 from millstream.store import derived
 from millstream.store.derived import DERIVE
-from millstream.store.entry import Damage, Entry, Run, plain_body, scan_entries
+from millstream.store.entry import Damage, Entry, Run, first_entry, plain_body, scan_entries
 from millstream.store.file_log import (
     DELETE,
     ERASE,
@@ -168,15 +168,15 @@ class Replay:
         return found
 
     def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
-        """Return (first position, nonce) of a file; its first sound entry tells when it must."""
+        """Return (first position, nonce) of a file; its lowest entry tells when it must."""
         if header is not None:
             self.epoch = max(self.epoch, header.epoch)
             return header.first_position, header.nonce
-        for item in scan_entries(file.view(file.size()), HEADER.size, 0):
-            if isinstance(item, Entry):
-                self.epoch = max(self.epoch, item.epoch)
-                return item.position, item.nonce
-        return 0, 0
+        entry = first_entry(file.view(file.size()), 0)
+        if entry is None:
+            return 0, 0
+        self.epoch = max(self.epoch, entry.epoch)
+        return entry.position, entry.nonce
 
     def _replay_file(self, wal: WalFile, last: bool) -> Iterator[None]:
         buffer = self._view(wal)
