@@ -715,3 +715,54 @@ async def test_a_key_has_only_so_many_requests_under_way_but_streams_do_not_coun
         for tail in tails:
             assert isinstance(tail, StreamedResponse)
             await tail.chunks.aclose()  # type: ignore[attr-defined]
+
+
+# -- what a key of some names sees, on every way there is ----------------------------------------
+
+
+def ways(door: Gated) -> list[tuple[str, str, object]]:
+    """Return a request for each route, aimed at what the key may not see, by path or by body."""
+    record = {"records": [{"data": 1}]}
+    theirs: list[tuple[str, str, object]] = [
+        ("POST", "/v0/watch", {"topics": {"mine.a": {}, "theirs": {}}}),
+        ("POST", "/v0/watch?lenient=true", {"topics": {"theirs": {}}}),
+        ("PUT", "/v0/routers/mine.r", {"source": "mine.a", "dest": "theirs"}),
+        ("PUT", "/v0/routers/mine.r", {"source": "theirs", "dest": "mine.a"}),
+        ("PUT", "/v0/routers/theirs", {"source": "mine.a", "dest": "mine.b"}),
+        ("GET", "/v0/routers/theirs", None),
+        ("DELETE", "/v0/routers/theirs", None),
+        ("PUT", "/v0/topics/mine.q", {"type": "queue", "dead_letter": "theirs"}),
+        ("POST", "/v0/topics/mine.dead/redrive", {"to": "theirs"}),
+        ("POST", "/v0/topics/mine.new", record | {"config": {"dead_letter": "theirs"}}),
+    ]
+    for route in door.app.table:
+        if "{topic}" in route.pattern:
+            body = record if route.method == "POST" else None
+            names = ("theirs", "%74heirs", "theirs%00", "..%2Ftheirs")
+            theirs += [(route.method, target(route.pattern, name), body) for name in names]
+    return theirs
+
+
+async def test_a_key_of_some_names_finds_no_way_to_others(tmp_path: Path) -> None:
+    async with gated(tmp_path, api_keys=parse_keys("scoped::mine.,all")) as door:
+        for name in ("theirs", "mine.a", "mine.dead"):
+            body = {"records": [{"data": f"secret of {name}", "tag": "t"}]}
+            await door.send("POST", f"/v0/topics/{name}", bearer("all"), body=body)
+        made = {"source": "theirs", "dest": "theirs.too"}
+        assert await door.status("PUT", "/v0/routers/theirs", bearer("all"), body=made) == 201
+        for method, path, body in ways(door):
+            answer = await door.send(method, path, bearer("scoped"), body=body)
+            assert isinstance(answer, Response), (method, path)
+            assert answer.status >= 400, (method, path, answer)
+            assert b"secret of theirs" not in answer.body
+        for path in ("/v0/topics", "/v0/topics?prefix=t", "/v0/routers", "/v0/metrics"):
+            answer = await door.send("GET", path, bearer("scoped"))
+            assert isinstance(answer, Response)
+            assert b"theirs" not in answer.body, path
+        state = await door.json("GET", "/v0/topics/theirs", bearer("all"))
+        assert (state["count"], state["head_seq"]) == (1, 1)
+        names = [
+            each["topic"]
+            for each in (await door.json("GET", "/v0/topics", bearer("all")))["topics"]
+        ]
+        assert names == ["mine.a", "mine.dead", "theirs", "theirs.too"]

@@ -180,6 +180,9 @@ async def _stream_for(
         raise TopicNotFound(name)
     if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
+    letters = (body.config or {}).get("dead_letter")
+    if isinstance(letters, str):  # jobs must not go where the key may not
+        check_name(letters, caller)
     config = StreamConfig.from_topic(name, body.config or {})
     topics.check_room(caller)
     try:
