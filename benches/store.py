@@ -20,10 +20,11 @@ import uvloop
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.store.file_log import FileLog
+from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import OsFiles
+from millstream.store.keys import KeyRing
 from millstream.store.log import Durability
-from millstream.store.store import Store
+from millstream.store.store import Store, StoreOptions
 
 PAYLOAD = b"x" * 128
 
@@ -103,10 +104,10 @@ class Appender:
             self._over.set_result(None)
 
 
-def open_store(directory: str) -> Store:
+def open_store(directory: str, options: StoreOptions | None = None) -> Store:
     """Open the store on the running loop."""
     loop = asyncio.get_running_loop()
-    return Store.open(directory, OsFiles(), SystemClock(), loop.call_soon_threadsafe)
+    return Store.open(directory, OsFiles(), SystemClock(), loop.call_soon_threadsafe, options)
 
 
 async def append(
@@ -133,6 +134,32 @@ async def read(directory: str, seconds: float) -> Tally:
         while time.perf_counter() - started < seconds:
             seq = 1
             while len(frames := log.read(seq, 4096, 1 << 20)):
+                tally.records += len(frames)
+                seq = frames.last_seq + 1
+        tally.seconds, tally.cpu = time.perf_counter() - started, cpu_seconds() - cpu
+        return tally
+    finally:
+        store.close()
+
+
+async def read_sealed(directory: str, seconds: float, compressed: bool, sealed: bool) -> Tally:
+    """Measure reads by range over sealed segments alone, as they are kept."""
+    ring = KeyRing(b"a key for the bench") if sealed else KeyRing()
+    options = StoreOptions(log=LogOptions(segment_records=20_000), ring=ring)
+    store = open_store(directory, options)
+    try:
+        log = store.create_log(1, Durability.DISK, compressed)
+        while len(log.segments) < 6:
+            await Appender(log, 1000, 4, max(seconds / 4, 0.3)).run()
+        while not all(segment.sealed for segment in log.segments[:-1]):
+            store.tick()
+            await asyncio.sleep(0.05)
+        last = log.segments[-1].base_seq
+        tally = Tally()
+        started, cpu = time.perf_counter(), cpu_seconds()
+        while time.perf_counter() - started < seconds:
+            seq = 1
+            while seq < last and len(frames := log.read(seq, 4096, 1 << 20)):
                 tally.records += len(frames)
                 seq = frames.last_seq + 1
         tally.seconds, tally.cpu = time.perf_counter() - started, cpu_seconds() - cpu
@@ -172,6 +199,15 @@ def cases(seconds: float) -> dict[str, Callable[[str], "asyncio.Future[Tally] | 
         directory, Durability.FSYNC, 100, 256, seconds
     )
     found["read range"] = lambda directory: read(directory, seconds)
+    for name, compressed, sealed in (
+        ("plain", False, False),
+        ("compressed", True, False),
+        ("encrypted", False, True),
+        ("compressed and encrypted", True, True),
+    ):
+        found[f"read sealed {name}"] = lambda directory, c=compressed, s=sealed: read_sealed(
+            directory, seconds, c, s
+        )
     found["recovery after kill -9"] = lambda directory: recover(directory, seconds)
     return found
 
