@@ -10,7 +10,7 @@ from test_bit_flips import test_one_flipped_bit_costs_at_most_one_record_and_nam
 from test_random_sweep import faults, run_until_crash
 
 from millstream.errors import ShardReadOnly
-from millstream.store import committer, entry, file_log, local_engine, replay
+from millstream.store import committer, entry, file_log, local_engine, rebuild, replay
 from millstream.store import files as files_module
 from millstream.store import segment as segment_module
 from millstream.store import snapshot as snapshot_module
@@ -102,7 +102,7 @@ BUGS: dict[str, Plant] = {
     "drop the log with the newest snapshot": lambda patch: patch.setattr(
         store_module.Store,
         "_drop_wal_below",
-        lambda self, position: DROP(self, self._committer.applied_position),
+        lambda self, positions: DROP(self, {s.number: s.applied_position for s in self._shards}),
     ),
     "lose without a gap": replaced(LOG, "add_gap", forgets_gaps),
     "never reserve sequences": replaced(LOG, "_reserve", never_reserves),
@@ -112,7 +112,12 @@ BUGS: dict[str, Plant] = {
     "forget deletes in a snapshot": lambda patch: patch.setattr(
         LOG, "snapshot", lambda self, ends: _without_deletes(SNAPSHOT(self, ends))
     ),
-    "apply half a batch": replaced(replay, "_continues", lambda before, after: True),
+    "apply half a batch": replaced(replay, "_continues", lambda entry: True),
+    "take what was skipped for lost": replaced(rebuild.Logs, "_skip", nothing),
+    "replay only the shards in use": replaced(store_module, "shards_on_disk", lambda *_: []),
+    "replay shards without waiting": replaced(
+        replay.Replay, "_wait_for", lambda self, log_id, last: iter(())
+    ),
     "take pieces of batches from torn bytes": replaced(
         replay, "whole_batches", lambda frames, start: frames
     ),
