@@ -162,3 +162,15 @@ async def test_s8_a_deleted_topic_ends_and_the_last_one_ends_the_stream(api: Api
 async def test_s8_refusals(api: Api, body: object, query: str, status: int) -> None:
     await api.write("a", 1)
     assert (await api.call("POST", f"/v0/watch{query}", body))[0] == status
+
+
+async def test_s8_a_filter_leaves_records_out_and_moves_the_cursor(api: Api) -> None:
+    records = [{"data": n, "tag": "even" if n % 2 == 0 else "odd"} for n in range(6)]
+    await api.call("POST", "/v0/topics/a", {"records": records})
+    opened = await watch(api, {"a": {}}, filter={"tag": "ev*"})
+    events = await stream(api, opened["wid"])
+    _, data = await events.named()
+    assert [record["data"] for record in data["records"]] == [0, 2, 4]
+    assert data["to_seq"] == 6
+    assert (await events.named())[0] == "caught-up"
+    await events.close()

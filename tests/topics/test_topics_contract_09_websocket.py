@@ -516,3 +516,13 @@ async def test_s9_a_silent_client_is_asked_and_then_dropped(
         with contextlib.suppress(ConnectionResetError):
             await reader.read()
     writer.close()
+
+
+async def test_s9_a_filter_leaves_records_out(site: Site) -> None:
+    records = [{"data": n, "tag": "even" if n % 2 == 0 else "odd"} for n in range(6)]
+    await site.api.call("POST", "/v0/topics/a", {"records": records})
+    async with talk(site) as client:
+        await client.say("subscribe", topic="a", filter={"tag": "odd"})
+        record = await client.until("record")
+        assert [each["data"] for each in record["records"]] == [1, 3, 5]
+        assert record["to_seq"] == 6

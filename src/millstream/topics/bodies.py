@@ -103,6 +103,7 @@ class WatchBody(msgspec.Struct):
     include_tags: bool | None = None
     include_data: bool | None = None
     consistency: str | None = None
+    filter: FilterBody | None = None
 
 
 _RECORD = msgspec.json.Decoder(RecordIn)

@@ -12,7 +12,7 @@ from millstream.http.upgrade import offers_deflate, switch_headers, websocket_pr
 from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name
-from millstream.topics.diff import MOST_BYTES, MOST_RECORDS
+from millstream.topics.diff import MOST_BYTES, MOST_RECORDS, read_filter
 from millstream.topics.page import Query
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -385,4 +385,5 @@ def _query(message: Subscribe) -> Query:
         include_tags=bool(message.include_tags),
         include_meta=message.include_meta is not False,
         include_data=message.include_data is not False,
+        filter=read_filter(message.filter),
     )

@@ -29,6 +29,7 @@ class Subscribe(_Message, tag="subscribe"):
     include_tags: bool | None = None
     include_meta: bool | None = None
     lenient: bool | None = None
+    filter: bodies.FilterBody | None = None
 
 
 class Unsubscribe(_Message, tag="unsubscribe"):

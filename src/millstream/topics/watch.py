@@ -8,7 +8,7 @@ from millstream.http.request import Request
 from millstream.http.response import Answer, Response, json_response
 from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
-from millstream.topics.diff import MOST_BYTES, MOST_RECORDS
+from millstream.topics.diff import MOST_BYTES, MOST_RECORDS, read_filter
 from millstream.topics.errors import NotFound
 from millstream.topics.events import Session, check_accept, heartbeat, respond
 from millstream.topics.page import Query
@@ -147,6 +147,7 @@ def _session(
             include_tags=bool(body.include_tags),
             include_meta=body.include_meta is not False,
             include_data=body.include_data is not False,
+            filter=read_filter(body.filter),
         ),
         heartbeat_ms=heartbeat(
             topics, None if asked is None else bodies.unsigned(asked, "heartbeat_ms", 0)
