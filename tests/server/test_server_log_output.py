@@ -40,8 +40,18 @@ def test_lines_look_like_those_of_nats_server(
     assert re.fullmatch(pattern, line)
 
 
+def test_whoever_asks_for_traces_alone_gets_no_debug_lines(
+    opened: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger, _ = opened(LogOptions(time=False, trace=True))
+    logger.log(TRACE, "traced")
+    logger.debug("debugged")
+    assert "traced" in (said := capsys.readouterr().err)
+    assert "debugged" not in said
+
+
 def test_each_level_has_its_label(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
-    logger, _ = opened(LogOptions(time=False))
+    logger, _ = opened(LogOptions(time=False, debug=True))
     for number in (TRACE, logging.DEBUG, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logger.log(number, "x %d", 1)
     labels = re.findall(r"\[(\w{3})\] x 1", capsys.readouterr().err)
