@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 PAGE_RECORDS = 1024
 PAGE_BYTES = 1024 * 1024
+LONGEST_STEP = 0.002  # seconds after which a step takes no further router
 
 
 class Store(Protocol):
@@ -94,9 +95,14 @@ class Forwarder:
         self.hops: dict[int, Hops] = {}  # stream → copies that its own routers have not passed
 
     def step(self, source: Stream, routers: Sequence[Router]) -> None:
-        """Take each router one step on: at most a page of records, all in one commit."""
-        step = Step(source, self._clock.time_ns())
+        """Take each router one step on: at most a page of records, all in one commit.
+
+        What takes too long ends early, so that writers do not wait for copies.
+        """
+        step, began = Step(source, self._clock.time_ns()), self._clock.monotonic()
         for router in routers:
+            if self._clock.monotonic() - began > LONGEST_STEP:
+                break
             if not router.is_busy and router.is_behind:
                 try:
                     self._take(router, step)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ ROUTER_GONE = 32
 SECTION = "routers"
 
 RETRY_AFTER = 1.0
+MOST_ROUTERS = 100  # in one turn
 MOST_STEPS = 64  # that a reader waits for; what is behind by more goes on in the background
 
 
@@ -103,7 +105,7 @@ class Routers:
         store: Store | None,
         *,
         most: int = 10_000,
-        later: Callable[[Stream, Callable[[], None]], None] | None = None,
+        later: Callable[[Stream, Callable[[], int]], None] | None = None,
     ) -> None:
         self._catalog = catalog
         self._timers = timers
@@ -303,15 +305,18 @@ class Routers:
             self._dirty.add(source.incarnation)
             self._later(source, partial(self._run, source))
 
-    def _next_turn(self, source: Stream, run: Callable[[], None]) -> None:
-        self._timers.after(0.0, run)
+    def _next_turn(self, source: Stream, run: Callable[[], object]) -> None:
+        self._timers.after(0.0, partial(_ignore, run))
 
-    def _run(self, source: Stream) -> None:
+    def _run(self, source: Stream) -> int:
+        """Take a turn; returns how many routers moved. The others have the turns that follow."""
         self._dirty.discard(source.incarnation)
-        ready = [r for r in self._from.get(source.incarnation, ()) if self._is_ready(r)]
+        routers = self._from.get(source.incarnation, ())
+        ready = list(islice(filter(self._is_ready, routers), MOST_ROUTERS))
         if ready and not self._stopped:
             self._forwarder.step(source, ready)
             self._mark(source)
+        return len(ready)
 
     @staticmethod
     def _is_ready(router: Router) -> bool:
@@ -440,3 +445,7 @@ class Routers:
 
 def _nothing() -> None:
     pass
+
+
+def _ignore(run: Callable[[], object]) -> None:
+    run()

@@ -235,13 +235,9 @@ class Topics:
         rank = partial(self.effective_priority, stream)
         self.scheduler.ready(stream.incarnation, tell, rank)
 
-    def _route_later(self, stream: "Stream", run: Callable[[], None]) -> None:
-        def route() -> int:
-            run()
-            return 1
-
+    def _route_later(self, stream: "Stream", run: Callable[[], int]) -> None:
         rank = partial(self.effective_priority, stream)
-        self.scheduler.ready(("copies", stream.incarnation), route, rank, is_copying=True)
+        self.scheduler.ready(("copies", stream.incarnation), run, rank, is_copying=True)
 
     def _is_full(self) -> bool:
         return self.store is not None and self.store.is_full
