@@ -1,4 +1,4 @@
-from streams_fakes import World, batch_of, headers_of
+from streams_fakes import FakeStore, World, batch_of, headers_of
 
 from millstream.streams.config import StreamConfig
 from millstream.streams.stream import Stream
@@ -35,19 +35,52 @@ async def test_the_last_record_of_a_subject_leaves_a_marker_when_it_outlives_max
 async def test_a_record_with_a_successor_leaves_no_marker():
     world = World()
     stream = await make(world)
-    ttl = headers_of(Nats_TTL="5s")
+    ttl = headers_of(Nats_TTL="70s")
     stream.deliver(batch_of((b"s.a", b"", ttl, b"1")))
     stream.deliver(batch_of((b"s.a", b"", b"", b"2")))
-    world.advance(6)
+    world.advance(71)
     assert held(stream) == [(2, b"s.a", b"")]
 
 
 async def test_a_marker_expires_and_leaves_nothing():
     world = World()
     stream = await make(world)
-    stream.deliver(batch_of((b"s.a", b"", headers_of(Nats_TTL="5s"), b"1")))
-    world.advance(6)
+    stream.deliver(batch_of((b"s.a", b"", headers_of(Nats_TTL="70s"), b"1")))
+    world.advance(71)
     assert held(stream) == [(2, b"s.a", MARKER)]
     world.advance(61)
     assert held(stream) == []
     assert stream.state().last_seq == 2
+
+
+async def test_a_lifetime_is_at_least_a_marker_s_unless_a_subject_holds_one_record_alone():
+    world = World()
+    stream = await make(world)
+    stream.deliver(batch_of((b"s.a", b"", headers_of(Nats_TTL="5s", H="v"), b"1")))
+    assert held(stream) == [(1, b"s.a", b"NATS/1.0\r\nH: v\r\nNats-TTL: 60\r\n\r\n")]
+    world.advance(30)
+    assert held(stream)[0][0] == 1
+    world.advance(31)
+    assert held(stream) == [(2, b"s.a", MARKER)]
+    lone = await make(world, name="T", subjects=["t.>"], max_msgs_per_subject=1)
+    lone.deliver(batch_of((b"t.a", b"", headers_of(Nats_TTL="5s"), b"1")))
+    world.advance(6)
+    assert held(lone) == [(2, b"t.a", MARKER)]
+
+
+async def test_a_record_that_is_to_live_forever_outlives_max_age_and_a_restart():
+    store = FakeStore()
+    world = World(store)
+    stream = await make(world, max_age=10 * 10**9, subject_delete_marker_ttl=0, allow_msg_ttl=True)
+    never = headers_of(Nats_TTL="never")
+    stream.deliver(batch_of((b"s.a", b"", never, b"1"), (b"s.b", b"", b"", b"2")))
+    world.advance(11)
+    assert [seq for seq, _, _ in held(stream)] == [1]
+    stream.deliver(batch_of((b"s.c", b"", b"", b"3")))
+    world.advance(11)
+    assert [seq for seq, _, _ in held(stream)] == [1]
+    again = World(store)
+    again.clock.advance(60)
+    again.catalog.replay(None, store.controls)
+    again.advance(1)
+    assert [seq for seq, _, _ in held(again.catalog.get("S"))] == [1]

@@ -206,7 +206,7 @@ class Admission:
                 count = count._replace(total=count.total + added)
                 headers = count.with_sources(headers)
                 payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
-            headers = _completed(headers, values)
+            headers = _completed(self._stream.config, headers, values)
         except preconditions.Duplicate as seen:
             acks.duplicate(reply, seen.seq, self._writes.inflight)
             return
@@ -272,7 +272,8 @@ class Admission:
         for at, part in enumerate(parts):
             self._check_part(part, ahead)
             part = self._counted(part, counts)
-            stored, tag, node, meta = extras.take_extras(_completed(part.headers, part.values))
+            completed = _completed(self._stream.config, part.headers, part.values)
+            stored, tag, node, meta = extras.take_extras(completed)
             size += record_size(self._stream.config, part.subject, stored, part.payload)
             self._check_room(part.subject, at + 1, size)
             answered = reply if at == len(parts) - 1 else b""
@@ -334,17 +335,18 @@ class Admission:
             raise counter.missing()
         if preconditions.TTL in values:
             preconditions.ttl_seconds(values[preconditions.TTL])
-        self._check_room(subject, 1, record_size(config, subject, headers, payload))
+        rolls = values.get(preconditions.ROLLUP, b"").lower() == b"sub"
+        self._check_room(subject, 1, record_size(config, subject, headers, payload), rolls=rolls)
         return added
 
-    def _check_room(self, subject: bytes, messages: int, size: int) -> None:
+    def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
         """Apply discard new, staged writes counted in."""
         config, log = self._stream.config, self._stream.log
         if config.discard != "new":
             return
         per_subject = config.max_msgs_per_subject
         if per_subject > 0 and self._stream.index.count_of(subject, staged=True) >= per_subject:
-            if config.discard_new_per_subject:
+            if config.discard_new_per_subject and not rolls:
                 raise StreamFull("maximum messages per subject exceeded", config, log.state())
             return  # the oldest of this subject makes room
         held = log.state().count + self._writes.staged
@@ -363,11 +365,22 @@ def _demands(headers: bytes) -> dict[bytes, bytes]:
     return {name: value for name, value in extras.first_values(headers).items() if value}
 
 
-def _completed(headers: bytes, values: dict[bytes, bytes]) -> bytes:
-    """Return the headers of a checked message as they are stored: a schedule replaces another."""
+def _completed(config: StreamConfig, headers: bytes, values: dict[bytes, bytes]) -> bytes:
+    """Return the headers of a checked message as they are stored.
+
+    A schedule replaces another. A record lives at least as long as a delete marker, which would
+    otherwise be missed where one is there already.
+    """
     if values.get(schedules.PATTERN) and preconditions.ROLLUP not in values:
         values[preconditions.ROLLUP] = b"sub"
-        return extras.with_value(headers, preconditions.ROLLUP, b"sub")
+        headers = extras.with_value(headers, preconditions.ROLLUP, b"sub")
+    shortest = config.subject_delete_marker_ttl // 10**9
+    if shortest <= 0 or config.max_msgs_per_subject == 1 or preconditions.TTL not in values:
+        return headers
+    if 0 < preconditions.ttl_seconds(values[preconditions.TTL]) < shortest:
+        values[preconditions.TTL] = b"%d" % shortest
+        headers = extras.without(headers, preconditions.TTL)
+        headers = extras.with_value(headers, preconditions.TTL, values[preconditions.TTL])
     return headers
 
 

@@ -57,6 +57,7 @@ class Adoption:
                 wanted._replace(
                     rollup=wanted.rollup if rolls else b"",
                     ttl=wanted.ttl if config.allow_msg_ttl else 0.0,
+                    forever=wanted.forever and config.allow_msg_ttl,
                 )
             ]
         return []

@@ -1,6 +1,7 @@
 """Expiry: when records outlive the stream's max_age or a lifetime of their own."""
 
 import heapq
+from collections.abc import Set
 from typing import Protocol
 
 from millstream.clock import Clock
@@ -37,6 +38,10 @@ class Expiring(Protocol):
         """Drop records whose own lifetime is over."""
         ...
 
+    def oldest_mortal(self, start: int, forever: Set[int]) -> tuple[int, int]:
+        """Return (sequence, time) of the oldest record from ``start`` on that ages."""
+        ...
+
     def expire_below(self, first_kept: int) -> None:
         """Drop everything older."""
         ...
@@ -52,6 +57,8 @@ class Expiry:
         self._age_timer: Timer | None = None
         self._lifetimes: list[tuple[int, int]] = []  # heap of (expires at ns, seq)
         self._lifetime_timer: Timer | None = None
+        self.forever: set[int] = set()  # records that outlive max_age
+        self._mortal_from = 0  # what is older lives forever
         self._is_closed = False
 
     def close(self) -> None:
@@ -65,8 +72,10 @@ class Expiry:
         """See to it that the oldest record goes when it outlives max_age."""
         if self._stream.config.max_age <= 0 or self._is_closed:
             return
-        due = retention.next_expiry(self._stream.config, self._stream.state())
-        if due == 0 or (self._age_timer is not None and self._age_timer.callback is not None):
+        if self._age_timer is not None and self._age_timer.callback is not None:
+            return
+        due = self._next_expiry()
+        if due == 0:
             return
         # A trim takes effect once it is logged: until then the oldest record is still there, and a
         # timer without delay would fire for it over and over before the loop can log anything.
@@ -74,8 +83,22 @@ class Expiry:
         wait = max(shortest, (due - self._clock.time_ns()) / 1e9)
         self._age_timer = self._timers.after(wait, self._expire_by_age)
 
+    def _next_expiry(self) -> int:
+        """Return when the oldest record that ages outlives max_age, 0 when there is none."""
+        if not self.forever:
+            return retention.next_expiry(self._stream.config, self._stream.state())
+        self._mortal_from, ts_ns = self._stream.oldest_mortal(self._mortal_from, self.forever)
+        return ts_ns + self._stream.config.max_age if ts_ns else 0
+
+    def never(self, seq: int) -> None:
+        """Let a record outlive max_age."""
+        self.forever.add(seq)
+
     def _expire_by_age(self) -> None:
         self._age_timer = None
+        if self.forever:
+            oldest = self._stream.log.state().first_seq
+            self.forever = {seq for seq in self.forever if seq >= oldest}
         until = retention.expired_until(self._stream.config, self._clock.time_ns())
         if until > 0:
             first_kept = self._stream.log.seek_time(until + 1)

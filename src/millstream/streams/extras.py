@@ -35,6 +35,12 @@ def with_value(block: bytes, key: bytes, value: bytes) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
+def without(block: bytes, key: bytes) -> bytes:
+    """Return the block without a header."""
+    lines = block.split(b"\r\n")
+    return b"\r\n".join(line for line in lines if line.partition(b":")[0] != key)
+
+
 def is_special(block: bytes) -> bool:
     """Whether a header asks the stream for something."""
     return b"\nNats-" in block or b"\nMillstream-" in block or not block.startswith(VERSION)

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from typing import Protocol
 
+import msgspec
+
 from millstream.errors import MillstreamError
 from millstream.streams import durations, schedules
 from millstream.streams.config import StreamConfig
@@ -167,7 +169,8 @@ def _check_rollup(config: StreamConfig, headers: dict[bytes, bytes]) -> None:
     if not config.allow_rollup_hdrs or config.deny_purge:
         raise PublishRefused(500, 10111, "rollup not permitted")
     if headers[ROLLUP].lower() not in (b"sub", b"all"):
-        raise PublishRefused(500, 10111, f"rollup value invalid: {extras_text(headers[ROLLUP])!r}")
+        quoted = msgspec.json.encode(extras_text(headers[ROLLUP])).decode()
+        raise PublishRefused(500, 10111, f"rollup value invalid: {quoted}")
 
 
 def _number(text: bytes) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from itertools import takewhile
 from typing import Protocol
@@ -30,6 +30,7 @@ from millstream.subjects.subject import has_wildcard
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
+_MOST_HIDDEN = 4096  # records that are hidden until their removal is logged; more are trimmed
 
 
 class Losing(Protocol):
@@ -280,17 +281,21 @@ class Removal:
             seq = run.seq_of(demand.at)
             if demand.rollup:
                 self._roll_up(run.batch.message(run.start + demand.at)[0], seq, demand.rollup)
+            if demand.forever:
+                self.expiry.never(seq)
             if demand.ttl:
                 ts_ns = run.time_of(demand.at, self._clock.time_ns())
                 self.expiry.later(seq, ts_ns, demand.ttl)
 
     def _roll_up(self, subject: bytes, seq: int, what: bytes) -> None:
-        if what == b"all":
+        text, index = subject.decode("utf-8", "surrogateescape"), self._stream.index
+        if what == b"all" and self.log.state().count > _MOST_HIDDEN:
             self._trim_to(seq, "delete")
             return
-        text, index = subject.decode("utf-8", "surrogateescape"), self._stream.index
-        found = index.seqs_of(subject)
-        if has_wildcard(text):  # published to a pattern: replaces all that matches it
+        found = index.seqs(index.select(())) if what == b"all" else index.seqs_of(subject)
+        if what == b"sub" and has_wildcard(
+            text
+        ):  # published to a pattern: replaces all that matches it
             found = index.seqs(index.select([text]))
         older = [one for one in found if one < seq]
         if older:
@@ -325,8 +330,34 @@ class Removal:
         """Drop everything older, which has outlived max_age."""
         first_kept = self._unheld(first_kept)
         if first_kept > self.log.state().first_seq:
-            self._leave_markers(self._seqs_below(first_kept))
-            self._trim_to(first_kept, "ttl")
+            if not self.expiry.forever:
+                self._leave_markers(self._seqs_below(first_kept))
+                self._trim_to(first_kept, "ttl")
+                return
+            doomed = [s for s in self._seqs_below(first_kept) if s not in self.expiry.forever]
+            self._leave_markers(doomed)
+            self._expire_to(first_kept, doomed)
+
+    def _expire_to(self, first_kept: int, doomed: list[int]) -> None:
+        """Remove what is older, but for what lives forever: behind that, record by record."""
+        kept = min((s for s in self.expiry.forever if s < first_kept), default=first_kept)
+        if kept > self.log.state().first_seq:
+            self._trim_to(kept, "ttl")
+        rest = [seq for seq in doomed if seq > kept]
+        if rest:
+            self._forget(rest, _log_failure)
+
+    def oldest_mortal(self, start: int, forever: Set[int]) -> tuple[int, int]:
+        """Return (sequence, time) of the oldest record from ``start`` on that ages.
+
+        Without one the sequence is where to look next time, and the time is 0.
+        """
+        index = self._stream.index
+        found = (seq for seq in index.seqs(index.select(()), start) if seq not in forever)
+        seq = next(found, 0)
+        if not seq:
+            return self.log.state().last_seq + 1, 0
+        return seq, self._stream.get(seq).ts_ns
 
     def _seqs_below(self, first_kept: int) -> Iterator[int]:
         index = self._stream.index

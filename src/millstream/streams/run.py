@@ -20,6 +20,7 @@ class Demand(NamedTuple):
     msg_id: bytes = b""
     rollup: bytes = b""
     ttl: float = 0.0
+    forever: bool = False  # outlives max_age
 
     @classmethod
     def of(cls, at: int, values: Mapping[bytes, bytes]) -> "Demand":
@@ -29,7 +30,8 @@ class Demand(NamedTuple):
             at,
             values.get(preconditions.MSG_ID, b""),
             values.get(preconditions.ROLLUP, b"").lower(),
-            preconditions.ttl_seconds(ttl) if ttl is not None else 0.0,
+            seconds := preconditions.ttl_seconds(ttl) if ttl is not None else 0.0,
+            ttl is not None and not seconds,
         )
 
 

@@ -1,7 +1,6 @@
 """Stream: a log plus policy. Admission lets records in, removal takes them out."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,15 +9,14 @@ from millstream.delivery.timers import Timers
 from millstream.errors import MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Committed, Log, Note, Staged
-from millstream.streams import extras, preconditions
+from millstream.store.log import Committed, Log, LogState, Note, Staged
+from millstream.streams import durations, extras, preconditions
 from millstream.streams.admission import Admission
 from millstream.streams.adoption import Adoption
 from millstream.streams.claims import Claim
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import counts_data, data_bytes
 from millstream.streams.intake import Incoming
-from millstream.streams.preconditions import PublishRefused
 from millstream.streams.removal import Removal, settle
 from millstream.streams.removals import Removals
 from millstream.streams.run import Run
@@ -260,21 +258,28 @@ class Stream:
     def state(self) -> StreamState:
         """Return one consistent look at the stream."""
         state = self.log.state()
-        held = state.last_seq - state.first_seq + 1
+        messages = max(0, state.count - self._removal.going)
+        first = self._first_seq(state)
         return StreamState(
-            messages=max(0, state.count - self._removal.going),
+            messages=messages,
             bytes=stored_size(self.config, state),
-            first_seq=state.first_seq,
+            first_seq=first,
             last_seq=state.last_seq,
             synced_seq=state.synced_seq,
             first_ts_ns=state.first_ts_ns,
             last_ts_ns=state.last_ts_ns,
-            num_deleted=max(held - state.count, 0),
+            num_deleted=max(state.last_seq - first + 1 - messages, 0),
             evict_floor=state.evict_floor,
             gaps=state.gaps,
             floors=state.floors,
             capped=self.stored_bytes() if self.config.max_bytes > 0 else None,
         )
+
+    def _first_seq(self, state: LogState) -> int:
+        """Return the oldest sequence that is not on its way out."""
+        if not self.index.is_hidden(state.first_seq):
+            return state.first_seq
+        return next(self.index.seqs(self._everything, state.first_seq, 1), state.last_seq + 1)
 
     def stored_bytes(self) -> int:
         """Return the size of what is in the log, as ``max_bytes`` counts it."""
@@ -297,7 +302,7 @@ class Stream:
 
     def num_subjects(self) -> int:
         """Return how many subjects have a live record."""
-        return self.log.subjects.living
+        return self.log.subjects.living - self.index.leaving()
 
     def deleted(self) -> list[int]:
         """Return the sequences between first and last that hold no record."""
@@ -417,11 +422,11 @@ class Stream:
             self._writes.newest_msg_id = values[preconditions.MSG_ID]
             self._writes.window.add(self._writes.newest_msg_id, seq, ts_ns)
         if preconditions.TTL in values and self.config.allow_msg_ttl:
-            seconds = 0.0
-            with contextlib.suppress(PublishRefused):  # came in where lifetimes meant nothing
-                seconds = preconditions.ttl_seconds(values[preconditions.TTL])
+            seconds = durations.lifetime(values[preconditions.TTL])
             if seconds:
                 self._removal.expiry.later(seq, ts_ns, seconds)
+            elif seconds == 0:
+                self._removal.expiry.never(seq)
 
 
 def _heard(error: MillstreamError | None) -> None:

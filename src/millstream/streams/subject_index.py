@@ -112,6 +112,11 @@ class SubjectIndex:
                 if not self._going_of[known]:
                     del self._going_of[known]
 
+    def leaving(self) -> int:
+        """Return how many subjects have no record but those on their way out."""
+        table = self._log.subjects
+        return sum(1 for known, going in self._going_of.items() if going >= table.count(known) > 0)
+
     def is_hidden(self, seq: int) -> bool:
         """Whether a record is on its way out."""
         return seq in self._going
