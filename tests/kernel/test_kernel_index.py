@@ -345,3 +345,22 @@ def test_a_record_costs_at_most_64_bytes_of_memory() -> None:
         [sys.executable, "-c", _FILL_AN_INDEX], capture_output=True, text=True, check=True
     )
     assert 32 <= float(told.stdout) <= 64
+
+
+def test_a_copy_leaves_dead_entries_out_but_the_last() -> None:
+    index = SegmentIndex(1, SubjectTable())
+    offset = 64
+    for seq in range(1, 8):
+        index.append(offset, seq, seq, b"s", 5, 0, 0, seq % 2, 0)
+        offset += index.frame_len(seq - 1)
+    for position in (1, 2, 6):
+        index.delete(position)
+    assert index.runs(1 << 16, False) == [(64, offset)]
+    sizes = [index.frame_len(i) for i in range(7)]
+    kept = index.runs(1 << 16, True)
+    assert kept == [(64, 64 + sizes[0]), (64 + sum(sizes[:3]), offset)]
+    assert index.compact(64) == 64 + sum(end - start for start, end in kept)
+    assert [index.seq(i) for i in range(len(index))] == [1, 4, 5, 6, 7]
+    assert (index.live, index.deleted(4), index.find(2)) == (4, True, -1)
+    places = [unpacked(index.tag_places(0, 9))[i : i + 4] for i in (0, 4)]
+    assert places == [[0, 64, 1, 1], [2, index.offset(2), 1, 1]]
