@@ -5,7 +5,7 @@ import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -205,7 +205,9 @@ class FileLog:
         It must do so before anything else is appended, and report the outcome.
         """
         staged, data = self._stage(batch, 0, len(batch), ts_ns, done)
-        return replace(staged, log_id=self._log_id, count=len(batch), data=data)
+        return Staged(
+            staged.first_seq, staged.committed, staged.sync, self._log_id, len(batch), data
+        )
 
     def _stage(
         self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed, noted: bool = False
@@ -652,14 +654,14 @@ class FileLog:
         first_kept = min(first_kept, self.committed_seq + 1)
         if first_kept <= self.first_kept:
             return
-        self.first_kept = first_kept
+        before, self.first_kept = self.first_kept, first_kept
         self.floors[reason] = first_kept - 1
         if reason != "delete":
             self.evict_floor = max(self.evict_floor, first_kept - 1)
         for segment in self.segments:
             if segment.base_seq >= first_kept:
                 break
-            dead, size = segment.index.delete_below(first_kept)
+            dead, size = segment.index.delete_below(first_kept, before)
             self.count -= dead
             self.bytes -= size
         self.deleted.cut_below(first_kept)
