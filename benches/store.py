@@ -49,6 +49,47 @@ class Tally:
         return text
 
 
+def _last(log: FileLog, i: int) -> None:
+    log.last_by_subject(b"bench.%d" % (i % 1000))
+
+
+def _trim(log: FileLog, i: int) -> None:
+    log.apply_trim(log.first_kept + 1, "cap")
+
+
+def _delete(log: FileLog, i: int) -> None:
+    log.apply_delete([log.committed_seq - 2 * i])
+
+
+FLAT: dict[str, Callable[[FileLog, int], None]] = {
+    "last by subject": _last,
+    "trim": _trim,
+    "delete": _delete,
+}
+
+
+async def flat(directory: str, act: Callable[[FileLog, int], None], size: int) -> Tally:
+    """Do one thing a thousand times to a log of ``size`` records: the time must not follow it."""
+    loop = asyncio.get_running_loop()
+    store = Store.open(directory, OsFiles(), SystemClock(), loop.call_soon_threadsafe)
+    log = store.create_log(1, Durability.DISK)
+    done = asyncio.Event()
+    for start in range(0, size, 1000):
+        batch = Batch()
+        for i in range(start, start + 1000):
+            batch.add(b"bench.%d" % (i % 1000), b"", b"", PAYLOAD)
+        done.clear()
+        log.append(batch, 0, 1000, 1, lambda error: done.set())
+        await done.wait()
+    tally = Tally(1000)
+    began, cpu = time.perf_counter(), cpu_seconds()
+    for i in range(tally.records):
+        act(log, i)
+    tally.seconds, tally.cpu = time.perf_counter() - began, cpu_seconds() - cpu
+    store.close()
+    return tally
+
+
 def cpu_seconds() -> float:
     """Return the processor time of the process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -195,9 +236,13 @@ def cases(seconds: float) -> dict[str, Callable[[str], "asyncio.Future[Tally] | 
                     directory, d, s, w, seconds
                 )
             )
-    found["append fsync 100 x 256"] = lambda directory: append(
-        directory, Durability.FSYNC, 100, 256, seconds
-    )
+    for durability in (Durability.DISK, Durability.FSYNC):
+        found[f"append {durability} 100 x 256"] = lambda directory, d=durability: append(
+            directory, d, 100, 256, seconds
+        )
+    for size in (10_000, 100_000, 400_000):
+        for name, act in FLAT.items():
+            found[f"{name} of {size}"] = lambda directory, a=act, n=size: flat(directory, a, n)
     found["read range"] = lambda directory: read(directory, seconds)
     for name, compressed, sealed in (
         ("plain", False, False),

@@ -535,12 +535,15 @@ cdef class SegmentIndex:
         self.subjects.died(slot.subject, self.base_seq + slot.delta)
         return True
 
-    def delete_below(self, uint64_t seq):
-        """Mark every entry below ``seq`` deleted; returns (records, frame bytes) newly dead."""
+    def delete_below(self, uint64_t seq, uint64_t kept=0):
+        """Mark every entry below ``seq`` deleted; returns (records, frame bytes) newly dead.
+
+        Everything below ``kept`` is known to be deleted.
+        """
         cdef Py_ssize_t stop = self._at_or_after(seq), i
         cdef uint64_t size = 0
         cdef Py_ssize_t dead = 0
-        for i in range(stop):
+        for i in range(self._at_or_after(kept), stop):
             if not self.slots[i].flags & SLOT_DELETED:
                 size += _frame_len(self.subjects, self.slots + i)
                 self.slots[i].flags |= SLOT_DELETED
