@@ -130,6 +130,8 @@ class Player:
         self._acks: list[str] = []
         self._listening: dict[str, tuple[str, str]] = {}
         self._caller: Caller | None = None
+        self._restarted = False
+        self._told: set[str] = set()  # consumers whose answers are as of now
 
     async def play(self, peer: Peer) -> bool:
         """Carry out the steps up to the next restart; returns whether there are more."""
@@ -145,6 +147,7 @@ class Player:
         while self._steps:
             step = self._steps.pop(0)
             if step.kind == RESTART:
+                self._restarted, self._told = True, set()
                 break
             self.seen.append([step.kind, *await self._carry_out(step)])
             if self._pace:
@@ -193,7 +196,19 @@ class Player:
         self._wire.unsubscribe(sid)
         if ".CONSUMER.RESET." in subject and answer is not None and b'"code":404' in answer.payload:
             answer = None  # the reference leaves resets of nothing unanswered
-        return [None] if answer is None else [self._plain(answer)]
+        if answer is None:
+            return [None]
+        if self._is_first_since_restart(subject, answer):
+            return ["made or changed"]
+        return [self._plain(answer)]
+
+    def _is_first_since_restart(self, subject: str, answer: Delivery) -> bool:
+        """Whether the reference answers with what it noted down about a consumer at its start."""
+        consumer = re.match(r"\$JS\.API\.CONSUMER\.(?:DURABLE\.)?CREATE\.([^.]+\.[^.]+)", subject)
+        if consumer is None or b'"error"' in answer.payload or consumer[1] in self._told:
+            return False
+        self._told.add(consumer[1])
+        return self._restarted
 
     async def _many(self, subject: str, body: bytes) -> Seen:
         inbox, sid = self._wire.inbox()

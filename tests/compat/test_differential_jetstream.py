@@ -150,7 +150,6 @@ def pair(tmp_path: Path):
     made.stop()
 
 
-@pytest.mark.skipif("MILLSTREAM_JS_SESSIONS" not in os.environ, reason="under construction")
 @pytest.mark.timeout(3600)
 async def test_jetstream_sessions_end_as_they_do_on_nats_server(pair: Pair) -> None:
     found = await disagreeing(pair, range(FIRST, FIRST + SESSIONS))

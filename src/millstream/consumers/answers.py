@@ -80,6 +80,8 @@ class Answers:
             return False
         now = self._clock.monotonic()
         match answer:
+            case acks.Ack() if seq > self._ledger.delivered[1]:
+                return False  # of something that was not delivered, or is to come again
             case acks.Ack() | acks.Next():
                 self._ack(seq, settled)
             case acks.Nak(delay):

@@ -222,7 +222,7 @@ class Consumer:
         self.feed.last_delivered_ns = self.answers.last_acked_ns = 0
         self.claim()
         self._note_change()
-        self.pump()
+        self._arm(self._clock.monotonic())  # who asked hears of it before anything is delivered
         return seq
 
     def purged(self, start: int, *, wider: bool) -> None:

@@ -147,7 +147,7 @@ def _check_counter(fields: Mapping[str, Any]) -> None:
     for refused, why in (
         (fields["discard"] == "new", "counter stream cannot use discard new"),
         (
-            fields["allow_msg_ttl"] and not fields["subject_delete_marker_ttl"],
+            fields["allow_msg_ttl"] and fields["subject_delete_marker_ttl"] < _SHORTEST_MARKER_NS,
             "counter stream cannot use message TTLs",
         ),
         (fields["allow_msg_schedules"], "counter stream cannot use message schedules"),

@@ -81,12 +81,13 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     asked: _Delete = read_as(body, _Delete)
     stream = js.catalog.get(name, js.account)
     if not stream.config.sealed and not stream.config.deny_delete:
-        if asked.seq > stream.state().last_seq:
+        in_memory = stream.config.storage == "memory"
+        if asked.seq > stream.state().last_seq and not in_memory:
             raise ApiError(500, 10057, "stream store EOF")
         try:
             stream.get(asked.seq)
         except RecordNotFound as error:
-            if asked.seq < stream.state().first_seq:
+            if asked.seq < stream.state().first_seq and not in_memory:
                 raise ApiError(500, 10057, "no message found") from error
             raise ApiError(400, 10043, f"sequence {asked.seq} not found") from error
     await stream.delete([asked.seq], erase=not asked.no_erase)
