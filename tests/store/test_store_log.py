@@ -36,6 +36,31 @@ def test_sequences_start_at_one_and_follow_each_other(durability: Durability) ->
     assert (state.first_seq, state.last_seq, state.count) == (1, 3, 3)
 
 
+@pytest.mark.parametrize("neighbour", [False, True])
+def test_a_damaged_record_is_not_served_because_its_delete_flag_was_hit_too(
+    neighbour: bool,
+) -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for i in range(9):
+        bench.append(log, [b"record %d" % i])
+        bench.run()
+    bench.store.checkpoint({})
+    bench.run()
+    bench.close()
+    node = disk.names["/data/streams/0000000000000001/seg-00000000000000000001.data"]
+    assert node is not None
+    size = 61 + len(b"s") + len(b"record 0")
+    node.data[64 + size - 10] ^= 1
+    node.data[64 + size - 1] = 0xD5
+    if neighbour:
+        node.data[64 + size + 4] ^= 1  # a length in the next header
+    again = Bench(disk.after_crash(Mode.KEEP, 0)).store.log(1)
+    assert again is not None
+    assert seqs(again) == list(range(2 + neighbour, 10))
+
+
 @pytest.mark.parametrize("durability", CLASSES)
 def test_time_never_runs_backwards_in_a_log(durability: Durability) -> None:
     bench, log = started(durability)

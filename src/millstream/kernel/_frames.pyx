@@ -294,12 +294,17 @@ cdef class Frames:
         return joined
 
     def verified(self):
-        """Check every header and checksum; returns the first bad position, -1 when all hold."""
+        """Check every header and checksum; returns the first bad position, -1 when all hold.
+
+        A delete flag excuses nothing here: it may be the damage, and these are served as live.
+        """
         cdef Py_ssize_t i, bad = -1
         cdef Head head
         with nogil:
             for i in range(self.length):
-                if _judge(self.data, self.starts[i], self.extent, &head) != WHOLE:
+                if _judge(self.data, self.starts[i], self.extent, &head) != WHOLE \
+                        or (_deleted(self.data + self.starts[i], head.frame_len)
+                            and not _sum_holds(self.data + self.starts[i], head.frame_len)):
                     bad = i
                     break
         return bad

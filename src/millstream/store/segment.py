@@ -590,7 +590,7 @@ def _dead_ends(index: SegmentIndex) -> list[int]:
 
 def _first_damaged(view: Raw, packed: bytes) -> int:
     for i, (offset,) in enumerate(struct.iter_unpack("<I", packed)):
-        if check(view, offset) <= 0:
+        if check(view, offset) <= 0 or Frames(view, [offset]).verified() >= 0:
             return i
     return -1
 
