@@ -252,7 +252,7 @@ class FakeDisk:
             raise Crashed
         node = self.names.get(path)
         if node is None:
-            if path in self.names or not create:
+            if path in self.names or not create or os.path.dirname(path) not in self.names:
                 raise OSError(errno.ENOENT, "no such file", path)
             self.enter("create", path)
             node = self.names[path] = Node()

@@ -27,7 +27,7 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import DELETED, HEADER, check, scan
 from millstream.store import blocks, entry
 from millstream.store.entry import Damage, Entry, scan_entries
-from millstream.store.files import File, Files, replace_file, write_all
+from millstream.store.files import File, Files, ensure_dir, replace_file, write_all
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import HEADER as WAL_HEADER
 from millstream.store.local_engine import wal_indexes, wal_name
@@ -180,6 +180,7 @@ def carry_out(files: Files, directory: str, redo: Redo) -> None:
     body = msgspec.msgpack.encode(redo)
     head = REDO_HEADER.pack(MAGIC, VERSION, 0, len(body), 0)[:CHECKED]
     check_sum = xxh3_64_intdigest(head + body).to_bytes(8, "little")
+    ensure_dir(files, f"{directory}/meta")  # there is none before the first snapshot
     replace_file(files, f"{directory}/meta", NAME, head + check_sum + body)
     _apply(files, directory, redo)
 

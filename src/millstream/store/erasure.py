@@ -144,14 +144,19 @@ class Erasure:
             log.error("records not erased log=%x error=%s", self._log.log_id, error)
             self._failed = sorted(job.seqs)
             answer = ShardReadOnly(
-                f"the records are deleted, and their bytes could not be overwritten ({error}); "
-                "check the disk: it is tried again"
+                "the records are deleted, and their bytes could not be overwritten "
+                f"({_why(error)}); check the disk: it is tried again"
             )
         for _, done in under_way:
             done(answer)
         self._log.drop_dead_segments()
         if error is None:
             self.step()
+
+
+def _why(error: Exception) -> str:
+    """Return the cause for a client, who is told no path."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
 class _Job:
