@@ -1,4 +1,4 @@
-"""What the HTTP door costs: ``python benches/http.py [--seconds S] [--only NAME …]``.
+"""What the HTTP door costs: ``python benches/http_door.py [--seconds S] [--only NAME …]``.
 
 One millstream in a process of its own and clients that send bytes made beforehand. For each kind of
 work: records a second as seen, records a second of one core (by the server's processor time, which
