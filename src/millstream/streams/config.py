@@ -505,9 +505,7 @@ def _check_limits(config: StreamConfig) -> None:
 
 def _check_unsupported(config: StreamConfig) -> None:
     """Refuse what would otherwise be accepted and not done."""
-    for key, used in (
-        ("allow_batched", config.allow_batched),
-    ):
+    for key, used in (("allow_batched", config.allow_batched),):
         if used:
             raise InvalidStreamConfig(f"{key} is not supported by this server yet")
 
