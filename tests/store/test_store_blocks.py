@@ -95,9 +95,9 @@ def test_a_sealed_block_shows_nothing_and_opens_with_its_key_alone() -> None:
     assert ref is not None
     assert b"secret" not in block
     assert bytes(decode_block(block, ref, BOUND, RING) or b"") == b"very secret"
-    with pytest.raises(StorageUnusable, match="another key was given.*prev_key"):
+    with pytest.raises(StorageUnusable, match=r"another key was given.*prev_key"):
         decode_block(block, ref, BOUND, KeyRing(b"other"))
-    with pytest.raises(StorageUnusable, match="no key was given.*set jetstream"):
+    with pytest.raises(StorageUnusable, match=r"no key was given.*set jetstream"):
         decode_block(block, ref, BOUND, OPEN)
     rotated = KeyRing(b"new", [b"one secret"])
     assert bytes(decode_block(block, ref, BOUND, rotated) or b"") == b"very secret"
