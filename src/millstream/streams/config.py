@@ -134,12 +134,8 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pedantic = given.pop("pedantic", False) is True
         given.pop("template_owner", None)
         asked = _converted(given)
-        if pedantic:
-            feature_rules.check_unlimited(msgspec.structs.asdict(asked))
         config = _filled(asked, given, existing)
-        _check(config)
-        if pedantic:
-            feature_rules.check_pedantic(msgspec.structs.asdict(asked), given)
+        _check(config, msgspec.structs.asdict(asked) if pedantic else None)
         return config
 
     @classmethod
@@ -429,8 +425,11 @@ def _default_window(config: StreamConfig) -> int:
     return min(DEFAULT_WINDOW_NS, config.max_age) if config.max_age > 0 else DEFAULT_WINDOW_NS
 
 
-def _check(config: StreamConfig) -> None:
-    """Refuse what could not work; in the reference's order, so that its answer is the same."""
+def _check(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
+    """Refuse what could not work; in the reference's order, so that its answer is the same.
+
+    ``sent`` are the fields as a pedantic request has them: what was filled in is refused too.
+    """
     _check_name(config)
     _refuse(
         (
@@ -446,9 +445,11 @@ def _check(config: StreamConfig) -> None:
     )
     if config.num_replicas < 0:
         raise feature_rules.FeatureRefused(10133, "replicas count cannot be negative")
-    _check_limits(config)
+    if sent is not None:
+        feature_rules.check_unlimited(sent)
+    _check_limits(config, sent)
     fields = msgspec.structs.asdict(config)
-    feature_rules.check_features(fields)
+    feature_rules.check_features(fields, sent)
     feature_rules.check_mirror(fields)
     _check_unsupported(config)
     if config.mirror is not None:
@@ -458,6 +459,8 @@ def _check(config: StreamConfig) -> None:
     sources.check(config.sources)
     _check_subjects(config)
     feature_rules.check_subjects(fields)
+    if sent is not None:
+        feature_rules.check_republish_source(sent)
     if config.num_replicas > 1:
         raise ReplicasUnsupported()
     named = config.metadata.get(_DURABILITY)
@@ -486,11 +489,15 @@ def _check_name(config: StreamConfig) -> None:
     )
 
 
-def _check_limits(config: StreamConfig) -> None:
+def _check_limits(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
     window, age = config.duplicate_window, config.max_age
     _refuse(
         (age < 0, "max age can not be negative"),
         (0 < age < SHORTEST_NS, "max age needs to be >= 100ms"),
+    )
+    if sent is not None:
+        feature_rules.check_window(sent)
+    _refuse(
         (window < 0, "duplicates window can not be negative"),
         (0 < age < window, "duplicates window can not be larger then max age"),
         (0 < window < SHORTEST_NS, "duplicates window needs to be >= 100ms"),

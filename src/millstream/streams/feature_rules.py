@@ -66,34 +66,21 @@ def check_unlimited(fields: Mapping[str, Any]) -> None:
             raise Pedantic(f"{key} must be set to -1")
 
 
-def check_pedantic(fields: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse what would otherwise be filled in or set right; ``fields`` are as they were sent."""
-    markers, ttl, rollup = (
-        fields["subject_delete_marker_ttl"] >= _SHORTEST_MARKER_NS,
-        fields["allow_msg_ttl"],
-        fields["allow_rollup_hdrs"],
-    )
-    takes = not fields["mirror"] and not fields["sources"]
-    if (
-        takes
-        and not given.get("duplicate_window")
-        and 100_000_000 <= fields["max_age"] < _WINDOW_NS
-    ):
+def check_window(sent: Mapping[str, Any]) -> None:
+    """Refuse a window that would be cut to the longest life of a record."""
+    takes = not sent["mirror"] and not sent["sources"]
+    if takes and not sent["duplicate_window"] and 0 < sent["max_age"] < _WINDOW_NS:
         raise Pedantic("duplicate window cannot be bigger than max age")
-    if markers and not ttl:
-        raise InvalidStreamConfig(
-            "subject delete marker cannot be set if message TTLs are disabled"
-        )
-    if markers and not rollup:
-        raise InvalidStreamConfig("subject delete marker cannot be set if roll-ups are disabled")
-    if fields["allow_msg_schedules"] and not rollup:
-        raise InvalidStreamConfig("message scheduling cannot be set if roll-ups are disabled")
-    if fields["republish"] is not None and not fields["republish"].get("src"):
+
+
+def check_republish_source(sent: Mapping[str, Any]) -> None:
+    """Refuse a source that would be taken for everything."""
+    if sent["republish"] is not None and not sent["republish"].get("src"):
         raise Pedantic("republish source can not be empty")
 
 
-def check_features(fields: Mapping[str, Any]) -> None:
-    """Refuse features that contradict each other."""
+def check_features(fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
+    """Refuse features that contradict each other; where ``sent``, also what they turned on."""
     if fields["allow_msg_counter"]:
         _check_counter(fields)
     if fields["discard_new_per_subject"]:
@@ -108,10 +95,20 @@ def check_features(fields: Mapping[str, Any]) -> None:
         raise InvalidStreamConfig("subject delete marker TTL must not be negative")
     if 0 < marker_ttl < _SHORTEST_MARKER_NS:
         raise InvalidStreamConfig("subject delete marker TTL must be at least 1 second")
+    if sent is not None and marker_ttl > 0:
+        _check_turned_on(sent)
     if fields["allow_msg_schedules"] and fields["discard"] == "new":
         raise InvalidStreamConfig("message scheduling cannot use discard new")
+    if sent is not None and sent["allow_msg_schedules"] and not sent["allow_rollup_hdrs"]:
+        raise InvalidStreamConfig("message scheduling cannot be set if roll-ups are disabled")
     if fields["persist_mode"] == "async":
         _check_async(fields)
+
+
+def _check_turned_on(sent: Mapping[str, Any]) -> None:
+    for key, what in (("allow_msg_ttl", "message TTLs"), ("allow_rollup_hdrs", "roll-ups")):
+        if not sent[key]:
+            raise InvalidStreamConfig(f"subject delete marker cannot be set if {what} are disabled")
 
 
 def check_subjects(fields: Mapping[str, Any]) -> None:
