@@ -1,5 +1,6 @@
 """Who may read a stream whole and write staged batches, over both doors of a whole server."""
 
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ authorization {{ users = [
   {{ nkey: {NKEY} }}
   {{ user: deaf, password: pw, permissions: {{ subscribe: {{ deny: ["orders.secret"] }} }} }}
   {{ user: part, password: pw, permissions: {{ subscribe: ["_INBOX.>", "orders.eu"] }} }}
+  {{ user: none, password: pw, permissions: {{ subscribe: ["_INBOX.>", "other.>"] }} }}
   {{ user: listed, password: pw, permissions: {{ subscribe: ["_INBOX.>", "orders.>"] }} }}
   {{ user: mute, password: pw, permissions: {{ publish: {{ deny: ["orders.secret"] }} }} }}
   {{ user: few, password: pw, permissions: {{
@@ -47,7 +49,7 @@ def server() -> Iterator[Peer]:
             with connect(peer.url, login=Login("all", "pw")) as client:
                 config = b'{"name":"ORDERS","subjects":["orders.*"]}'
                 client.request("$JS.API.STREAM.CREATE.ORDERS", config)
-                for subject in ("orders.eu", "orders.secret"):
+                for subject in ("orders.eu", "orders.secret", "orders.eu", "orders.secret"):
                     client.request(subject, b"x")
             yield peer
 
@@ -60,6 +62,17 @@ def opened(server: Peer, login: Login, door: str) -> StreamReader:
 @pytest.fixture(params=["nats", "http"])
 def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def scan(frames: bytes) -> list[tuple[int, bytes]]:
+    """Return sequence and subject of each frame."""
+    found, at = [], 0
+    while at < len(frames):
+        size, _, names = struct.unpack_from("<IHH", frames, at + 4)
+        (seq,) = struct.unpack_from("<Q", frames, at + 32)
+        found.append((seq, frames[at + 52 : at + 52 + names]))
+        at += size
+    return found
 
 
 def write(streams: StreamReader, sink: str) -> int:
@@ -85,10 +98,40 @@ def test_who_may_hear_everything_may_read_the_stream(server: Peer, door: str, us
 
 
 @pytest.mark.parametrize("user", ["deaf", "part"])
-def test_who_may_not_hear_a_subject_gets_neither_paths_nor_records(
+def test_who_may_not_hear_a_subject_gets_the_others_and_no_path(
     server: Peer, door: str, user: str
 ) -> None:
     streams = opened(server, Login(user, "pw"), door)
+    try:
+        plan = streams.plan("ORDERS")
+        assert (plan.whole, plan.segments, plan.cold) == (False, [], [])
+        assert plan.last_seq >= 4
+        found = scan(streams.read("ORDERS", 1, 4))
+        assert found == [(1, b"orders.eu"), (3, b"orders.eu")]
+        assert streams.read("ORDERS", 2, 2) == b""
+        assert scan(streams.read("ORDERS", 1, 4, max_bytes=1)) == [(1, b"orders.eu")]
+        with pytest.raises(PermissionDenied):  # to hold up the limits is to speak for all of it
+            streams.hold("ORDERS", "reader", 1, 0.0)
+    finally:
+        streams.close()
+
+
+def test_a_subject_that_comes_later_is_judged_too(server: Peer, door: str) -> None:
+    streams = opened(server, Login("deaf", "pw"), door)
+    try:
+        last = streams.plan("ORDERS").last_seq
+        assert streams.read("ORDERS", last + 1, last + 9) == b""
+        with connect(server.url, login=Login("all", "pw")) as client:
+            for subject in (f"orders.new-{door}", "orders.secret"):
+                client.request(subject, b"x")
+        found = scan(streams.read("ORDERS", last + 1, last + 9))
+        assert found == [(last + 1, f"orders.new-{door}".encode())]
+    finally:
+        streams.close()
+
+
+def test_who_may_hear_nothing_of_a_stream_gets_nothing(server: Peer, door: str) -> None:
+    streams = opened(server, Login("none", "pw"), door)
     try:
         for ask in (
             lambda: streams.plan("ORDERS"),

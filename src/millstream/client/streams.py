@@ -97,6 +97,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
     time_seq: int | None = None  # the first sequence at or after the time asked for
     until_seq: int | None = None  # as far as the bytes asked for reach
     cold: list[ColdFile] = []  # history that any reader of Parquet can take
+    whole: bool = True  # false: some subjects are hidden, so no file is named
 
 
 class StagedFile(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 Headers = list[tuple[bytes, bytes]]
+Sees = Callable[[bytes], bool]  # subject → whether its records may be read
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Caller:
     narrowed: "Callable[[str, str], Caller] | None" = field(
         default=None, compare=False, repr=False
     )  # (scope, topic) → this caller as it is judged for that; None: scopes say it all
+    sees: Callable[[str], Sees | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def revoked(self) -> bool:
@@ -36,6 +38,10 @@ class Caller:
     def asking_for(self, scope: str, topic: str) -> "Caller":
         """Return the caller as it is judged for another operation than its request was."""
         return self if self.narrowed is None else self.narrowed(scope, topic)
+
+    def sight_of(self, name: str) -> Sees | None:
+        """Return which subjects of a topic the caller may read, None for all."""
+        return None if self.sees is None else self.sees(name)
 
     def may_touch(self, name: str) -> bool:
         """Return whether the allow-list, or what is in its place, covers a topic's name."""

@@ -32,6 +32,7 @@ class Route:
     summary: str
     query_token: bool = False  # whether ``?token=`` may carry the credential
     believed: bool = False  # whether a caller must say who it is even where no scope is needed
+    parts: bool = False  # whether one who may read only some of a topic is answered with that
 
 
 class _Node:

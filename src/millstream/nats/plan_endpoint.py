@@ -1,7 +1,8 @@
 """``$MILLSTREAM.API.PLAN.<stream>`` and ``$MILLSTREAM.API.READ.<stream>``: the Spark door.
 
 A plan is JSON; a range is raw frames, which begin with a magic that no JSON begins with, so an
-error answer (``{"error": …}``) is told from data by its first byte.
+error answer (``{"error": …}``) is told from data by its first byte. Who may read only some of a
+stream's subjects gets a plan without files, and ranges of what they may read.
 """
 
 import logging
@@ -18,6 +19,7 @@ from millstream.streams.read_plan import (
     plan_for,
     read_range,
 )
+from millstream.streams.views import Sees, Views
 
 if TYPE_CHECKING:
     from millstream.kernel._batch import Batch
@@ -34,7 +36,9 @@ READ_PREFIX = b"$MILLSTREAM.API.READ."
 MAX_PAYLOAD = 1 << 20
 
 _Shape = TypeVar("_Shape")
-Answer = Callable[["Stream", bytes], bytes]
+Answer = Callable[["Stream", bytes, Sees | None], bytes]
+# From a connection, its account and a stream to what it sees of it, None for everything.
+SightOf = Callable[[int, str, str], Sees | None]
 
 
 class ReadEndpoint:
@@ -47,7 +51,8 @@ class ReadEndpoint:
         catalog: "Catalog",
         prefix: bytes,
         answer: Answer,
-        account: str = "$G",
+        account: str,
+        sight_of: SightOf,
     ) -> None:
         self._hub = hub
         self._interest = interest
@@ -55,21 +60,28 @@ class ReadEndpoint:
         self._prefix = prefix
         self._answer = answer
         self._account = account
+        self._sight_of = sight_of
 
     def deliver(self, batch: "Batch") -> None:
         """Answer each request of the batch."""
         for at in range(len(batch)):
-            subject, reply, _, payload, _ = batch.message(at)
+            subject, reply, _, payload, origin = batch.message(at)
             if reply:
-                body = self._reply(subject, payload)
+                body = self._reply(subject, payload, origin)
                 self._hub.publish(self._interest, reply, b"", b"", body)
 
-    def _reply(self, subject: bytes, payload: bytes) -> bytes:
+    def _reply(self, subject: bytes, payload: bytes, origin: int) -> bytes:
         name = subject.removeprefix(self._prefix).decode(errors="replace")
         try:
-            return self._answer(self._catalog.get(name, self._account), payload)
+            stream = self._catalog.get(name, self._account)
+            return self._answer(stream, payload, self._sight_of(origin, self._account, name))
         except MillstreamError as error:
             return failure_of(error)
+
+
+def sees_everything(origin: int, account: str, stream: str) -> Sees | None:
+    """Hide nothing."""
+    return None
 
 
 def register(
@@ -79,21 +91,26 @@ def register(
     segments_of: Callable[["Stream"], Sequence[SealedSegment]],
     account: str = "$G",
     max_payload: int = MAX_PAYLOAD,
+    sight_of: SightOf = sees_everything,
 ) -> list[int]:
     """Register both endpoints of an account; returns the handles of their sinks.
 
     ``segments_of`` is ``lambda stream: store.plan(stream.log.log_id)``.
     """
 
-    def plan(stream: "Stream", payload: bytes) -> bytes:
+    views = Views()
+
+    def plan(stream: "Stream", payload: bytes, sees: Sees | None) -> bytes:
         asked = request_of(payload, PlanRequest)
-        return msgspec.json.encode(plan_for(stream, segments_of(stream), asked))
+        told = plan_for(stream, segments_of(stream), asked, whole=sees is None)
+        return msgspec.json.encode(told)
 
-    def read(stream: "Stream", payload: bytes) -> bytes:
-        return read_range(stream, request_of(payload, RangeRequest), max_payload)
+    def read(stream: "Stream", payload: bytes, sees: Sees | None) -> bytes:
+        asked = request_of(payload, RangeRequest)
+        return read_range(stream, asked, max_payload, views.of(stream, sees))
 
-    plans = ReadEndpoint(hub, interest, catalog, PLAN_PREFIX, plan, account)
-    ranges = ReadEndpoint(hub, interest, catalog, READ_PREFIX, read, account)
+    plans = ReadEndpoint(hub, interest, catalog, PLAN_PREFIX, plan, account, sight_of)
+    ranges = ReadEndpoint(hub, interest, catalog, READ_PREFIX, read, account, sight_of)
     return [
         interest.add_sink(PLAN_PREFIX + b">", plans),
         interest.add_sink(READ_PREFIX + b">", ranges),

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from millstream.accounts.permissions import Rule
+from millstream.accounts.sight import Sight, sees_some
 from millstream.subjects.subject import is_literal, overlap
 
 _MILLSTREAM = ("$MILLSTREAM", "API")
-_WHOLE_READS = ("PLAN", "READ", "HOLD")
+_PART_READS = ("PLAN", "READ")  # what these answer leaves out what the asker may not hear
+_WHOLE_READS = (*_PART_READS, "HOLD")
 _WHOLE_WRITES = ("STAGE", "COMMIT", "ABORT")
 
 # From account and stream to the patterns of its subjects; None when there is no such stream.
@@ -25,13 +27,14 @@ class ReadRequest(NamedTuple):
     stream: str
     subject: str = ""
     whole: bool = False  # the answer may hold every record of the stream
+    parts: bool = False  # or, for whoever may not read them all, some
 
 
 def read_request(subject: str) -> ReadRequest | None:
     """Return what a request for records asks for, None for any other subject."""
     tokens = subject.split(".")
     if tuple(tokens[:2]) == _MILLSTREAM and tokens[2:3] and tokens[2] in _WHOLE_READS:
-        return ReadRequest(".".join(tokens[3:]), whole=True)
+        return ReadRequest(".".join(tokens[3:]), whole=True, parts=tokens[2] in _PART_READS)
     if tokens[0] != "$JS" or "API" not in tokens[1:3]:
         return None
     operation = tokens[tokens.index("API") + 1 :]
@@ -45,8 +48,11 @@ def read_request(subject: str) -> ReadRequest | None:
 def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None) -> bool:
     """Say whether nothing that the request could return is denied by ``rule``.
 
-    ``patterns`` are the stream's subjects; where they are not known, nothing may be read.
+    ``patterns`` are the stream's subjects; where they are not known, nothing may be read. A request
+    that is answered in parts needs no more than that some record may be read.
     """
+    if request.parts and patterns is not None and sees_some(rule, _captured(patterns)):
+        return True
     denied = rule.filters()
     if request.whole and rule.allow is not None and not _permits_all(rule, patterns):
         return False
@@ -57,6 +63,11 @@ def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None)
     if patterns is None:
         return False
     return not any(overlap(pattern, entry) for pattern in patterns for entry in denied)
+
+
+def sight_of(rule: Rule, stream: str, patterns: tuple[str, ...] | None) -> Sight | None:
+    """Return what ``rule`` leaves of a stream, None for all of it."""
+    return None if may_read(rule, ReadRequest(stream, whole=True), patterns) else Sight(rule)
 
 
 def written_stream(subject: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.accounts.credentials import Identity
 from millstream.accounts.permissions import Permissions
 from millstream.accounts.rights import Rights, text_of
+from millstream.accounts.sight import Sight
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
@@ -19,6 +20,7 @@ from millstream.nats.record_reads import (
     may_read,
     may_write,
     read_request,
+    sight_of,
     written_stream,
 )
 from millstream.nats.transport import Kind, Transport
@@ -390,6 +392,14 @@ class Session:
         account = self.space.name if self.space is not None else ""
         patterns = self._reception.subjects_of(account, request.stream)
         return may_read(self.rights.permissions.subscribe, request, patterns)
+
+    def sight_of(self, stream: str) -> Sight | None:
+        """Return what this client sees of a stream in its account, None for everything."""
+        if self.rights.reads_all:
+            return None
+        account = self.space.name if self.space is not None else ""
+        patterns = self._reception.subjects_of(account, stream)
+        return sight_of(self.rights.permissions.subscribe, stream, patterns)
 
     def _may_write(self, stream: str) -> bool:
         account = self.space.name if self.space is not None else ""

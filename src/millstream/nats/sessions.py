@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from millstream.accounts.credentials import Credentials
+from millstream.accounts.sight import BLIND, Sight
 from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
@@ -191,6 +192,18 @@ class Sessions:
             return True
         place = (text.encode("utf-8", "surrogateescape") for text in (subject, group))
         return session.may_be_sent_to(*place)
+
+    def sight_of(self, cid: int, account: str, stream: str) -> Sight | None:
+        """Return what a client sees of a stream of ``account``, None for everything.
+
+        Whoever asks through an import sees what the import shows; whoever is gone, nothing.
+        """
+        session = self._sessions.get(cid)
+        if session is None:
+            return None if cid == 0 else BLIND
+        if session.space is None or session.space.name != account:
+            return None
+        return session.sight_of(stream)
 
     def session(self, cid: int) -> Session | None:
         """Return an open session."""

@@ -45,6 +45,7 @@ from millstream.store.file_log import LogOptions as SegmentSizes
 from millstream.store.log import Durability
 from millstream.store.store import SegmentPlan, Store, StoreOptions
 from millstream.store.wal_meter import MeteredFiles, meter_of
+from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import API_LEVEL
 from millstream.streams.sinks import SECTION as SINKS_SECTION
@@ -130,7 +131,16 @@ def build(
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
-        kept = keep(options.jetstream, info, nats.hub, guard.accounts, loop, clock, timers)
+        kept = keep(
+            options.jetstream,
+            info,
+            nats.hub,
+            guard.accounts,
+            loop,
+            clock,
+            timers,
+            nats.sessions.sight_of,
+        )
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
         external = ExternalStreams(guard.accounts, options.jetstream.domain)
@@ -192,13 +202,21 @@ def keep(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     timers: Timers,
+    sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
 ) -> Kept:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     store = open_store(options, loop, clock)
     store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
-    catalog = Catalog(store, clock, timers, hub, spaces, default_durability=durability)
+    limits = options.limits
+    batches = BatchLimits.of(
+        limits.max_batch_inflight_per_stream, limits.max_batch_inflight_total,
+        limits.max_batch_size, limits.max_batch_timeout,
+    )  # fmt: skip
+    catalog = Catalog(
+        store, clock, timers, hub, spaces, default_durability=durability, batch_limits=batches
+    )
     sinks = Sinks(catalog, store, clock)
 
     def endpoints(account: str, interest: Interest) -> list[int]:
@@ -206,7 +224,9 @@ def keep(
             return store.plan(stream.log.log_id)
 
         return [
-            *plan_endpoint.register(hub, interest, catalog, segments_of, account),
+            *plan_endpoint.register(
+                hub, interest, catalog, segments_of, account, sight_of=sight_of
+            ),
             *sink_endpoint.register(hub, interest, catalog, sinks, readers, account),
         ]
 

@@ -11,9 +11,9 @@ from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
 from millstream.spark import planner, reader
 from millstream.spark.columns import GAP_COLUMNS, check_names, spark_type
-from millstream.spark.options import ReadOptions, time_ns
+from millstream.spark.options import Access, ReadOptions, time_ns
 from millstream.spark.planner import LostRanges, Part
-from millstream.spark.problems import OptionError
+from millstream.spark.problems import FilesUnreachable, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +92,11 @@ def planned(
 
 
 def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Part], reader.Task]:
+    if options.access is Access.FILES and not one.plan.whole:
+        raise FilesUnreachable(
+            f"this user may read only some subjects of stream {one.plan.stream!r}, and its files "
+            "hold them all; access=auto reads those through the server"
+        )
     gaps = planner.lost(one.plan, one.from_seq, one.to_seq)
     if gaps and options.fail_on_data_loss:
         raise reader.loss(one.plan.stream, gaps)

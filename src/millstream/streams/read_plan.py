@@ -7,6 +7,9 @@
 Sealed segments never change but for delete flags, so a reader with the files needs no server. The
 tail is what is not sealed yet: the server reads it out as ranges of frames. A page lists at most
 ``MAX_SEGMENTS``; with more, ``next_from_seq`` says where the next page starts.
+
+Files hold everything: who may read only some subjects gets a plan without them (``"whole": false``)
+and ranges that leave out the rest.
 """
 
 from collections.abc import Sequence
@@ -17,9 +20,11 @@ import msgspec
 from millstream.errors import BadRequest
 
 if TYPE_CHECKING:
+    from millstream.kernel._frames import Frames
     from millstream.kernel._index import SegmentIndex
     from millstream.store.log import LogState
     from millstream.streams.stream import Stream
+    from millstream.streams.views import View
 
 MAX_SEGMENTS = 2_000  # about 300 bytes each: a page stays below the smallest usual max_payload
 RETENTION = "retention"  # the log knows how far its limits have trimmed, not which limit did
@@ -73,9 +78,17 @@ class RangeRequest(msgspec.Struct, frozen=True):
 
 
 def plan_for(
-    stream: "Stream", segments: Sequence[SealedSegment], asked: PlanRequest | None = None
+    stream: "Stream",
+    segments: Sequence[SealedSegment],
+    asked: PlanRequest | None = None,
+    *,
+    whole: bool = True,
 ) -> dict[str, Any]:
-    """Return the plan of a stream, given the sealed segments of its log."""
+    """Return the plan of a stream, given the sealed segments of its log.
+
+    No file is named to whoever may not read the ``whole`` of it.
+    """
+    segments = segments if whole else ()
     asked = asked or PlanRequest()
     from_seq = asked.from_seq
     state = stream.log.state()
@@ -91,6 +104,8 @@ def plan_for(
         "segments": [_segment(s) for s in page[:MAX_SEGMENTS]],
         "tail": {"from_seq": max(tail_from, state.first_seq), "to_seq": state.last_seq},
     }
+    if not whole:
+        plan["whole"] = False
     if len(page) > MAX_SEGMENTS:
         plan["next_from_seq"] = page[MAX_SEGMENTS].base_seq
     if asked.at_ns > 0:
@@ -147,18 +162,20 @@ def _gaps(state: "LogState") -> list[list[Any]]:
     ]
 
 
-def read_range(stream: "Stream", asked: RangeRequest, most: int = READ_BYTES) -> bytes:
+def read_range(
+    stream: "Stream", asked: RangeRequest, most: int = READ_BYTES, view: "View | None" = None
+) -> bytes:
     """Return raw frames of the range, oldest first, within ``max_bytes`` and ``most``.
 
-    At least one frame comes back if the range holds any, however large; an empty answer means that
-    nothing is left in it.
+    With a ``view`` only those of subjects in it. At least one frame comes back if there is any,
+    however large; an empty answer means that nothing is left in the range.
     """
     if asked.from_seq < 1 or asked.max_bytes < 1:
         raise BadRequest("from_seq and max_bytes start at 1")
     room = min(asked.max_bytes, most)
     position, taken = asked.from_seq, bytearray()
     while position <= asked.to_seq and (room > 0 or not taken):
-        frames = stream.read(position, READ_RECORDS, max(room, 1))
+        frames = _frames_from(stream, position, max(room, 1), view)
         count = _within(frames, asked.to_seq)
         if count == 0:
             break
@@ -169,6 +186,12 @@ def read_range(stream: "Stream", asked: RangeRequest, most: int = READ_BYTES) ->
         room -= len(raw)
         position = frames.seq(count - 1) + 1
     return bytes(taken)
+
+
+def _frames_from(stream: "Stream", position: int, room: int, view: "View | None") -> "Frames":
+    if view is None:
+        return stream.read(position, READ_RECORDS, room)
+    return stream.index.read(view, position, READ_RECORDS, room)
 
 
 class _Numbered(Protocol):

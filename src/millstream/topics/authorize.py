@@ -8,7 +8,7 @@ it has there. Where neither is configured the door is open.
 import base64
 import binascii
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -17,6 +17,7 @@ from millstream.accounts.api_keys import ApiKey, KeyRing, digest_of
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import Rights
+from millstream.accounts.sight import Sight, sees_some
 from millstream.clock import Clock
 from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request, Standing
@@ -98,7 +99,7 @@ class Authorizer:
             return self._inflight.take("" if request.caller is NOBODY else request.caller.key)
         scope = route.scope or _scope_of_nowhere(request, route)
         topic = request.params.get("topic") or _topic_of_nowhere(request, route)
-        request.caller = self._caller(request, offered, scope, topic)
+        request.caller = self._caller(request, offered, scope, topic, parts=route.parts)
         leave = self._inflight.take(request.caller.key)
         try:
             self._check(request, route, scope, topic)
@@ -148,7 +149,13 @@ class Authorizer:
             return NOBODY
 
     def _caller(
-        self, request: Request, offered: Offered | None, scope: str, topic: str | None
+        self,
+        request: Request,
+        offered: Offered | None,
+        scope: str,
+        topic: str | None,
+        *,
+        parts: bool = False,
     ) -> Caller:
         key = self._keys.find(offered.bearer) if offered is not None and offered.bearer else None
         if key is not None:
@@ -156,7 +163,8 @@ class Authorizer:
         user = self._identify(offered, request.peer)
         if user is None:
             raise Unauthorized("say who you are: a valid key as Authorization: Bearer, or a user")
-        return self._user_caller(user, scope, topic)
+        caller = self._user_caller(user, scope, topic)
+        return self._in_parts(caller, user) if parts else caller
 
     def _key_caller(self, key: ApiKey) -> Caller:
         known = self._callers.get(key)
@@ -207,6 +215,24 @@ class Authorizer:
             standing=self._standing_of(user),
             narrowed=partial(self._user_caller, user),
         )
+
+    def _in_parts(self, caller: Caller, user: Identity) -> Caller:
+        """Return the caller as one who is answered with what it may read of a topic."""
+        rule = user.permissions.subscribe
+        reads_all = caller.covers
+        assert reads_all is not None
+
+        def covers(name: str) -> bool:
+            if reads_all(name):
+                return True
+            subjects = self._users.subjects_of(user.account, name)
+            kept = self._users.keeps_streams(user.account)
+            return kept and subjects is not None and sees_some(rule, subjects[:-1] or subjects)
+
+        def sees(name: str) -> Sight | None:
+            return None if reads_all(name) else Sight(rule)
+
+        return replace(caller, covers=covers, sees=sees)
 
     def _standing_of(self, user: Identity) -> Standing:
         if not user.expires:

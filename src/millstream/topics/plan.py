@@ -8,11 +8,12 @@ from millstream.topics.context import Topics, topic_of
 
 
 async def plan(request: Request, topics: Topics) -> Response:
-    """Return the plan by which Spark reads the whole topic, or the page of it at ``from_seq``."""
+    """Return the plan by which Spark reads the topic, or the page of it at ``from_seq``."""
     stream = topics.find(topic_of(request), request.caller)
     asked = PlanRequest(*(_number(request, name) for name in PlanRequest.__struct_fields__))
     segments = [] if topics.store is None else topics.store.plan(stream.incarnation)
-    return json_response(plan_for(stream, segments, asked))
+    whole = request.caller.sight_of(stream.name) is None
+    return json_response(plan_for(stream, segments, asked, whole=whole))
 
 
 def _number(request: Request, name: str) -> int:

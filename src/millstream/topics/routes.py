@@ -9,7 +9,7 @@ from millstream.http.routes import Route
 from millstream.topics.config import delete_topic, get_topic, list_topics, put_topic
 from millstream.topics.context import Topics
 from millstream.topics.diff import diff
-from millstream.topics.frames import frames
+from millstream.topics.frames import FrameReads
 from millstream.topics.health import health, ready
 from millstream.topics.metrics import Metrics
 from millstream.topics.plan import plan
@@ -31,6 +31,7 @@ ROUTER = "/v0/routers/{router}"
 def topics_routes(topics: Topics) -> list[Route]:
     """Return every operation of the API, bound to its state."""
     watches = Watches()
+    frames = FrameReads().frames
     table: list[tuple[str, str, Operation, str, str]] = [
         ("GET", "/v0/health", health, "", "Tell that the process is alive"),
         ("GET", "/v0/ready", ready, "", "Tell whether recovery is over"),
@@ -68,7 +69,14 @@ def topics_routes(topics: Topics) -> list[Route]:
         ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
     ]
     routes = [
-        Route(method, pattern, partial(_run, operation, topics), scope, summary)
+        Route(
+            method,
+            pattern,
+            partial(_run, operation, topics),
+            scope,
+            summary,
+            parts=operation in (plan, frames),
+        )
         for method, pattern, operation, scope, summary in table
     ]
     push = partial(_run, work, topics)

@@ -1,0 +1,30 @@
+"""Sight: which records of a stream a credential may read, where it may not read them all."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millstream.accounts.permissions import Rule
+from millstream.accounts.rights import text_of
+from millstream.subjects.subject import overlap
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Judges the subject that a record was stored with; equal where the permissions are."""
+
+    rule: Rule
+
+    def __call__(self, subject: bytes) -> bool:
+        """Say whether records of ``subject`` may be read."""
+        return self.rule.permits(text_of(subject))
+
+
+BLIND = Sight(Rule.of(()))
+
+
+def sees_some(rule: Rule, patterns: Iterable[str]) -> bool:
+    """Say whether a stream with these subjects may hold a record that ``rule`` lets pass."""
+    if rule.allow is None:
+        return True
+    allowed = [entry.pattern for entry in rule.allow if not entry.queue]
+    return any(overlap(pattern, entry) for pattern in patterns for entry in allowed)
