@@ -473,3 +473,16 @@ async def test_a_push_consumer_with_a_group_waits_for_a_member_of_the_group(tmp_
         member = await client.subscribe("push", queue="workers")
         await take(member, 1)
         assert (await api(client, "CONSUMER.INFO.S.C"))["push_bound"] is True
+
+
+async def test_a_push_consumer_without_a_group_does_not_serve_queue_groups_alone(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client)
+        await client.jetstream().publish("s.a", b"x")
+        member = await client.subscribe("push", queue="workers")
+        await consumer(client, deliver_subject="push")
+        assert await is_silent(client, member)
+        assert "push_bound" not in await api(client, "CONSUMER.INFO.S.C")
+        alone = await client.subscribe("push")
+        await take(alone, 1)
+        await take(member, 1)

@@ -26,10 +26,14 @@ class Outlet:
         self._interest = interest
         self._clock = clock
 
-    def is_heard(self, subject: bytes, group: bytes = b"") -> bool:
-        """Whether anybody listens; in this queue group, where one is named."""
+    def is_bound(self, subject: bytes, group: bytes) -> bool:
+        """Whether a push consumer is served here: queue groups count only where one is named."""
         if group:
             return group in self._interest.match(subject)[1]
+        return self._interest.count_interest(subject)[0] > 0
+
+    def is_heard(self, subject: bytes) -> bool:
+        """Whether anybody listens."""
         return self._interest.has_interest(subject)
 
     def room(self, subject: bytes) -> int:

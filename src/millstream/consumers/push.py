@@ -88,7 +88,7 @@ class PushDesk:
     @property
     def is_bound(self) -> bool:
         """Whether someone listens."""
-        return self._outlet.is_heard(self.state.subject, self._group)
+        return self._outlet.is_bound(self.state.subject, self._group)
 
     def move(self, subject: str, group: str) -> None:
         """Deliver to another subject or queue group from now on."""
