@@ -5,6 +5,7 @@ Each class knows its code at both doors, and only the doors turn it into bytes:
 HTTP API's. ``detail`` becomes ``error.detail`` over HTTP.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -188,3 +189,28 @@ class Throttled(MillstreamError):
         super().__init__(
             f"the server's {limit} of {most} is reached", {"limit": limit, "max": most}
         )
+
+
+class ColdUnavailable(MillstreamError):
+    """Records are in cold history, and the place where that is kept does not give them now."""
+
+    status = 503
+    err_code = 10077
+    http_status = 503
+    code = "cold_unavailable"
+
+
+class NotHere(ColdUnavailable):
+    """Records are in cold history and on their way here: whoever reads them tries again then.
+
+    ``wait`` takes what to call on the loop once they are here, or with why they are not.
+    """
+
+    def __init__(
+        self,
+        next_seq: int,
+        wait: Callable[[Callable[[MillstreamError | None], None]], None],
+    ) -> None:
+        super().__init__("these records are being fetched from cold history: try again")
+        self.next_seq = next_seq  # what is there without waiting may begin here
+        self.wait = wait

@@ -6,8 +6,10 @@ from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import FORMS, Answer, Bench
+from support.store_bench import COLD, FORMS, Answer, Bench
 from support.sweep import DISK, FSYNC, Sent, check_recovery
+
+SWEPT = {**FORMS, "cold": COLD}
 
 
 class Workload:
@@ -119,13 +121,30 @@ class Workload:
             self.bench.run()
         self.batch(one, 1)
         self.turn()
+        if self.bench.store.options.cold.moves:
+            self.use_cold(one)
+
+    def use_cold(self, log: FileLog) -> None:
+        """Delete, erase and trim what has moved."""
+        assert any(segment.cold is not None for segment in log.segments)
+        self.erase(log, [19])
+        self.turn()
+        for _ in range(4):
+            self.bench.store.tick()
+            self.turn()
+        self.delete(log, [20])
+        self.trim(log, 11, "ttl")
+        self.turn()
+        for _ in range(2):
+            self.bench.store.tick()
+            self.turn()
 
 
 def run_until_crash(disk: FakeDisk, form: str = "plain") -> Sent:
     sent = Sent()
     bench = None
     try:
-        bench = Bench(disk, FORMS[form])
+        bench = Bench(disk, SWEPT[form])
         Workload(bench, sent, form).run()
         bench.close()
     except Crashed:
@@ -140,7 +159,7 @@ def total_calls(form: str = "plain") -> int:
     return disk.calls
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SWEPT)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: str) -> None:
     calls = total_calls(form)
@@ -153,7 +172,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: s
             tried += 1
             fired += disk.crashed
             left = disk.after_crash(mode, seed * 1000 + call)
-            wrong = check_recovery(left, sent, mode, FORMS[form])
+            wrong = check_recovery(left, sent, mode, SWEPT[form])
             assert not wrong, (mode, call, seed, disk.trace[-3:], wrong)
     print(f"crash sweep {form} {mode.value}: tried {tried}, fired {fired}")
     assert fired == tried > 100

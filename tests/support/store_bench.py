@@ -9,6 +9,7 @@ from typing import Any
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
+from millstream.store.cold_tier import ColdOptions
 from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.keys import KeyRing
@@ -24,6 +25,7 @@ SMALL = StoreOptions(
 
 COMPRESSED = replace(SMALL)  # logs are told one by one
 SEALED = replace(SMALL, ring=KeyRing(b"a secret of the tests"))
+COLD = replace(SMALL, cold=ColdOptions(place="/cold", hot_segments=0))
 FORMS = {"plain": SMALL, "compressed": COMPRESSED, "sealed": SEALED, "both": SEALED}
 
 Answer = list[MillstreamError | None]

@@ -69,6 +69,7 @@ class Entry:
     runs: tuple[Run, ...]
     body_check: int
     again: bool = False
+    cut: bool = False  # the file ends before it does
 
     def sound(self, buffer: memoryview) -> bool:
         """Say whether the body is as written."""
@@ -191,8 +192,12 @@ def checks(buffer: memoryview, entry: Entry, body: bytes) -> bytes:
     return body_check + xxh3_64_intdigest(head + table).to_bytes(8, "little")
 
 
-def decode_entry(buffer: memoryview, at: int) -> Entry | None:
-    """Return the entry that starts at ``at``, or None when its header cannot be trusted."""
+def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> Entry | None:
+    """Return the entry that starts at ``at``, or None when its header cannot be trusted.
+
+    With ``cut`` also one that goes on behind the end of the file: a file is made at its full size
+    before it is used, so no crash does that, and its table names what was cut off.
+    """
     if at + HEAD.size > len(buffer):
         return None
     (magic, length, position, epoch, nonce, count, flags, runs, durable, body_check, check) = (
@@ -200,15 +205,15 @@ def decode_entry(buffer: memoryview, at: int) -> Entry | None:
     )
     body = at + HEAD.size + runs * RUN.size
     end = at + length
-    if magic != MAGIC or end > len(buffer) or body > end:
+    if magic != MAGIC or body > end or (end > len(buffer) and not cut):
         return None
     table = bytes(buffer[at + HEAD.size : body])
     if xxh3_64_intdigest(bytes(buffer[at : at + HEAD_CHECKED]) + table) != check:
         return None
     return Entry(
         start=at,
-        body=body,
-        end=end,
+        body=min(body, len(buffer)),
+        end=min(end, len(buffer)),
         position=position,
         epoch=epoch,
         nonce=nonce,
@@ -220,6 +225,7 @@ def decode_entry(buffer: memoryview, at: int) -> Entry | None:
         durable=durable,
         runs=tuple(Run(*fields) for fields in RUN.iter_unpack(table)),
         body_check=body_check,
+        cut=end > len(buffer),
     )
 
 
@@ -231,7 +237,7 @@ def scan_entries(buffer: memoryview, start: int, after: int) -> Iterator[Entry |
     """
     at = start
     while at < len(buffer):
-        entry = decode_entry(buffer, at)
+        entry = decode_entry(buffer, at, cut=True)
         if entry is not None and entry.position > after:
             jumps = 0 < after < entry.position - 1
             found = _next_entry(buffer, at + 1, after, entry.position) if jumps else -1
@@ -256,6 +262,16 @@ def first_entry(buffer: memoryview, start: int) -> Entry | None:
         lowest = decode_entry(buffer, at)
         at = _next_entry(buffer, at + 1, 0, lowest.position if lowest else 0)
     return lowest
+
+
+def entries_in(buffer: memoryview, start: int, end: int) -> Iterator[Entry]:
+    """Return every entry whose header is sound, in whatever order."""
+    at = _next_entry(buffer, start, 0)
+    while 0 <= at < end:
+        entry = decode_entry(buffer, at)
+        if entry is not None:
+            yield entry
+        at = _next_entry(buffer, at + 1, 0)
 
 
 def any_bytes(buffer: memoryview, start: int) -> bool:

@@ -16,6 +16,7 @@ directory. What is erased of a frame is all that follows its subject; the delete
 that nobody takes it for damage.
 """
 
+import logging
 import struct
 from collections.abc import Iterable, Iterator
 from secrets import token_bytes
@@ -38,6 +39,8 @@ REDO_HEADER = struct.Struct("<8sIIQQ")
 CHECKED = 24
 NAME = "erase.redo"
 PIECE_BYTES = 1 << 20
+
+log = logging.getLogger(__name__)
 
 
 class Patch(msgspec.Struct, array_like=True, frozen=True):
@@ -199,7 +202,8 @@ def finish_last(files: Files, directory: str) -> None:
     if redo is not None:
         _apply(files, directory, redo)
     else:
-        files.unlink(path)  # the erase itself is in the log, and is done again
+        log.error("damaged list of erases, done again from the wal file=%s offset=0", path)
+        files.unlink(path)
 
 
 def _decoded(data: bytes, path: str) -> Redo | None:

@@ -38,6 +38,12 @@ class Host(Protocol):
         """Run on the loop, soon."""
         ...
 
+    def withdraw(
+        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> bool:
+        """Have nothing left of segments at a cold place, then call; False when nothing can be."""
+        ...
+
 
 class Erasing(Protocol):
     """What an erase needs of its log."""
@@ -108,7 +114,18 @@ class Erasure:
         self._under_way, self._waiting = self._waiting, []
         for segment in touched.values():
             segment.busy = True
-        job = _Job(self._host, self._log, seqs, places)
+        begin = partial(self._overwrite, seqs, list(touched.values()))
+        sealed = [segment for segment in touched.values() if segment.sealed]
+        if not sealed or not self._host.withdraw(self._log.log_id, sealed, begin):
+            begin(None)
+
+    def _overwrite(self, seqs: set[int], touched: list[Segment], error: Exception | None) -> None:
+        """Go on with the files, which are all here now."""
+        job = _Job(self._host, self._log, seqs, self._places(seqs))
+        if error is not None:
+            job.segments = touched
+            self._finished(job, error)
+            return
         self._host.worker.run(job.prepare, partial(self._prepared, job))
 
     def _settle_in_memory(self) -> None:

@@ -126,6 +126,16 @@ class Host(Protocol):
         """Note that a rewrite in the background began or ended."""
         ...
 
+    def withdraw(
+        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> bool:
+        """Have nothing left of segments at a cold place, then call; False when nothing can be."""
+        ...
+
+    def removed(self, log_id: int) -> None:
+        """Note that the files of a dropped log are gone."""
+        ...
+
 
 class FileLog:
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
@@ -145,6 +155,9 @@ class FileLog:
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reserve_step = 128
         self.compressed = False  # what is sealed from now on
+        self.name = ""  # of the stream, for those who read its files
+        self.stays_hot = False  # segments are never moved to the cold place
+        self.hot_ns = 0  # nor while they hold a record that is younger
         self.erasure = Erasure(host, self)
         self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
         self._tags: dict[int, TagIndex] = {}  # by base sequence of the segment
@@ -182,6 +195,11 @@ class FileLog:
     @durability.setter
     def durability(self, durability: Durability) -> None:
         self._durability = durability
+
+    @property
+    def is_kept(self) -> bool:
+        """Say whether the log outlives the process."""
+        return self._durability is not Durability.EPHEMERAL
 
     # --- writing
 
@@ -751,7 +769,7 @@ class FileLog:
                     self._flag(segment, position, segment.index.frame_len(position))
 
     def _flag(self, segment: Segment, position: int, size: int) -> None:
-        if not segment.head.in_blocks:
+        if not segment.head.in_blocks and segment.cold is None:
             segment.flags.append(segment.index.offset(position) + size - 1)
 
     def forget(self, seqs: list[int]) -> None:
@@ -919,6 +937,8 @@ class FileLog:
     def _wants_rewrite(self, segment: Segment) -> bool:
         if not segment.sealed or segment.busy or segment.failed or not segment.index.live:
             return False
+        if segment.cold is not None:
+            return False
         if any(a <= segment.last_seq and b >= segment.base_seq for a, b in self.lost):
             return False  # what is damaged stays, to be found again
         ring = self._host.keeping.ring
@@ -976,9 +996,11 @@ class FileLog:
         """Remove the files of a log that was abandoned."""
         self._unwanted = True
         segments, self._abandoned = self._abandoned, []
-        self._host.worker.run(
-            partial(self._remove_files, segments), partial(_report, self.directory)
-        )
+        self._host.worker.run(partial(self._remove_files, segments), self._files_removed)
+
+    def _files_removed(self, error: Exception | None) -> None:
+        _report(self.directory, error)
+        self._host.removed(self._log_id)
 
     def _remove_files(self, segments: list[Segment]) -> None:
         for segment in segments:

@@ -17,7 +17,13 @@ from millstream.store.files import Buffer, File, Files
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
 from millstream.store.segment import HEADER_BYTES, binding, holds_blocks, read_data_header
-from millstream.store.snapshot import decode_snapshot, snapshot_name, snapshot_numbers
+from millstream.store.seq_ranges import SeqRanges
+from millstream.store.snapshot import (
+    decode_snapshot,
+    load_snapshots,
+    snapshot_name,
+    snapshot_numbers,
+)
 from millstream.store.store import Store, StoreOptions
 
 CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
@@ -122,6 +128,7 @@ class ReadOnlyFiles:
             return _Original(self._files.open(path), lambda: self._copied(path))
         if not create:
             return self._files.open(path)
+        self._gone.discard(path)
         self._copies[path] = _Copy(bytearray())
         return self._copies[path]
 
@@ -155,6 +162,7 @@ class ReadOnlyFiles:
     def rename(self, old: str, new: str) -> None:
         """Move a file in memory."""
         self._copies[new] = self._copies.pop(old)
+        self._gone.discard(new)
 
     def unlink(self, path: str) -> None:
         """Forget a file."""
@@ -175,12 +183,13 @@ class ReadOnlyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Sequences that a log had and has no more."""
+    """Sequences that a log had and has no more; ``recorded`` where a snapshot says so already."""
 
     log_id: str
     first: int
     last: int
     reason: str
+    recorded: bool = False
 
 
 @dataclass(slots=True)
@@ -226,7 +235,7 @@ def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -
         clock = SystemClock()
         store = Store.open(directory, ReadOnlyFiles(files), clock, lambda call: None, options)
         try:
-            _collect(store, report)
+            _collect(store, report, _recorded(directory, files, options.ring))
         finally:
             store.close()
     except (MillstreamError, OSError) as error:
@@ -241,23 +250,39 @@ def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -
 
 
 def _rot(report: Report) -> bool:
-    return any(lost.reason == "corruption" for lost in report.lost)
+    return any(lost.reason == "corruption" and not lost.recorded for lost in report.lost)
 
 
-def _collect(store: Store, report: Report) -> None:
+def _recorded(directory: str, files: Files, ring: KeyRing) -> dict[int, SeqRanges]:
+    """Return what the newest snapshot has as lost, by log: damage that was seen before."""
+    found = load_snapshots(files, f"{directory}/meta", ring)
+    logs = found[0].logs if found else []
+    return {log.log_id: SeqRanges((a, b) for a, b, _ in log.gaps) for log in logs}
+
+
+def _collect(store: Store, report: Report, recorded: dict[int, SeqRanges]) -> None:
     report.torn_bytes = store.recovery.torn_bytes
     report.damaged_bytes = store.recovery.damaged_bytes
     for log_id in store.log_ids():
         found = store.log(log_id)
         assert found is not None
         report.logs += 1
-        report.records += sum(1 for _ in _read_all(found))
+        report.records += sum(1 for _ in read_all(found))
         gaps = found.state().gaps  # after reading: that is what finds rot in sealed files
-        report.lost += [Lost(f"{log_id:016x}", g.first, g.last, g.reason) for g in gaps]
+        known = recorded.get(log_id, SeqRanges())
+        report.lost += [
+            Lost(f"{log_id:016x}", g.first, g.last, g.reason, not known.missing(g.first, g.last))
+            for g in gaps
+        ]
 
 
-def _read_all(log: FileLog) -> Iterator[int]:
+def read_all(log: FileLog) -> Iterator[int]:
+    """Yield something for each record that readers get; what is damaged is named on the way."""
     seq = 1
+    for segment in log.segments:
+        if segment.cold is not None:  # its bytes are not in this directory
+            yield from range(segment.index.live)
+            seq = segment.last_seq + 1
     while len(frames := log.read(seq, 4096, 1 << 20)):
         yield from (record[0] for record in frames)
         seq = frames.last_seq + 1

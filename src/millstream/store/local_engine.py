@@ -127,6 +127,11 @@ class LocalEngine:
         self.synced_position = next_position - 1  # recovery synced what it kept
 
     @property
+    def stamp(self) -> tuple[int, int]:
+        """Return (epoch, nonce) of this start."""
+        return self._epoch, self._nonce
+
+    @property
     def room(self) -> int:
         """Return how many bytes the current file still takes."""
         return self._limit - self._tail if self._file is not None else 0
@@ -164,6 +169,8 @@ class LocalEngine:
         index, file, limit = self._ahead or self._create(self._next_index)
         self._ahead = None
         self._next_index = index + 1
+        if self._file is not None:
+            self._file.close()
         self._limit = max(limit, HEADER.size + sum(map(len, entries)))
         self._grow(file, self._limit)
         first = self.position

@@ -67,6 +67,15 @@ class _NoDisk:
     def rewriting(self, is_rewriting: bool) -> None:
         """There are no files."""
 
+    def withdraw(
+        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> bool:
+        """There are no files."""
+        return False
+
+    def removed(self, log_id: int) -> None:
+        """There are no files."""
+
 
 class MemoryLog(FileLog):
     """A log that ends with the process; blocks stay in memory until they are trimmed."""

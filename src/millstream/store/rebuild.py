@@ -9,7 +9,7 @@ from itertools import groupby, pairwise, takewhile
 import msgspec
 from xxhash import xxh3_64
 
-from millstream.errors import StorageUnusable
+from millstream.errors import MillstreamError, StorageUnusable
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import (
     RECORD,
@@ -21,6 +21,8 @@ from millstream.kernel._frames import (
 )
 from millstream.store import blocks, derived
 from millstream.store.blocks import BlockTable
+from millstream.store.cold_copy import SUFFIX, ColdCopy, decode_marker
+from millstream.store.cold_manifest import Form
 from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
 from millstream.store.file_log import (
@@ -36,7 +38,7 @@ from millstream.store.file_log import (
     Trimmed,
     Voided,
 )
-from millstream.store.files import Files
+from millstream.store.files import Files, replace_file
 from millstream.store.log import Durability, Gap
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import index_segment, missing_seqs, repair_segment
@@ -56,6 +58,7 @@ from millstream.store.segment import (
 from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
 
 MakeLog = Callable[[int, Durability], FileLog]
+Adopt = Callable[[Segment, Form | None], ColdCopy]
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +66,11 @@ log = logging.getLogger(__name__)
 class Logs:
     """The logs while they are being rebuilt: segments first, WAL frames behind them."""
 
-    def __init__(self, files: Files, make: MakeLog, keeping: Keeping | None = None) -> None:
+    def __init__(self, files: Files, make: MakeLog, keeping: Keeping, adopt: Adopt) -> None:
         self._files = files
         self._make = make
-        self._keeping = keeping or Keeping()
+        self._adopt = adopt
+        self._keeping = keeping
         self.erased: dict[int, set[int]] = {}  # log → what may still be in files
         self._directory = ""
         self._rewritten: set[tuple[int, int]] = set()  # (log, base) of files that are made anew
@@ -117,13 +121,18 @@ class Logs:
             for first, last, reason in known.gaps:
                 target.add_gap(first, last, reason)
         names = self._files.listdir(directory) if self._files.exists(directory) else []
-        bases = sorted(int(n[4:24]) for n in names if n.startswith("seg-") and n.endswith(".data"))
+        bases = _bases(names, ".data")
+        cold = self._find_cold(directory, names)
+        bases = sorted({*bases, *cold})
         newest = max(states, default=0)
         cuts = self._cuts.setdefault(log_id, set())
         follows = known.committed_seq + 1 if known else 1
         for base in bases:
             sealed = f"seg-{base:020d}.idx" in names
-            if base in states or (sealed and base == follows):
+            if base in cold:
+                self._load_cold(target, base)
+                follows = max(follows, target.segments[-1].last_seq + 1)
+            elif base in states or (sealed and base == follows):
                 self._load_segment(target, base, states.get(base), directory, sealed)
                 follows = max(follows, target.segments[-1].last_seq + 1)
             elif base > newest:
@@ -150,6 +159,37 @@ class Logs:
         newest_ns = [s.index.ts_ns(len(s.index) - 1) for s in target.segments if len(s.index)]
         target.last_ts_ns = max([target.last_ts_ns, *newest_ns])
         target.staged_ts_ns = target.last_ts_ns
+
+    def _find_cold(self, directory: str, names: list[str]) -> set[int]:
+        """Return the segments whose bytes are at the cold place; a hot copy is preferred."""
+        hot, indexed = set(_bases(names, ".data")), set(_bases(names, ".idx"))
+        marked = set(_bases(names, SUFFIX))
+        stray = marked & hot | marked - indexed
+        self.strays += [f"{directory}/{segment_name(base)}{SUFFIX}" for base in sorted(stray)]
+        lone = indexed - hot - marked  # a removal that a crash has cut off
+        self.strays += [f"{directory}/{segment_name(base)}.idx" for base in sorted(lone)]
+        return marked - stray
+
+    def _load_cold(self, target: FileLog, base: int) -> None:
+        """Take up a segment by its index alone; the cold place is asked only if that is damaged."""
+        segment = target.start_segment(base)
+        segment.made = True
+        marker = bytes(self._buffer(f"{segment.directory}/{segment.name}{SUFFIX}"))
+        copy = self._adopt(segment, decode_marker(marker))
+        head = DataHead(complete=True, generation=-1)
+        if self._load_idx(segment, 1 << 32, 0, head):
+            return
+        path = f"{segment.directory}/{segment.name}.idx"
+        try:
+            data = copy.objects.get(copy.name[: -len(".data")] + ".idx")
+        except MillstreamError as error:
+            raise StorageUnusable(
+                f"{path} is damaged, and its copy cannot be read ({error}): "
+                "start again when the cold place answers"
+            ) from error
+        replace_file(self._files, segment.directory, f"{segment.name}.idx", data)
+        if not self._load_idx(segment, 1 << 32, 0, head):
+            raise StorageUnusable(f"{path} is damaged, here and at the cold place: restore it")
 
     def _keep_blocks(self) -> None:
         """Let segments that the WAL has rebuilt go on in their files, as far as those agree.
@@ -281,7 +321,7 @@ class Logs:
         log_id, base = segment.log_id, segment.base_seq
         index = decode_idx(data, log_id, base, size, subjects, path, ring)
         if index is None:
-            log.error("damaged index, rebuilding it file=%s", path)
+            log.error("damaged index, rebuilding it file=%s offset=0", path)
             return False
         segment.index = index
         segment.size = segment.flushed = segment.synced = data_bytes
@@ -616,7 +656,7 @@ class Logs:
         for target in self.logs.values():
             logged = self._logged.get(target.log_id, 0)
             for segment in target.segments:
-                if segment.sealed and segment.last_seq > logged:
+                if segment.sealed and segment.last_seq > logged and segment.cold is None:
                     self._log_sealed(target, segment, logged)
 
     def _log_sealed(self, target: FileLog, segment: Segment, logged: int) -> None:
@@ -678,3 +718,8 @@ def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:
         if at >= seq:
             return at, data[start:]
     return seq, b""
+
+
+def _bases(names: list[str], suffix: str) -> list[int]:
+    """Return the base sequences of a log's files of one kind."""
+    return [int(n[4:24]) for n in names if n.startswith("seg-") and n.endswith(suffix)]

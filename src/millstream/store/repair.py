@@ -1,8 +1,9 @@
 """Damaged segment files: index what is sound, name what is not, put back what the WAL still has."""
 
 import logging
+from bisect import bisect_left
 
-from millstream.kernel._frames import index_frames, scan
+from millstream.kernel._frames import RECORD, index_frames, scan
 from millstream.store.file_log import FileLog
 from millstream.store.files import write_all
 from millstream.store.segment import HEADER_BYTES, Segment
@@ -13,23 +14,48 @@ log = logging.getLogger(__name__)
 
 def index_segment(segment: Segment, buffer: memoryview, limit: int, quiet: bool = False) -> bool:
     """Index a segment from its frames; False when some are damaged and stay out."""
-    at = HEADER_BYTES
-    whole = True
-    while at < limit:
-        _, at, _ = index_frames(buffer, at, limit, segment.log_id, segment.index)
-        if at >= limit:
-            break
-        whole = False
-        frames, damaged = scan(buffer, at, limit)
-        if not quiet:
+    _, at, _ = index_frames(buffer, HEADER_BYTES, limit, segment.log_id, segment.index)
+    whole = at >= limit
+    if not whole:
+        segment.index.truncate(0)
+        at = HEADER_BYTES
+        for start, end in _in_order(buffer, limit, segment.log_id):
+            if start > at and not quiet:
+                log.error("damaged segment file=%s offset=%d", segment.path, at)
+            index_frames(buffer, start, end, segment.log_id, segment.index)
+            at = end
+        if at < limit and not quiet:
             log.error("damaged segment file=%s offset=%d", segment.path, at)
-        if damaged and damaged[0][0] == at:
-            at = damaged[0][1]
-        else:
-            at += frames[0][6]  # sound, but not of this log or not in order
     segment.size = segment.flushed = segment.synced = limit
     segment.flushed_seq = segment.last_seq
     return whole
+
+
+def _in_order(buffer: memoryview, limit: int, log_id: int) -> list[tuple[int, int]]:
+    """Return where the most frames are that ascend in the file: (start, end) of each stretch.
+
+    A page in a wrong place brings sound frames too; taking the first that comes would leave out
+    those that stand where they belong.
+    """
+    found, _ = scan(buffer, HEADER_BYTES, limit)
+    frames = [(f[3], f[5], f[5] + f[6]) for f in found if f[0] == RECORD and f[2] == log_id]
+    tails: list[int] = []  # per length of a chain: the lowest sequence that ends one
+    ends: list[int] = []  # and which frame that is
+    before: list[int] = []
+    for i, (seq, _, _) in enumerate(frames):
+        length = bisect_left(tails, seq)
+        before.append(ends[length - 1] if length else -1)
+        tails[length : length + 1] = [seq]
+        ends[length : length + 1] = [i]
+    stretches: list[tuple[int, int]] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        _, start, end = frames[at]
+        if stretches and stretches[-1][0] == end:
+            end = stretches.pop()[1]
+        stretches.append((start, end))
+        at = before[at]
+    return stretches[::-1]
 
 
 def missing_seqs(target: FileLog, segment: Segment) -> list[tuple[int, int]]:

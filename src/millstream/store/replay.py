@@ -23,7 +23,15 @@ from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
 from millstream.store import derived
 from millstream.store.derived import DERIVE
-from millstream.store.entry import Damage, Entry, Run, first_entry, plain_body, scan_entries
+from millstream.store.entry import (
+    Damage,
+    Entry,
+    Run,
+    entries_in,
+    first_entry,
+    plain_body,
+    scan_entries,
+)
 from millstream.store.file_log import (
     DELETE,
     ERASE,
@@ -59,6 +67,7 @@ class WalFile:
     first_position: int
     limit: int = 1 << 63
     used: int = HEADER.size  # nothing but zeros behind it
+    nonce: int = 0  # of the start that wrote it
 
 
 class Replay:
@@ -92,6 +101,7 @@ class Replay:
         self._durable = 0
         self.relog: list[tuple[Run, bytes]] = []  # for this shard's new file, in order
         self.torn = False
+        self.cut = False  # the newest file ends inside an entry: what came behind is unknown
         self.elsewhere: set[int] = set()  # logs that other shards have frames of
         self.forced = False  # nobody has what the next frame waits for
 
@@ -150,7 +160,7 @@ class Replay:
                 header = decode_header(data, path)
                 if header is not None:
                     self._ring.require(header.key_id.to_bytes(ID_BYTES, "little"), path)
-                if header is None and not any(data) and not _has_counted(file):
+                if header is None and not any(data) and not has_counted(file):
                     self.unused.append(path)  # made ahead, or by a start that did not end
                     continue
                 first, nonce = self._beginning(header, file)
@@ -164,7 +174,7 @@ class Replay:
             self.last_nonce = nonce
             if found:
                 found[-1].limit = first
-            found.append(WalFile(index, path, header, first))
+            found.append(WalFile(index, path, header, first, nonce=nonce))
         return found
 
     def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
@@ -182,6 +192,7 @@ class Replay:
         buffer = self._view(wal)
         self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
+        rotten: list[Entry | Damage] = []  # adjacent, and stable once
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
             wal.used = item.end
             if isinstance(item, Entry):
@@ -189,18 +200,67 @@ class Replay:
                     wal.used = len(buffer)
                     break  # a later start decided about these
                 at = item.position
+            elif at + 1 >= wal.limit:
+                continue
+            if self._is_rotten(buffer, item, at):
+                rotten.append(item)
+                continue
+            yield from self._replay_rotten(buffer, rotten, wal, at)
+            rotten = []
+            if isinstance(item, Entry):
                 yield from self._replay_entry(buffer, item, wal)
-            elif at + 1 < wal.limit:
-                yield from self._replay_damage(buffer, item, wal, at)
+            else:
+                yield from self._replay_damage(buffer, item, wal, at + 1)
+        yield from self._replay_rotten(buffer, rotten, wal, at)
         if last:
             self._pending.clear()
+            self.cut = _is_cut(buffer, wal)
+
+    def _is_rotten(self, buffer: memoryview, item: Entry | Damage, at: int) -> bool:
+        """Say whether an item was stable, counts for this replay, and is damaged."""
+        if isinstance(item, Damage):
+            return at < self._durable and (at >= self._from or bool(self._logs.holes))
+        wanted = item.position > self._from or bool(self._logs.holes)
+        return wanted and item.position <= self._durable and not item.sound(buffer)
+
+    def _replay_rotten(
+        self, buffer: memoryview, items: list[Entry | Damage], wal: WalFile, at: int
+    ) -> Iterator[None]:
+        """Read adjacent damage as one: a page in a wrong place moves frames over its borders."""
+        if len(items) == 1:
+            item = items[0]
+            if isinstance(item, Entry):
+                yield from self._replay_entry(buffer, item, wal)
+            else:
+                yield from self._replay_damage(buffer, item, wal, min(at + 1, self._durable))
+        if len(items) < 2:
+            return
+        start, end = items[0].start, items[-1].end
+        self.damaged_bytes += end - start
+        log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, start, end - start)
+        frames = self._frames(buffer, start, end, False) + self._frames(buffer, start, end, True)
+        yield from self._salvage(min(at, self._durable), _by_sequence(frames), -1)
+        for item in items:
+            told = [item] if isinstance(item, Entry) else self._headers(buffer, item, wal)
+            yield from self._expect_all(told)
 
     def _durable_mark(self, buffer: memoryview, wal: WalFile) -> int:
         mark = wal.first_position - 1
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
             if isinstance(item, Entry):
                 mark = max(mark, item.durable)
+            else:
+                mark = max([mark, *(each.durable for each in self._headers(buffer, item, wal))])
         return mark
+
+    def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[Entry]:
+        """Return entries that stand in the wrong place: what their headers say is true all the same.
+
+        The nonce tells them from what somebody stored.
+        """
+        nonce = wal.nonce
+        found = entries_in(buffer, damage.start, damage.end)
+        return [each for each in found if each.nonce == nonce and each.position < wal.limit]
 
     def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> Iterator[None]:
         if entry.position <= self._from and not self._logs.holes:
@@ -220,6 +280,11 @@ class Replay:
         yield from self._salvage(entry.position, frames, -1 if entry.continues else start)
         if entry.commits:
             yield from self._expect(entry)
+
+    def _expect_all(self, entries: list[Entry]) -> Iterator[None]:
+        for entry in sorted(entries, key=lambda entry: entry.position):
+            if entry.commits and entry.position > self._from:
+                yield from self._expect(entry)
 
     def _expect(self, entry: Entry) -> Iterator[None]:
         """Name what an entry should have brought and did not."""
@@ -310,10 +375,9 @@ class Replay:
         self.controls.append(Control(kind, log_id, content, number))
 
     def _replay_damage(
-        self, buffer: memoryview, damage: Damage, wal: WalFile, at: int
+        self, buffer: memoryview, damage: Damage, wal: WalFile, position: int
     ) -> Iterator[None]:
         """Read what no entry header vouches for: the frames vouch for themselves."""
-        position = at + 1
         if position <= self._from and not self._logs.holes:
             return
         frames = self._frames(buffer, damage.start, damage.end, False)
@@ -326,6 +390,7 @@ class Replay:
             self.damaged_bytes += size
             log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, damage.start, size)
         yield from self._salvage(position, frames, -1)
+        yield from self._expect_all(self._headers(buffer, damage, wal))
 
     def _salvage(self, position: int, frames: list[Frame], start: int) -> Iterator[None]:
         """Take single frames where damage is rot, whole batches where it may be a torn write."""
@@ -392,7 +457,33 @@ def _derived_logs(content: bytes) -> set[int]:
     return {derivation.source, *(part.target for part in derivation.parts)}
 
 
-def _has_counted(file: File) -> bool:
+def _by_sequence(frames: list[Frame]) -> list[Frame]:
+    """Put records of a log in order, before what is said of them; not where that would mislead.
+
+    Skipped sequences and copies stand where they belong on the timeline, or mean nothing.
+    """
+    if any(frame.kind in (SKIP, DERIVE) for frame in frames):
+        return frames
+    return sorted(frames, key=lambda frame: (frame.kind != RECORD, frame.seq))
+
+
+def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
+    """Say whether the newest file lost its end: it is made with zeros behind all that is used."""
+    if wal.used < len(buffer):
+        return False
+    for last in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+        pass
+    if isinstance(last, Entry):
+        cut = last.cut
+    else:
+        cut = any(buffer[-HEADER.size :])
+    if not cut:
+        return False
+    log.error("wal file was cut, its end is unknown file=%s offset=%d", wal.path, len(buffer))
+    return True
+
+
+def has_counted(file: File) -> bool:
     """Say whether a file whose header is zeros had one: a start writes it behind its entries."""
     entries = scan_entries(file.view(file.size()), HEADER.size, 0)
     return any(isinstance(item, Entry) and not item.again for item in entries)

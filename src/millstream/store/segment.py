@@ -25,6 +25,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -35,6 +36,9 @@ from millstream.store import blocks
 from millstream.store.blocks import BlockCache, BlockRef, BlockTable, Raw
 from millstream.store.files import File, Files, ensure_dir, replace_file, write_all, write_parts
 from millstream.store.keys import NO_KEY, KeyRing
+
+if TYPE_CHECKING:
+    from millstream.store.cold_copy import ColdCopy
 
 VERSION = 1
 BLOCKS_VERSION = 2
@@ -252,6 +256,7 @@ class Segment:
         self.head = DataHead()  # of the file
         self.unplaced: object | None = None  # a copy that readers use and no name leads to yet
         self.erasing = False  # bytes of the file are on their way out
+        self.cold: ColdCopy | None = None  # where the .data is, when it is not here
         self._table: BlockTable | None = None
         self._token = next(_tokens)  # of the file, in the cache
         self._cut_tail = False  # the file may go on behind what counts
@@ -305,7 +310,7 @@ class Segment:
         first = self._first_block_seq()
         stop = min(stop, self.index.position(first)) if first else stop
         source: Raw | None
-        if self.head.in_blocks:
+        if self.head.in_blocks or self.cold is not None:
             source, shift, end = self.block(offset)
             if source is None:
                 return NO_FRAMES, at, at
@@ -339,6 +344,8 @@ class Segment:
     @property
     def table(self) -> BlockTable:
         """Return where the blocks of a file in blocks are; found at the first need."""
+        if self.cold is not None and self.cold.table is not None:
+            return self.cold.table
         if self._table is None:
             buffer = self._mapped(self.open().size())
             found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), self.bound)
@@ -347,6 +354,8 @@ class Segment:
 
     def block(self, offset: int) -> tuple[Raw | None, int, int]:
         """Return (plain bytes or None, plain offsets of their begin and end) around an offset."""
+        if self.cold is not None:
+            return self.cold.stretch(offset)
         ref = self.table.at(offset)
         if ref is None:
             return None, offset, offset
@@ -408,7 +417,7 @@ class Segment:
         block = self._block_at(offset)
         if block is not None:
             found = block.data[offset - block.offset : offset - block.offset + size]
-        elif self.head.in_blocks:
+        elif self.head.in_blocks or self.cold is not None:
             raw, start, _ = self.block(offset)
             found = b"" if raw is None else bytes(raw[offset - start : offset - start + size])
         else:
@@ -490,6 +499,8 @@ class Segment:
 
     def write(self, flush: Flush) -> None:
         """Put committed bytes and delete flags into the file (on the file thread)."""
+        if self.cold is not None:
+            return  # deletes are in the snapshot and the WAL
         file = self.open()
         if self.head.in_blocks:
             if flush.parts and not self.head.complete:
@@ -518,6 +529,8 @@ class Segment:
         A failed sync is never tried again: the kernel may have dropped what it could not write,
         and a second sync would succeed without it. The WAL keeps the records for the next start.
         """
+        if self.cold is not None:
+            return
         if self.failed:
             raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
         try:
@@ -553,10 +566,28 @@ class Segment:
         self.head, self._table = head, table
         self._cut_tail = head.in_blocks and not head.complete
 
+    def leave(self) -> None:
+        """Forget the file: from now on the bytes are elsewhere; what readers hold stays valid."""
+        self.close()
+        self.flags = []
+        self._table = None
+
+    def come_back(self, head: DataHead) -> None:
+        """Read from the file again, which is back in its place."""
+        self.cold = None
+        self.head, self._table, self._token = head, None, next(_tokens)
+        self.flags = [] if head.in_blocks else _dead_ends(self.index)
+
+    def unlink_data(self) -> None:
+        """Remove the file of a segment that is elsewhere (on the file thread)."""
+        if self.cold is not None and self._files.exists(self.path):
+            self._files.unlink(self.path)
+            self._files.sync_dir(self.directory)
+
     def unlink(self) -> None:
         """Remove the files; what a crash leaves is swept at the next start."""
         self.close()
-        for suffix in (".idx", ".data"):
+        for suffix in (".idx", ".cold", ".data"):
             path = f"{self.directory}/{self.name}{suffix}"
             if self._files.exists(path):
                 self._files.unlink(path)

@@ -119,7 +119,7 @@ def load_snapshots(files: Files, directory: str, ring: KeyRing | None = None) ->
         if snapshot is not None:
             found.append(snapshot)
         else:
-            log.error("damaged snapshot, using an older one file=%s", path)
+            log.error("damaged snapshot, using an older one file=%s offset=0", path)
     return found
 
 

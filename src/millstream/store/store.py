@@ -17,23 +17,25 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
 from millstream.store import derived
 from millstream.store.blocks import BlockCache
+from millstream.store.cold_tier import ColdOptions, ColdTier
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation, Part
-from millstream.store.entry import TARGET_BYTES, encode_entry
+from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.erase import finish_last
 from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.keys import KeyRing
-from millstream.store.local_engine import LocalEngine, shard_directory, wal_name
+from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
-from millstream.store.recovery import Recovery
+from millstream.store.recovery import Control, Recovery
 from millstream.store.replay import Replay, replay_all
 from millstream.store.segment import Flush, Keeping, Segment
 from millstream.store.shard import Shard, shard_number, shards_on_disk
 from millstream.store.snapshot import (
+    KEPT,
     Snapshot,
     load_snapshots,
     snapshot_numbers,
@@ -60,6 +62,7 @@ class StoreOptions:
     nonce: int = 0  # 0: random
     block_cache_bytes: int = 8 << 20  # plain bytes of blocks that were read
     ring: KeyRing = field(default_factory=KeyRing)
+    cold: ColdOptions = field(default_factory=ColdOptions)
     log: LogOptions = field(default_factory=LogOptions)
 
 
@@ -87,6 +90,7 @@ class Store:
         self.options = options
         self.worker: Worker = ThreadWorker(post) if options.threads else InlineWorker()
         self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
+        self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
         self.recovery = Recovery()
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
@@ -111,6 +115,8 @@ class Store:
         self._open_controls: set[int] = set()  # logged, not yet applied
         self._snapshot_number = 0
         self._snapshot_positions: list[dict[int, int]] = []  # of each shard
+        self._snapshot_seqs: list[dict[int, int]] = []  # of each log
+        self._checkpointed_at = 0.0
         self._checkpointing = False
         self._written_before = 0
         self._closed = False
@@ -135,6 +141,7 @@ class Store:
             store._recover()
         except BaseException:
             store.worker.close()
+            store.cold.close()
             lock.close()
             raise
         return store
@@ -150,14 +157,15 @@ class Store:
             ensure_dir(files, shard_directory(self.directory, number))
         snapshots = load_snapshots(files, meta, options.ring)
         snapshot = snapshots[0] if snapshots else None
-        logs = Logs(files, self._make_log, self.keeping)
+        logs = Logs(files, self._make_log, self.keeping, self.cold.adopt)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
         replays = self._replay(logs, snapshot)
         boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
         newest = max(replays, key=lambda replay: replay.epoch)
         before = newest.last_nonce & 0xFFFFFFFF
-        logs.finish(power_lost=bool(newest.wal_files) and before != boot)
+        cut = any(replay.cut for replay in replays)  # as good as a power cut
+        logs.finish(power_lost=cut or (bool(newest.wal_files) and before != boot))
         for run, data in logs.relog:
             replays[shard_number(run.stream_id, options.shards)].relog.append((run, data))
         self._logs = logs.logs
@@ -165,6 +173,7 @@ class Store:
         self._control_number = max(replay.control_number for replay in replays)
         self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
         self._snapshot_positions = [each.positions for each in reversed(snapshots)]
+        self._snapshot_seqs = [_seqs(each) for each in reversed(snapshots)]
         at = {replay.shard: replay.position for replay in replays}
         self._copied = dict.fromkeys(logs.copied_from, at)
         self._harden(logs, [replay.shard for replay in replays])
@@ -255,7 +264,7 @@ class Store:
         )
         engine.key_id = int.from_bytes(options.ring.key_id, "little")
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
-        entries = self._relog(replay, epoch, nonce)
+        entries = self._entries(replay.relog, replay.position, epoch, nonce)
         if entries:
             engine.begin(entries)
         return Shard(replay.shard, engine)
@@ -296,11 +305,12 @@ class Store:
         if bool(self._behind) != before:
             self.on_pressure(bool(self._behind))
 
-    def _relog(self, replay: Replay, epoch: int, nonce: int) -> list[bytes]:
+    def _entries(
+        self, pieces: list[tuple[Run, bytes]], durable: int, epoch: int, nonce: int
+    ) -> list[bytes]:
         """Return entries for what recovery decided above the durable mark."""
-        pieces = replay.relog
         entries: list[bytes] = []
-        position = replay.position + 1
+        position = durable + 1
         while pieces:
             size, take = 0, 0
             while take < len(pieces) and (not take or size < TARGET_BYTES):
@@ -308,7 +318,6 @@ class Store:
                 take += 1
             runs = [run for run, _ in pieces[:take]]
             parts = [data for _, data in pieces[:take]]
-            durable = replay.position
             ring = self.options.ring
             entries.append(
                 encode_entry(
@@ -448,7 +457,41 @@ class Store:
             if needs > self._shard(segment.log_id).engine.synced_position:
                 self._dead.append((needs, segment))
                 continue
-            self.worker.run(segment.unlink, partial(_report, segment.path))
+            self.worker.run(segment.unlink, partial(self._unlinked, segment))
+
+    def _unlinked(self, segment: Segment, error: Exception | None) -> None:
+        _report(segment.path, error)
+        if segment.cold is not None:
+            self.cold.forget(segment.log_id, [segment.base_seq])
+
+    # --- the cold place
+
+    def covered_seq(self, log_id: int) -> int:
+        """Return up to where every snapshot that is kept knows the log.
+
+        Only then a start finds a moved segment, and all before it, without the WAL.
+        """
+        if len(self._snapshot_seqs) < 2:
+            return 0
+        return min(seqs.get(log_id, 0) for seqs in self._snapshot_seqs)
+
+    def may_move(self, log_id: int) -> bool:
+        """Say whether no replay needs the log's files where they are."""
+        return log_id not in self._copied and not self._closed and not self._problems
+
+    def withdraw(
+        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> bool:
+        """Have nothing left of segments at the cold place, then call; False without a place."""
+        found = self._logs.get(log_id)
+        if found is None or not self.cold.may_hold(segments):
+            return False
+        self.cold.withdraw(found, segments, done)
+        return True
+
+    def removed(self, log_id: int) -> None:
+        """Note that the files of a dropped log are gone."""
+        self.cold.forget_log(log_id)
 
     def control(
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
@@ -464,7 +507,10 @@ class Store:
         source's files, however soon their records are trimmed.
         """
         logs = (derivation.source, *(each.log_id for each in staged))
-        if len({shard_number(log_id, self.options.shards) for log_id in logs}) > 1:
+        source = self._logs.get(derivation.source)
+        is_cold = source is not None and any(s.cold is not None for s in source.segments)
+        shards = {shard_number(log_id, self.options.shards) for log_id in logs}
+        if len(shards) > 1 or is_cold:  # no start may have to wait for the cold place
             self._log_copies(derivation, staged, done)
             return
         self._copied[derivation.source] = {0: UNKNOWN_POSITION}
@@ -649,7 +695,7 @@ class Store:
 
     def health(self) -> list[str]:
         """Return what is wrong, in words; empty means healthy."""
-        return list(self._problems.values())
+        return [*self._problems.values(), *self.cold.health()]
 
     # --- time
 
@@ -657,6 +703,8 @@ class Store:
         """Call about once a second: seals by age, flushes, and checkpoints when due."""
         for each in list(self._logs.values()):
             each.tick()
+        if not self._closed:
+            self.cold.tick(list(self._logs.values()))
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
@@ -674,7 +722,10 @@ class Store:
     @property
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
-        return self._written() - self._written_before >= self.options.checkpoint_bytes
+        if self._written() - self._written_before >= self.options.checkpoint_bytes:
+            return True
+        since = self.clock.monotonic() - self._checkpointed_at
+        return self.cold.wants_checkpoint and since >= self.options.cold.checkpoint_gap
 
     def _written(self) -> int:
         return sum(shard.engine.written for shard in self._shards)
@@ -684,6 +735,7 @@ class Store:
         if self._checkpointing:
             return
         self._checkpointing = True
+        self._checkpointed_at = self.clock.monotonic()
         self._written_before = self._written()
         work: list[tuple[FileLog, Segment, Flush]] = []
         for each in self._logs.values():
@@ -771,23 +823,69 @@ class Store:
             return
         self._problems.pop("checkpoint", None)
         self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.positions]
+        self._snapshot_seqs = [*self._snapshot_seqs[-1:], _seqs(snapshot)]
         for each, segment, flush in work:
             each.flushed(segment, flush, synced=True)
         self._release_sources(snapshot.positions)
 
+    def renew(self, named: Sequence[tuple[int, int, bytes]] = ()) -> None:
+        """Let two new snapshots of what is there now take the place of all WAL.
+
+        For a repair, before anything is appended, with every segment sealed. The layers above have
+        not been here: their control frames are logged again, and ``named`` (kind, log, body)
+        behind them.
+        """
+        controls = list(self.recovery.controls)
+        for kind, log_id, body in named:
+            self._control_number += 1
+            controls.append(Control(kind, log_id, body, self._control_number))
+        before = controls[0].number - 1 if controls else self._control_number
+        sections = self.recovery.sections
+        snapshot = msgspec.structs.replace(self._capture(sections, []), control_number=before)
+        self._log_anew(controls)
+        for _ in range(KEPT):
+            write_snapshot(self.files, f"{self.directory}/meta", snapshot, self.options.ring)
+            snapshot = msgspec.structs.replace(snapshot, number=snapshot.number + 1)
+        for shard in (*self._shards, *self._left_over):
+            self._remove_wal_but(shard)
+
+    def _log_anew(self, controls: list[Control]) -> None:
+        """Begin a WAL file with these frames in each shard that is in use."""
+        pieces: list[list[tuple[Run, bytes]]] = [[] for _ in self._shards]
+        for each in controls:
+            now = self.clock.time_ns()
+            frames = encode_control(each.kind, each.log_id, each.number, now, each.body) * 2
+            run = Run(each.log_id, 0, 2, len(frames))
+            pieces[shard_number(each.log_id, len(pieces))].append((run, frames))
+        for shard, mine in zip(self._shards, pieces, strict=True):
+            engine = shard.engine
+            engine.begin(self._entries(mine, engine.position - 1, *engine.stamp))
+
+    def _remove_wal_but(self, shard: Shard) -> None:
+        """Remove every file of a shard but the one that grows."""
+        directory = shard_directory(self.directory, shard.number)
+        for index in wal_indexes(self.files, directory):
+            if shard.committer is None or index != shard.engine.index:
+                self.files.unlink(f"{directory}/{wal_name(index)}")
+        if self.files.exists(directory):
+            self.files.sync_dir(directory)
+
     # --- reading in place
 
-    def plan(self, log_id: int) -> list[SegmentPlan]:
+    def plan(self, log_id: int, beyond_cold: bool = False) -> list[SegmentPlan]:
         """Return the sealed segments of a log that need no key and no decompression, in order.
 
-        From the first one on that does, everything is the tail, which the server reads out.
+        From the first one on that does, everything is the tail, which the server reads out. So it
+        is with cold ones, but for a caller that reads those from where they are.
         """
         found = self._logs.get(log_id)
         if found is None:
             return []
+        segments = [s for s in found.segments if s.cold is None] if beyond_cold else found.segments
         return [
             SegmentPlan(s.path, s.path[:-5] + ".idx", s.base_seq, s.last_seq, s.size)
-            for s in takewhile(_is_readable_in_place, found.segments)
+            for s in takewhile(_is_readable_in_place, segments)
+            if not _shows_deleted(s)
         ]
 
     # --- the end
@@ -797,6 +895,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
+        self.cold.close()
         self.worker.close()
         self.worker = InlineWorker()
         for committer in self._committers():
@@ -813,13 +912,25 @@ class Store:
             self._lock.close()
 
 
+def _seqs(snapshot: Snapshot) -> dict[int, int]:
+    """Return how far a snapshot knows each log."""
+    return {each.log_id: each.committed_seq for each in snapshot.logs}
+
+
 def _both(one: Committed, two: Committed, error: MillstreamError | None) -> None:
     one(error)
     two(error)
 
 
+def _shows_deleted(segment: Segment) -> bool:
+    """Say whether a record that is deleted may still look alive in the file."""
+    return bool(segment.flags) or segment.busy or segment.erasing
+
+
 def _is_readable_in_place(segment: Segment) -> bool:
-    return segment.sealed and not segment.head.in_blocks and segment.unplaced is None
+    if segment.cold is not None or segment.head.in_blocks:
+        return False
+    return segment.sealed and segment.unplaced is None
 
 
 def _report(path: str, error: Exception | None) -> None:

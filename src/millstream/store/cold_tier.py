@@ -1,0 +1,464 @@
+"""ColdTier: sealed segments on their way to the cold place, and pieces of them on their way back.
+
+Nothing here waits for the cold place on the loop or on the thread that writes files: moves and
+fetches have threads of their own, and a reader whose bytes are not here is told to come again.
+
+A move leaves a whole copy behind at every step: the object is put and read back, the manifest
+names it, the marker beside the index says where the bytes are, and only then the file goes.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Protocol, TypeVar
+
+from millstream.clock import Clock
+from millstream.errors import ColdUnavailable, MillstreamError, NotHere
+from millstream.store import cold_manifest
+from millstream.store.blocks import BlockTable, Raw
+from millstream.store.cold_copy import ColdCopy, Key, Pieces
+from millstream.store.cold_manifest import ColdFile, Manifest, Said, folder, object_names
+from millstream.store.cold_move import Move, put_back
+from millstream.store.cold_pool import InlinePool, Pool, ThreadPool
+from millstream.store.file_log import FileLog
+from millstream.store.files import Files
+from millstream.store.objects import Objects, open_objects
+from millstream.store.segment import DataHead, Segment
+from millstream.store.worker import Worker
+
+READERS = 4
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Arrived = Callable[[MillstreamError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ColdOptions:
+    """Where cold history goes, and what stays: without a bound nothing moves."""
+
+    place: str = ""
+    hot_segments: int | None = None  # sealed ones of each log that stay
+    hot_bytes: int | None = None  # of sealed segments of each log that stay
+    cache_bytes: int = 64 << 20  # of pieces that were read
+    patience: float = 10.0  # seconds until a reader is told that the place does not answer
+    checkpoint_gap: float = 30.0  # between checkpoints that only a move waits for
+    twins: str = "plain"  # of which segments a Parquet twin is made: "none", "plain", "all"
+    objects: Objects | None = None  # instead of what ``place`` names
+
+    @property
+    def moves(self) -> bool:
+        """Say whether segments are moved at all."""
+        return self.hot_segments is not None or self.hot_bytes is not None
+
+
+class Host(Protocol):
+    """What the tier needs of the store."""
+
+    files: Files
+    clock: Clock
+    worker: Worker
+
+    def post(self, callback: Callable[[], None]) -> object:
+        """Run on the loop, soon."""
+        ...
+
+    def covered_seq(self, log_id: int) -> int:
+        """Return up to where every snapshot that is kept knows the log."""
+        ...
+
+    def may_move(self, log_id: int) -> bool:
+        """Say whether no replay needs the log's files where they are."""
+        ...
+
+
+class _Wait:
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.told: list[Arrived] = []
+
+
+class PieceCache:
+    """Pieces that were fetched lately, bounded; the newest is always kept."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._held = 0
+        self._pieces: OrderedDict[Key, Raw] = OrderedDict()
+
+    def get(self, key: Key) -> Raw | None:
+        """Return a piece."""
+        raw = self._pieces.get(key)
+        if raw is not None:
+            self._pieces.move_to_end(key)
+        return raw
+
+    def put(self, pieces: Pieces) -> None:
+        """Keep pieces that came together; those not read for longest make room."""
+        for key, raw in pieces.items():
+            before = self._pieces.pop(key, None)
+            self._held += len(raw) - (len(before) if before is not None else 0)
+            self._pieces[key] = raw
+        while self._held > self._most and len(self._pieces) > len(pieces):
+            _, gone = self._pieces.popitem(last=False)
+            self._held -= len(gone)
+
+    def forget(self, token: int) -> None:
+        """Forget every piece of a copy."""
+        for key in [key for key in self._pieces if key[0] == token]:
+            self._held -= len(self._pieces.pop(key))
+
+
+class ColdTier:
+    """All methods run on the loop but for the jobs that they hand to the pools."""
+
+    def __init__(self, host: Host, options: ColdOptions, threads: bool) -> None:
+        self._host = host
+        self.options = options
+        self.objects: Objects | None = options.objects
+        if self.objects is None and options.place:
+            self.objects = open_objects(options.place, host.files)
+        active = threads and self.objects is not None
+        self._reads: Pool = ThreadPool(host.post, READERS) if active else InlinePool()
+        self.mover: Pool = ThreadPool(host.post, 1) if active else InlinePool()
+        self._pieces = PieceCache(options.cache_bytes)
+        self._waiting: dict[Key, _Wait] = {}
+        self._tokens = count(1)
+        self._files: dict[int, dict[int, ColdFile]] = {}  # log → base → what the manifest says
+        self._said: dict[int, tuple[int, ...]] = {}  # log → what its manifest was made of
+        self._swept = False
+        self._tried: set[tuple[int, int]] = set()  # (log, base) that were moved, or perhaps
+        self._busy = False  # the mover has something to do
+        self._problems: dict[str, str] = {}
+        self.wants_checkpoint = False
+        self.fetched = self.moved = self.failed = 0
+
+    def health(self) -> list[str]:
+        """Return what is wrong, in words."""
+        return list(self._problems.values())
+
+    # --- reading
+
+    def adopt(self, segment: Segment, form: cold_manifest.Form | None) -> ColdCopy:
+        """Have a segment read from the cold place from now on."""
+        copy = ColdCopy(self, segment, form, next(self._tokens))
+        segment.cold = copy
+        return copy
+
+    def piece(self, key: Key, fetch: Callable[[], Pieces], next_seq: int) -> Raw:
+        """Return a piece, or raise ``NotHere`` and have it fetched."""
+        found = self._pieces.get(key)
+        if found is None:
+            self._fetch(key, fetch, self._pieces.put, next_seq)
+            found = self._pieces.get(key)
+        assert found is not None
+        return found
+
+    def form(self, copy: ColdCopy, next_seq: int) -> None:
+        """Have a copy looked at, or raise ``NotHere``."""
+
+        def known(found: tuple[DataHead, BlockTable | None]) -> None:
+            copy.known_as(*found)
+
+        self._fetch((copy.token, -1), copy.look, known, next_seq)
+
+    def _fetch(
+        self, key: Key, job: Callable[[], T], take: Callable[[T], None], next_seq: int
+    ) -> None:
+        """Have something fetched; returns if it came at once, else raises ``NotHere``."""
+        if self.objects is None:
+            raise ColdUnavailable("these records are in cold history: start with --cold PLACE")
+        if key not in self._waiting:
+            self._waiting[key] = _Wait(self._host.clock.monotonic())
+            failed: list[MillstreamError] = []
+            self._waiting[key].told.append(lambda error: failed.append(error) if error else None)
+            self._reads.run(job, partial(self._fetched, key, take))
+            if failed:
+                raise failed[0]
+        if key in self._waiting:
+            raise NotHere(next_seq, partial(self._wait, key))
+
+    def _wait(self, key: Key, arrived: Arrived) -> None:
+        wait = self._waiting.get(key)
+        if wait is None:
+            self._host.post(partial(arrived, None))  # it came meanwhile
+        else:
+            wait.told.append(arrived)
+
+    def _fetched(
+        self, key: Key, take: Callable[[T], None], found: T | None, error: Exception | None
+    ) -> None:
+        wait = self._waiting.pop(key, None)
+        if error is None and found is not None:
+            self.fetched += 1
+            self._problems.pop("read", None)
+            take(found)
+        self._tell(wait.told if wait is not None else [], error)
+
+    def _tell(self, told: Iterable[Arrived], error: Exception | None) -> None:
+        answer: MillstreamError | None = None
+        if error is not None:
+            self.failed += 1
+            answer = ColdUnavailable(f"cold history cannot be read: {error}")
+            self._problems["read"] = answer.message
+            log.error("cold history not read place=%s error=%s", self.options.place, error)
+            answer = ColdUnavailable("cold history cannot be read now: the server's log says why")
+        for arrived in told:
+            arrived(answer)
+
+    def _end_waits(self) -> None:
+        """Tell readers of a place that hangs; the fetch goes on, and may still arrive."""
+        late = self._host.clock.monotonic() - self.options.patience
+        for wait in list(self._waiting.values()):
+            if wait.since <= late and wait.told:
+                told, wait.told = wait.told, []
+                self._tell(told, TimeoutError(f"no answer in {self.options.patience:g} seconds"))
+
+    # --- time
+
+    def tick(self, logs: Iterable[FileLog]) -> None:
+        """Call about once a second: one piece of work for the mover, and late readers are told."""
+        self._end_waits()
+        if self.objects is None or self._busy:
+            return
+        kept = [each for each in logs if each.is_kept]
+        if not self._swept:
+            self._sweep(kept)
+            return
+        self.wants_checkpoint = False
+        for each in kept:
+            segment = self._due(each) if self.options.moves else None
+            if segment is not None:
+                self._move(each, segment)
+                return
+            if self._is_outdated(each):
+                self._publish(each)
+                return
+
+    def _due(self, owner: FileLog) -> Segment | None:
+        """Return the oldest segment beyond what stays hot, if it may go now."""
+        sealed = [s for s in owner.segments if s.sealed and s.cold is None]
+        segment = next(iter(sealed), None)
+        if segment is None or not self._is_beyond(sealed) or owner.stays_hot:
+            return None
+        newest_ns = segment.index.ts_ns(len(segment.index) - 1) if len(segment.index) else 0
+        if newest_ns + owner.hot_ns > self._host.clock.time_ns():
+            return None
+        if segment.busy or segment.failed or segment.erasing or segment.unplaced is not None:
+            return None
+        if not segment.index.live or not self._host.may_move(owner.log_id):
+            return None
+        if segment.last_seq > self._host.covered_seq(owner.log_id):
+            self.wants_checkpoint = True
+            return None
+        return segment
+
+    def _is_beyond(self, sealed: list[Segment]) -> bool:
+        options = self.options
+        if options.hot_segments is not None and len(sealed) > options.hot_segments:
+            return True
+        return options.hot_bytes is not None and sum(s.size for s in sealed) > options.hot_bytes
+
+    # --- moving
+
+    def _move(self, owner: FileLog, segment: Segment) -> None:
+        assert self.objects is not None
+        self._busy = segment.busy = True
+        self._tried.add((owner.log_id, segment.base_seq))
+        files = self._files.setdefault(owner.log_id, {})
+        others = [f for base, f in files.items() if base != segment.base_seq]
+        move = Move(
+            self._host.files, self.objects, segment, self._say(owner), others, self.options.twins
+        )
+        self.mover.run(move.run, partial(self._moved, owner, segment, move))
+
+    def _moved(
+        self,
+        owner: FileLog,
+        segment: Segment,
+        move: Move,
+        made: ColdFile | None,
+        error: Exception | None,
+    ) -> None:
+        self._busy = segment.busy = False
+        if made is None or segment not in owner.segments:
+            self._problems["move"] = f"cold history at {self.options.place} takes nothing: {error}"
+            log.error("segment not moved file=%s error=%s", segment.path, error)
+            self._host.worker.run(move.unmark, _ignore)
+            if segment not in owner.segments:
+                self._problems.pop("move", None)
+                self.forget(owner.log_id, [segment.base_seq])
+            return
+        self._problems.pop("move", None)
+        self._files.setdefault(owner.log_id, {})[segment.base_seq] = made
+        copy = self.adopt(segment, made.data)
+        copy.known_as(move.head, move.table)
+        segment.leave()
+        self.moved += 1
+        log.info("segment moved file=%s place=%s", segment.path, self.options.place)
+        self._host.worker.run(segment.unlink_data, partial(_report, segment.path))
+        owner.erasure.step()
+        owner.drop_dead_segments()
+
+    def _say(self, owner: FileLog) -> Said:
+        """Return what a manifest says of the log now."""
+        cold = [s for s in owner.segments if s.cold is not None or s.busy]
+        last = max((s.last_seq for s in cold), default=0)
+        first = owner.first_kept
+        below = [(1, first - 1)] if first > 1 else []
+        deleted = below + [(a, min(b, last)) for a, b in owner.deleted if a <= last]
+        gaps = [(g.first, min(g.last, last), g.reason) for g in owner.gaps if g.first <= last]
+        self._said[owner.log_id] = _mark(owner)
+        return Said(owner.log_id, owner.name, deleted, gaps)
+
+    def _is_outdated(self, owner: FileLog) -> bool:
+        """Say whether records of cold segments were removed since the manifest was made."""
+        known = owner.log_id in self._files
+        return known and self._said.get(owner.log_id) != _mark(owner)
+
+    def _publish(self, owner: FileLog) -> None:
+        assert self.objects is not None
+        self._busy = True
+        files = list(self._files.get(owner.log_id, {}).values())
+        said = self._say(owner)
+        job = partial(cold_manifest.publish, self.objects, said, files)
+        self.mover.run(job, partial(self._published, owner.log_id))
+
+    def _published(self, log_id: int, made: Manifest | None, error: Exception | None) -> None:
+        self._busy = False
+        if made is None:
+            self._said.pop(log_id, None)  # tried again
+            self._problems["move"] = f"cold history at {self.options.place} takes nothing: {error}"
+        else:
+            self._problems.pop("move", None)
+
+    # --- removing
+
+    def forget(self, log_id: int, bases: list[int]) -> None:
+        """Remove the objects of segments that are gone; what fails is swept at the next start."""
+        if self.objects is None:
+            return
+        files = self._files.get(log_id, {})
+        for base in bases:
+            files.pop(base, None)
+        names = [f"{folder(log_id)}/{name}" for base in bases for name in object_names(base)]
+        self.mover.run(partial(_remove, self.objects, names), _ignore_both)
+
+    def forget_log(self, log_id: int) -> None:
+        """Remove everything of a log that was dropped."""
+        if self.objects is not None:
+            self._files.pop(log_id, None)
+            self._said.pop(log_id, None)
+            self.mover.run(partial(_remove_folder, self.objects, log_id), _ignore_both)
+
+    def _sweep(self, logs: list[FileLog]) -> None:
+        """Read the manifests once, and remove what a crash left of segments that are gone."""
+        self._busy = True
+        cold = {
+            each.log_id: {s.base_seq for s in each.segments if s.cold is not None} for each in logs
+        }
+        assert self.objects is not None
+        self.mover.run(partial(_swept, self.objects, cold), self._sweep_done)
+
+    def _sweep_done(
+        self, found: "dict[int, list[ColdFile]] | None", error: Exception | None
+    ) -> None:
+        self._busy = False
+        if found is None:
+            self._problems["move"] = f"cold history at {self.options.place} fails: {error}"
+            return
+        self._problems.pop("move", None)
+        self._swept = True
+        self._files = {
+            log_id: {f.base_seq: f for f in files} for log_id, files in found.items() if files
+        }
+
+    def may_hold(self, segments: list[Segment]) -> bool:
+        """Say whether the cold place has, or may have, something of one of these segments."""
+        if self.objects is None:
+            return False
+        tried = any((s.log_id, s.base_seq) in self._tried for s in segments)
+        return not self._swept or tried or any(s.cold is not None for s in segments)
+
+    def withdraw(
+        self, owner: FileLog, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> None:
+        """Bring segments back and leave nothing of them at the cold place."""
+        assert self.objects is not None
+        bases = [segment.base_seq for segment in segments]
+        files = self._files.get(owner.log_id, {})
+        rest = [f for base, f in files.items() if base not in bases]
+        job = partial(put_back, self._host.files, self.objects, segments, self._say(owner), rest)
+        self.mover.run(job, partial(self._withdrawn, owner, segments, done))
+
+    def _withdrawn(
+        self,
+        owner: FileLog,
+        segments: list[Segment],
+        done: Callable[[Exception | None], None],
+        heads: dict[int, DataHead] | None,
+        error: Exception | None,
+    ) -> None:
+        if heads is not None:
+            for segment in segments:
+                self._files.get(owner.log_id, {}).pop(segment.base_seq, None)
+                if segment.cold is not None:
+                    self._pieces.forget(segment.cold.token)
+                    segment.come_back(heads[segment.base_seq])
+        done(error)
+
+    def files_of(self, log_id: int) -> list[ColdFile]:
+        """Return what the manifest of a log names, in order."""
+        return sorted(self._files.get(log_id, {}).values(), key=lambda f: f.base_seq)
+
+    def close(self) -> None:
+        """Stop the threads; one that hangs is left behind."""
+        self._reads.close()
+        self.mover.close()
+
+
+def _mark(owner: FileLog) -> tuple[int, ...]:
+    """Return what changes whenever records of cold segments are removed or segments go."""
+    cold = [s for s in owner.segments if s.cold is not None]
+    return (owner.first_kept, len(cold), sum(s.index.live for s in cold))
+
+
+def _remove(objects: Objects, names: list[str]) -> None:
+    for name in names:
+        objects.remove(name)
+
+
+def _remove_folder(objects: Objects, log_id: int) -> None:
+    _remove(objects, [f"{folder(log_id)}/{name}" for name in objects.names(folder(log_id))])
+
+
+def _swept(objects: Objects, cold: dict[int, set[int]]) -> dict[int, list[ColdFile]]:
+    """Return each log's cold files; those of segments that are gone or hot go (on the mover)."""
+    found: dict[int, list[ColdFile]] = {}
+    for log_id, bases in cold.items():
+        names = objects.names(folder(log_id))
+        stray = [n for n in names if n.startswith("seg-") and int(n[4:24]) not in bases]
+        _remove(objects, [f"{folder(log_id)}/{name}" for name in stray])
+        manifest = cold_manifest.load(objects, log_id)
+        files = manifest.files if manifest is not None else []
+        found[log_id] = [f for f in files if f.base_seq in bases]
+    return found
+
+
+def _ignore(error: Exception | None) -> None:
+    if error is not None:
+        log.warning("cold marker not removed error=%s", error)
+
+
+def _ignore_both(found: object, error: Exception | None) -> None:
+    if error is not None:
+        log.warning("cold objects not removed error=%s", error)
+
+
+def _report(path: str, error: Exception | None) -> None:
+    if error is not None:
+        log.warning("file not removed file=%s error=%s", path, error)
