@@ -197,6 +197,22 @@ cdef class Batch:
             before = head
         return found
 
+    def replies_end_with(self, bytes suffix not None):
+        """Return whether the reply of any message ends so."""
+        cdef const char *wanted = PyBytes_AS_STRING(suffix)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(suffix)
+        cdef const Entry *head
+        cdef const char *end
+        cdef Py_ssize_t i
+        for i in range(self.length):
+            head = self.entry(i)
+            if head.reply_len < size:
+                continue
+            end = <const char *>(head + 1) + head.subject_len + head.reply_len
+            if not memcmp(end - size, wanted, size):
+                return True
+        return False
+
     def __len__(self):
         return self.length
 

@@ -1,18 +1,22 @@
 """Admission: which messages a stream takes in, and as which runs."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log import Log
 from millstream.streams import counter, extras, preconditions, retention, schedules
-from millstream.streams.atomic_batch import Ahead, AtomicBatches, Part
+from millstream.streams.atomic_batch import Abandoned, Ahead, AtomicBatches, Part
+from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import counts_data
+from millstream.streams.fast_batch import SUFFIX as FAST
+from millstream.streams.fast_ingest import FastIngest
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
@@ -21,6 +25,9 @@ from millstream.streams.size import record_size
 from millstream.streams.subject_index import SubjectIndex
 from millstream.streams.writes import Writes
 from millstream.subjects.transform import SubjectTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_HEADERS = 65_535
 ENTRY_HEADER = 32  # of each record in a batch
@@ -45,17 +52,40 @@ class Admitting(Protocol):
 class Admission:
     """Checks what comes in and passes on to ``writes`` what may be stored."""
 
-    def __init__(self, stream: Admitting, writes: Writes, clock: Clock) -> None:
+    def __init__(
+        self,
+        stream: Admitting,
+        writes: Writes,
+        clock: Clock,
+        timers: Timers,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        limits = limits or BatchLimits()
         self._stream = stream
         self._writes = writes
         self._clock = clock
-        self._batches = AtomicBatches()
+        self._timers = timers
+        self._batches = AtomicBatches(limits)
+        self._fast = FastIngest(stream.config, self, writes, clock, limits)
+        self._idle: Timer | None = None
+        # Who hears of a batch that was given up: its id, and why.
+        self.abandoned: Callable[[bytes, str], None] = _nobody_hears
         self._transform: SubjectTransform | None = None
         self.configure(stream.config)
 
     def configure(self, config: StreamConfig) -> None:
         """Follow what a configuration says about subjects."""
         self._transform = transform_of(config.subject_transform)
+        self._fast.configure(config)
+        if not config.allow_atomic:
+            self._batches.clear()
+
+    def close(self) -> None:
+        """Forget the batches that are open."""
+        self._batches.clear()
+        self._fast.batches.clear()
+        if self._idle is not None:
+            self._idle.cancel()
 
     # -- whole batches -----------------------------------------------------------------------
 
@@ -159,7 +189,7 @@ class Admission:
             return False
         if config.allow_msg_counter:
             return False
-        if 0 < config.max_msg_size < batch.size:
+        if 0 < config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
         if not batch.any_headers:
             return True
@@ -171,17 +201,25 @@ class Admission:
         start = 0
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
-            special = bool(headers) and extras.is_special(headers)
-            if not special and self._needs_no_look(headers, payload):
-                continue
+            is_fast = reply.endswith(FAST)
+            if not is_fast:
+                self._fast.flush()
+                special = bool(headers) and extras.is_special(headers)
+                if not special and self.needs_no_look(headers, payload):
+                    continue
             if at > start:
                 self._writes.append(Run(batch, start, at - start))
             start = at + 1
-            self._publish_special(subject, reply, headers, payload)
+            if is_fast:
+                self._fast.take(batch, at)
+            else:
+                self._publish_special(subject, reply, headers, payload)
         if len(batch) > start:
             self._writes.append(Run(batch, start, len(batch) - start))
+        self._fast.flush()
+        self._watch_idle()
 
-    def _needs_no_look(self, headers: bytes, payload: bytes) -> bool:
+    def needs_no_look(self, headers: bytes, payload: bytes) -> bool:
         """Whether a message without demands can join the run before it."""
         config = self._stream.config
         if config.sealed or config.discard == "new" or config.allow_msg_counter:
@@ -198,32 +236,43 @@ class Admission:
         if preconditions.BATCH_ID in values:
             self._publish_batched(reply, Part(subject, headers, payload, values))
             return
-        suffix = b"}"
         try:
-            added = self._check(subject, headers, payload, values)
-            if added is not None:
-                count = self.count_of(subject)
-                count = count._replace(total=count.total + added)
-                headers = count.with_sources(headers)
-                payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
-            headers = _completed(self._stream.config, headers, values)
+            run = self._run_of_one(subject, reply, headers, payload, values)
         except preconditions.Duplicate as seen:
             acks.duplicate(reply, seen.seq, self._writes.inflight)
             return
         except MillstreamError as error:
             acks.refuse(reply, error)
             return
+        self._writes.append(run)
+
+    def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
+        """Return a message that nobody answers as a run; raises what turns it away."""
+        headers = extras.without_status(headers)
+        return self._run_of_one(subject, b"", headers, payload, _demands(headers))
+
+    def _run_of_one(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
+        values: dict[bytes, bytes],
+    ) -> Run:  # fmt: skip
+        suffix = b"}"
+        added = self._check(subject, headers, payload, values)
+        if added is not None:
+            count = self.count_of(subject)
+            count = count._replace(total=count.total + added)
+            headers = count.with_sources(headers)
+            payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
+        headers = _completed(self._stream.config, headers, values)
         stored, tag, node, meta = extras.take_extras(headers)
         batch = Batch()
         try:
             batch.add(subject, reply, stored, payload, tag, node, meta)
         except ValueError as error:
-            acks.refuse(reply, PublishRefused(400, 10003, str(error)))
-            return
+            raise PublishRefused(400, 10003, str(error)) from error
         run = Run(batch, 0, 1)
         run.demands = [Demand.of(0, values)]
         run.ack_suffix = suffix
-        self._writes.append(run)
+        return run
 
     def count_of(self, subject: bytes) -> counter.Count:
         """Return what a counter stands at, staged writes included."""
@@ -255,6 +304,10 @@ class Admission:
                 acks.send(reply, b"")  # it is kept, and no more than that
                 return
             run = self._run_of(whole, reply)
+        except Abandoned as error:
+            self.abandoned(error.batch_id, error.reason)
+            acks.refuse(reply, error)
+            return
         except MillstreamError as error:
             acks.refuse(reply, error)
             return
@@ -313,6 +366,25 @@ class Admission:
                 400, 10201, "atomic publish batch contains duplicate message id"
             ) from None
 
+    # -- idle batches ------------------------------------------------------------------------
+
+    def _watch_idle(self) -> None:
+        """Look again when the first of the open batches may have been left alone too long."""
+        if self._idle is not None:
+            return
+        waiting = [at for at in (self._batches.idle_at, self._fast.batches.idle_at) if at]
+        if waiting:
+            seconds = max(0.0, (min(waiting) - self._clock.time_ns()) / 1e9)
+            self._idle = self._timers.after(seconds, self._drop_idle)
+
+    def _drop_idle(self) -> None:
+        self._idle = None
+        now = self._clock.time_ns()
+        self._fast.batches.expire(now)
+        for batch_id in self._batches.expire(now):
+            self.abandoned(batch_id, "timeout")
+        self._watch_idle()
+
     # -- checks ------------------------------------------------------------------------------
 
     def _check(
@@ -356,6 +428,10 @@ class Admission:
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _nobody_hears(_batch_id: bytes, _reason: str) -> None:
+    """Tell nobody."""
 
 
 def _demands(headers: bytes) -> dict[bytes, bytes]:

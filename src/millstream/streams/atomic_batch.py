@@ -7,6 +7,8 @@ before its commit; a batch that is not committed within ten idle seconds is forg
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from millstream.streams import preconditions
+from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.preconditions import (
     BATCH_COMMIT,
     BATCH_ID,
@@ -17,11 +19,17 @@ from millstream.streams.preconditions import (
 )
 from millstream.subjects.matcher import matcher
 
-MOST_MESSAGES = 1000
-MOST_OPEN = 50
 MOST_BYTES = 64 * 1024 * 1024  # of all open batches of a stream
-IDLE_NS = 10 * 10**9
 LONGEST_ID = 64
+
+
+class Abandoned(PublishRefused):
+    """A message whose whole batch is given up, for a reason that others hear of too."""
+
+    def __init__(self, batch_id: bytes, reason: str, refusal: PublishRefused) -> None:
+        super().__init__(refusal.status, refusal.err_code, refusal.message)
+        self.batch_id = batch_id
+        self.reason = reason
 
 
 class Part(NamedTuple):
@@ -80,7 +88,8 @@ class Ahead:
 class AtomicBatches:
     """The batches of one stream that are still open."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: BatchLimits | None = None) -> None:
+        self._limits = limits or BatchLimits()
         self._open: dict[bytes, _Open] = {}
         self._size = 0
 
@@ -89,17 +98,16 @@ class AtomicBatches:
 
     def take(self, part: Part, now_ns: int) -> list[Part] | None:
         """Add a message to its batch; returns the whole batch once it is committed."""
-        self.expire(now_ns)
         batch_id, position, commit = _read(part.values)
         found = self._find(batch_id, position, commit == b"eob")
         if commit not in (b"", b"1", b"eob"):
-            raise self._refused(batch_id, 10200, "atomic publish batch commit is invalid")
+            self.forget(batch_id)
+            raise PublishRefused(400, 10200, "atomic publish batch commit is invalid")
+        part = self._without_level(batch_id, part)
         if position != len(found.parts) + 1 or (position == 1 and commit == b"eob"):
-            raise self._refused(batch_id, 10176, "atomic publish batch is incomplete")
-        if position - (commit == b"eob") > MOST_MESSAGES:
-            raise self._refused(
-                batch_id, 10199, f"atomic publish batch is too large: {MOST_MESSAGES}"
-            )
+            raise self._abandoned(batch_id, "incomplete", _incomplete())
+        if position - (commit == b"eob") > self._limits.most_messages:
+            raise self._abandoned(batch_id, "large", self._too_large())
         if commit != b"eob":
             self._keep(batch_id, found, part, now_ns)
         return self.forget(batch_id) if commit else None
@@ -109,13 +117,19 @@ class AtomicBatches:
         if found is not None:
             return found
         if position != 1:
-            if position - is_end > MOST_MESSAGES:
-                why = f"atomic publish batch is too large: {MOST_MESSAGES}"
-                raise PublishRefused(400, 10199, why)
-            raise PublishRefused(400, 10176, "atomic publish batch is incomplete")
-        if len(self._open) >= MOST_OPEN:
-            raise PublishRefused(429, 10210, "atomic publish too many inflight")
+            if position - is_end > self._limits.most_messages:
+                raise self._too_large()
+            raise _incomplete()
+        self._limits.atomic.take(len(self._open))
         return self._open.setdefault(batch_id, _Open())
+
+    def _without_level(self, batch_id: bytes, part: Part) -> Part:
+        if preconditions.LEVEL not in part.values:
+            return part
+        try:
+            return part._replace(headers=preconditions.without_level(part.headers))
+        except PublishRefused as error:
+            raise self._abandoned(batch_id, "unsupported", error) from None
 
     def _keep(self, batch_id: bytes, found: _Open, part: Part, now_ns: int) -> None:
         size = len(part.subject) + len(part.headers) + len(part.payload)
@@ -124,23 +138,46 @@ class AtomicBatches:
             raise PublishRefused(429, 10210, "atomic publish too many inflight")
         found.parts.append(part)
         found.size += size
-        found.idle_at = now_ns + IDLE_NS
+        found.idle_at = now_ns + int(self._limits.idle * 1e9)
         self._size += size
 
-    def _refused(self, batch_id: bytes, err_code: int, why: str) -> PublishRefused:
+    def _abandoned(self, batch_id: bytes, reason: str, refusal: PublishRefused) -> Abandoned:
         self.forget(batch_id)
-        return PublishRefused(400, err_code, why)
+        return Abandoned(batch_id, reason, refusal)
+
+    def _too_large(self) -> PublishRefused:
+        most = self._limits.most_messages
+        return PublishRefused(400, 10199, f"atomic publish batch is too large: {most}")
 
     def forget(self, batch_id: bytes) -> list[Part]:
         """Close a batch; returns its messages."""
-        found = self._open.pop(batch_id, _Open())
+        found = self._open.pop(batch_id, None)
+        if found is None:
+            return []
+        self._limits.atomic.give_back()
         self._size -= found.size
         return found.parts
 
-    def expire(self, now_ns: int) -> None:
-        """Forget what nobody went on with."""
-        for batch_id in [key for key, one in self._open.items() if one.idle_at <= now_ns]:
+    def clear(self) -> None:
+        """Forget all of them."""
+        for batch_id in list(self._open):
             self.forget(batch_id)
+
+    def expire(self, now_ns: int) -> list[bytes]:
+        """Forget what nobody went on with; returns which those were."""
+        idle = [key for key, one in self._open.items() if one.idle_at <= now_ns]
+        for batch_id in idle:
+            self.forget(batch_id)
+        return idle
+
+    @property
+    def idle_at(self) -> int | None:
+        """Return when the first of them is to be forgotten, None when none is open."""
+        return min((one.idle_at for one in self._open.values()), default=None)
+
+
+def _incomplete() -> PublishRefused:
+    return PublishRefused(400, 10176, "atomic publish batch is incomplete")
 
 
 def _read(values: dict[bytes, bytes]) -> tuple[bytes, int, bytes]:

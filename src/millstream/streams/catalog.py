@@ -25,6 +25,7 @@ from millstream.errors import (
 from millstream.store.log import Committed, Durability, Log
 from millstream.store.recovery import Control
 from millstream.streams import retention, sources
+from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
 from millstream.streams.mirroring import Mirroring
 from millstream.streams.source_positions import SourcePositions
@@ -110,6 +111,7 @@ class Catalog:
         hub: "Hub | None" = None,
         interests: "Mapping[str, Interest] | None" = None,
         default_durability: Durability = Durability.FSYNC,
+        batch_limits: BatchLimits | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -117,6 +119,7 @@ class Catalog:
         self._hub = hub
         self._interests = interests if interests is not None else {}
         self._default_durability = default_durability
+        self._batch_limits = batch_limits or BatchLimits()
         self._streams: dict[tuple[str, str], Stream] = {}
         self._positions = SourcePositions(store)
         self._fed: dict[int, Stream] = {}  # streams with sources or an origin
@@ -373,6 +376,7 @@ class Catalog:
             hub=self._hub,
             interest=self._interests.get(entry.account),
             account=entry.account,
+            batch_limits=self._batch_limits,
         )
         self._streams[entry.account, entry.name] = stream
         return stream

@@ -451,7 +451,6 @@ def _check(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
     fields = msgspec.structs.asdict(config)
     feature_rules.check_features(fields, sent)
     feature_rules.check_mirror(fields)
-    _check_unsupported(config)
     if config.mirror is not None:
         sources.check_mirror(config.mirror)
     if config.sources and config.allow_msg_schedules:
@@ -508,13 +507,6 @@ def _check_limits(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
         ),
         (config.first_seq < 0, "first sequence can not be negative"),
     )
-
-
-def _check_unsupported(config: StreamConfig) -> None:
-    """Refuse what would otherwise be accepted and not done."""
-    for key, used in (("allow_batched", config.allow_batched),):
-        if used:
-            raise InvalidStreamConfig(f"{key} is not supported by this server yet")
 
 
 _RESERVED = (

@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.streams import durations, schedules
-from millstream.streams.config import StreamConfig
+from millstream.streams import durations, extras, schedules
+from millstream.streams.config import API_LEVEL, StreamConfig
 
 MSG_ID = b"Nats-Msg-Id"
 TTL = b"Nats-TTL"
@@ -16,6 +16,7 @@ INCR = b"Nats-Incr"
 BATCH_ID = b"Nats-Batch-Id"
 BATCH_SEQ = b"Nats-Batch-Sequence"
 BATCH_COMMIT = b"Nats-Batch-Commit"
+LEVEL = b"Nats-Required-Api-Level"
 
 EXPECTED_STREAM = b"Nats-Expected-Stream"
 EXPECTED_LAST_SEQ = b"Nats-Expected-Last-Sequence"
@@ -189,3 +190,13 @@ def ttl_seconds(text: bytes) -> float:
     if seconds is None:
         raise PublishRefused(400, 10165, "invalid per-message TTL")
     return float(seconds)
+
+
+def without_level(headers: bytes) -> bytes:
+    """Return a header block without the API level that it asks for; raises where we lack that."""
+    asked = extras.first_values(headers).get(LEVEL)
+    if asked is None:
+        return headers
+    if asked and (not asked.isdigit() or int(asked) > API_LEVEL):
+        raise PublishRefused(412, 10185, "JetStream minimum api level required")
+    return extras.without(headers, LEVEL)

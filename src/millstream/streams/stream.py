@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.errors import MillstreamError, RecordNotFound
+from millstream.errors import ColdUnavailable, MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log import Committed, Log, LogState, Note, Staged
 from millstream.streams import durations, extras, preconditions
 from millstream.streams.admission import Admission
 from millstream.streams.adoption import Adoption
+from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.claims import Claim
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import counts_data, data_bytes
@@ -66,6 +67,7 @@ class Stream:
         hub: "Hub | None" = None,
         interest: "Interest | None" = None,
         account: str = "$G",
+        batch_limits: BatchLimits | None = None,
     ) -> None:
         self.config = config
         self.account = account
@@ -83,7 +85,7 @@ class Stream:
             config, log, self.index, clock, hub, interest,
             committed=self._committed, paused=self._pause,
         )  # fmt: skip
-        self._admission = Admission(self, self._writes, clock)
+        self._admission = Admission(self, self._writes, clock, timers, batch_limits)
         self._adoption = Adoption(self, self._admission, self._writes, clock)
         self._removal = Removal(self, self._writes, clock, timers)
         self._scheduling = Scheduling(self, self._admission, self._writes, clock, timers)
@@ -129,6 +131,10 @@ class Stream:
             self.capture()
         self._removal.keep_limits(None)
 
+    def tell_abandoned(self, hears: Callable[[bytes, str], None]) -> None:
+        """Call ``hears`` with each atomic batch that is given up, and why."""
+        self._admission.abandoned = hears
+
     def feed_by(self, feeds: Sequence[Feed]) -> None:
         """Be fed by these from now on."""
         old, self.feeds = self.feeds, feeds
@@ -150,6 +156,7 @@ class Stream:
             if self._interest is not None:
                 self._interest.remove_sink(handle)
         self._handles = []
+        self._admission.close()
         self._removal.expiry.close()
         self._scheduling.close()
         self.wake()
@@ -390,7 +397,11 @@ class Stream:
 
     def _rebuild_from(self, at: int, last: int) -> None:
         while at <= last:
-            frames = self.log.read(at, 4096, READ_BYTES)
+            try:
+                frames = self.log.read(at, 4096, READ_BYTES)
+            except ColdUnavailable:  # moved: nothing in there is young enough to matter
+                at = self._after_cold(at)
+                continue
             if not len(frames):
                 return
             self._writes.newest_msg_id = b""
@@ -403,11 +414,20 @@ class Stream:
                     self._recall(seq, ts_ns, extras.first_values(headers))
             at = frames.last_seq + 1
 
+    def _after_cold(self, at: int) -> int:
+        """Return where the log goes on behind the segment that ``at`` is in."""
+        later = (segment.base_seq for segment in self.log.segments if segment.base_seq > at)
+        return next(later, self.log.committed_seq + 1)
+
     def _recall_ids(self) -> None:
         """Know the ids of records that a wider window reaches back to."""
         at = self.log.seek_time(self._clock.time_ns() - self.config.duplicate_window)
         while at <= self.log.state().last_seq:
-            frames = self.log.read(at, 4096, READ_BYTES)
+            try:
+                frames = self.log.read(at, 4096, READ_BYTES)
+            except ColdUnavailable:  # moved: nothing in there is young enough to matter
+                at = self._after_cold(at)
+                continue
             if not len(frames):
                 return
             for seq, ts_ns, _, _, headers, *_ in frames:

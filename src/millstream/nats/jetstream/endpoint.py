@@ -6,6 +6,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -276,6 +277,17 @@ class JetStream:
         about = {"stream": stream, "consumer": consumer, "action": action}
         self.outlet.event(subject, "advisory.v1.consumer_action", **about)
 
+    def _tell_abandoned(self, stream: str, batch_id: bytes, reason: str) -> None:
+        self.outlet.event(
+            f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
+            "advisory.v1.stream_batch_abandoned",
+            stream=stream,
+            **self._domain_field(),
+            batch=batch_id.decode("utf-8", "replace"),
+            reason=reason,
+        )
+        self._hub.flush()
+
     # -- requests ----------------------------------------------------------------------------
 
     def deliver(self, batch: Batch) -> None:
@@ -349,6 +361,8 @@ class JetStream:
         """Answer direct gets for the streams that allow them, and only for those."""
         if stream.account != self.account or not stream.config.is_legal_stream:
             return
+        if alive:
+            stream.tell_abandoned(partial(self._tell_abandoned, stream.name))
         wanted = alive and stream.config.allow_direct
         self._answer_direct(self._direct, stream, wanted, stream.name, b"")
         if alive and stream.config.mirror is not None:
