@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from segment_writer import write_segment
 from spark_frames import Row, frames
 
 from millstream.client.streams import ReadPlan, Tail
+from millstream.kernel._frames import index_frames
+from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.spark import reader
+from millstream.spark import rows as rows_module
 from millstream.spark import server as server_module
 from millstream.spark.columns import GAP_COLUMNS
 from millstream.spark.options import Access
@@ -16,6 +21,7 @@ from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
 from millstream.spark.reader import Task
 from millstream.spark.server import Server
+from millstream.store.segment import DataHead, data_header, encode_idx
 
 STREAM_ID = 7
 T0 = 1_700_000_000_000_000_000
@@ -211,3 +217,56 @@ def test_a_stream_made_anew_under_the_same_name_is_refused(server: FakeServer) -
     server.rows = []
     with pytest.raises(StreamReplaced):
         rows_of(ServerRange(10, 16))
+
+
+def rewritten(part: FileRange, rows: list[Row], generation: int) -> tuple[bytes, bytes]:
+    """Return what .data and .idx are after a rewrite that leaves these rows."""
+    head = DataHead(generation=generation)
+    data = data_header(STREAM_ID, part.from_seq, head) + frames(rows, STREAM_ID)
+    index = SegmentIndex(part.from_seq, SubjectTable())
+    index_frames(data, 64, len(data), STREAM_ID, index)
+    return data, encode_idx(index, STREAM_ID, len(data), generation)
+
+
+def test_files_of_two_generations_are_not_mixed(tmp_path: Path, server: FakeServer) -> None:
+    part = written(tmp_path, ROWS)
+    data, idx = rewritten(part, ROWS[::2], 1)
+    Path(part.path).write_bytes(data)  # a rewrite that has not replaced the index yet
+    server.rows = ROWS[::2]
+    assert seqs_of(part) == [row.seq for row in ROWS[::2]]
+    assert server.asked
+    with pytest.raises(FilesUnreachable, match="it was rewritten"):
+        seqs_of(part, replace(TASK, access=Access.FILES))
+    server.asked.clear()
+    Path(part.idx_path).write_bytes(idx)
+    assert seqs_of(part) == [row.seq for row in ROWS[::2]]
+    assert server.asked == []
+
+
+def test_a_file_in_blocks_is_left_to_the_server(tmp_path: Path, server: FakeServer) -> None:
+    part = written(tmp_path, ROWS)
+    head = data_header(STREAM_ID, part.from_seq, DataHead(version=2, complete=True, generation=1))
+    Path(part.path).write_bytes(head + b"blocks" * 100)
+    assert seqs_of(part) == [row.seq for row in ROWS]
+    assert server.asked
+
+
+def test_a_record_erased_while_it_is_copied_is_not_shown(
+    tmp_path: Path, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = written(tmp_path, ROWS[:3])
+    decode = rows_module.decode
+    begun: list[int] = []
+
+    def erased_meanwhile(records: rows_module.Records, *rest: Any) -> pa.RecordBatch:
+        if not begun:
+            begun.append(1)
+            with open(part.path, "r+b") as file:
+                content = file.read()
+                file.seek(content.index(b"p11"))
+                file.write(b"xyz" + b"?" * 8 + b"\xd5")
+        return decode(records, *rest)
+
+    monkeypatch.setattr(rows_module, "decode", erased_meanwhile)
+    assert seqs_of(part) == [10, 12]
+    assert server.asked == []

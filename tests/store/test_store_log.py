@@ -190,6 +190,20 @@ def test_an_idle_segment_is_sealed_by_age() -> None:
     assert bench.store.files.exists(plan.idx_path)
 
 
+def test_a_file_that_still_shows_a_deleted_record_is_in_no_plan() -> None:
+    bench, log = started(Durability.FSYNC, 30)
+    before = bench.store.plan(1)
+    assert len(before) > 1
+    log.delete([before[0].base_seq], lambda error: None)
+    bench.store.pump()
+    bench.deliver()
+    assert log.segments[0].flags
+    assert bench.store.plan(1) == before[1:]  # what lies before is for the server to read out
+    log.flush()
+    bench.run()
+    assert bench.store.plan(1) == before
+
+
 def test_damage_in_a_sealed_file_is_a_gap_and_neighbours_are_served() -> None:
     bench, log = started(Durability.FSYNC, 30)
     disk = bench.store.files

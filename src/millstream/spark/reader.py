@@ -67,7 +67,7 @@ def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
     seqs = records.seqs
     low, high = np.searchsorted(seqs, [part.from_seq, part.to_seq + 1])
     for batch in rows.batches(records.select(slice(int(low), int(high)))):
-        yield from _decoded(batch, task)
+        yield from _settled(batch, task)
 
 
 def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
             raise replaced(task.stream)
         records = segment_file.records_of(frames)
         for batch in rows.batches(records):
-            yield from _decoded(batch, task)
+            yield from _decoded(_wanted(batch, task), task)
         seen += len(records)
         position = int(records.seqs[-1]) + 1
     if seen < part.to_seq - part.from_seq + 1:
@@ -97,16 +97,29 @@ def _lost_meanwhile(part: ServerRange, task: Task, server: StreamReader) -> tupl
     return newly_lost(lost(plan, part.from_seq, part.to_seq), task.known_lost)
 
 
-def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
-    """Filter, verify and decode one run of records; damage is told after the rows around it."""
+def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
+    """Filter, decode and verify one run of a file; damage is told after the rows around it.
+
+    Verified last: a record may be erased in place while it is copied, and what was whole and alive
+    after the copy was so before.
+    """
     wanted = _wanted(records, task)
-    good = intact(wanted, task.incarnation)
-    damaged = wanted.select(~good)
-    kept = wanted.select(good) if len(damaged) else wanted
-    if len(kept):
-        yield rows.decode(kept, task.stream, task.columns)
-    if len(damaged):
-        yield from _gaps(newly_lost(_runs(damaged), task.known_lost), task)
+    lost: list[Lost] = []
+    while True:
+        copied = list(_decoded(wanted, task)) if rows.within_file(wanted) else None
+        good = intact(wanted, task.incarnation)
+        alive = rows.live(wanted)
+        if copied is not None and good.all() and alive.all():
+            break
+        lost += _runs(wanted.select(alive & ~good))
+        wanted = wanted.select(alive & good)
+    yield from copied
+    yield from _gaps(newly_lost(sorted(lost), task.known_lost), task)
+
+
+def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
+    if len(records):
+        yield rows.decode(records, task.stream, task.columns)
 
 
 def _wanted(records: Records, task: Task) -> Records:
@@ -123,6 +136,8 @@ def _wanted(records: Records, task: Task) -> Records:
 
 def _runs(damaged: Records) -> tuple[Lost, ...]:
     """Return damaged sequences as ranges."""
+    if not len(damaged):
+        return ()
     seqs = damaged.seqs
     breaks = np.flatnonzero(np.diff(seqs) != 1)
     firsts = seqs[np.concatenate(([0], breaks + 1))]

@@ -103,6 +103,11 @@ def live(records: Records) -> Mask:
     return mask
 
 
+def within_file(records: Records) -> bool:
+    """Say whether every frame lies in the buffer, as in a file that was cut it may not."""
+    return not len(records) or int(records.ends.max()) <= records.data.size
+
+
 def batches(records: Records) -> Iterator[Records]:
     """Cut records into runs that make good Arrow batches: bounded in rows and in bytes."""
     position = 0

@@ -4,11 +4,14 @@ This is the only module of the package that knows how the files begin and end; r
 entries are described in ``rows``.
 
     .data   0 8s "MSTRSEG\\0"   8 u32 version   12 u32 0   16 u64 stream id   24 u64 base seq
-           32 24 bytes 0        56 u64 XXH3-64 of bytes 0..56   64 frames
+           32 u64 generation   40 16 bytes 0   56 u64 XXH3-64 of bytes 0..56   64 frames
     .idx    0 8s "MSTRIDX\\0"   8 u32 version   12 u32 entries   16 u64 stream id   24 u64 base seq
-           32 u64 bytes of .data   40 u32 subjects   44 u32 bytes of the subject table   48 u64 0
-           56 u64 XXH3-64 of bytes 0..56 and all that follows
+           32 u64 bytes of .data   40 u32 subjects   44 u32 bytes of the subject table
+           48 u64 generation of the .data   56 u64 XXH3-64 of bytes 0..56 and all that follows
            64 entries of 32 bytes, then the subject table: u16 length and bytes of each, ids from 0
+
+A rewrite in the background replaces first .data and then .idx, each by a file of the next
+generation; a compressed or encrypted one has version 2, which is for the server alone to read.
 """
 
 import mmap
@@ -29,8 +32,8 @@ from millstream.spark.rows import ENTRY, Ints, Records, text
 VERSION = 1
 DATA_MAGIC = b"MSTRSEG\0"
 IDX_MAGIC = b"MSTRIDX\0"
-DATA_HEADER = struct.Struct("<8sII QQ 24x Q")
-IDX_HEADER = struct.Struct("<8sII QQQ II 8x Q")
+DATA_HEADER = struct.Struct("<8sII QQQ 16x Q")
+IDX_HEADER = struct.Struct("<8sII QQQ II QQ")
 HEADER_BYTES = 64
 CHECKED_BYTES = 56  # of a header; its own checksum follows
 
@@ -66,16 +69,18 @@ def open_segment(path: str, idx_path: str, stream_id: int) -> Records:
     """Return the records of a sealed segment, the data mapped and not read yet.
 
     Raises ``FilesUnreachable`` when the files are not those of this stream's sealed segment: the
-    path may mean something else on this machine, and a damaged index is for the server to mend.
+    path may mean something else on this machine, a damaged index is for the server to mend, and
+    of two files around a rewrite one may speak of the other's predecessor.
     """
     index = _index_of(_bytes_of(idx_path), idx_path, stream_id)
     data = _mapped(path)
-    _check_data_header(data, path, stream_id, index.base_seq)
+    _check_data_header(data, path, stream_id, index)
     return Records(data, index.base_seq, index.entries, *_strings(index.subjects))
 
 
 class _Index(NamedTuple):
     base_seq: int
+    generation: int
     entries: npt.NDArray[np.void]
     subjects: list[bytes]
 
@@ -83,9 +88,8 @@ class _Index(NamedTuple):
 def _index_of(content: bytes, path: str, stream_id: int) -> _Index:
     if len(content) < HEADER_BYTES or content[:8] != IDX_MAGIC:
         raise FilesUnreachable(f"{path} is no segment index")
-    _, version, count, owner, base_seq, _, names, table_bytes, check = IDX_HEADER.unpack_from(
-        content
-    )
+    head = IDX_HEADER.unpack_from(content)
+    _, version, count, owner, base_seq, _, names, table_bytes, generation, check = head
     _check_owner(path, version, owner, stream_id)
     digest = xxh3_64(content[:CHECKED_BYTES])
     digest.update(memoryview(content)[HEADER_BYTES:])
@@ -93,7 +97,8 @@ def _index_of(content: bytes, path: str, stream_id: int) -> _Index:
     if digest.intdigest() != check or table + table_bytes != len(content):
         raise FilesUnreachable(f"{path} is damaged")
     entries = np.frombuffer(content, dtype=ENTRY, count=count, offset=HEADER_BYTES)
-    return _Index(base_seq, entries, _subject_table(content, table, names))
+    subjects = _subject_table(content, table, names)
+    return _Index(base_seq, generation, entries, subjects)
 
 
 def _subject_table(content: bytes, at: int, names: int) -> list[bytes]:
@@ -105,14 +110,16 @@ def _subject_table(content: bytes, at: int, names: int) -> list[bytes]:
     return subjects
 
 
-def _check_data_header(data: pa.Buffer, path: str, stream_id: int, base_seq: int) -> None:
+def _check_data_header(data: pa.Buffer, path: str, stream_id: int, index: _Index) -> None:
     head = memoryview(data)[:HEADER_BYTES]
     if len(head) < HEADER_BYTES or head[:8] != DATA_MAGIC:
         raise FilesUnreachable(f"{path} is no segment")
-    _, version, _, owner, base, check = DATA_HEADER.unpack(head)
-    if xxh3_64_intdigest(head[:CHECKED_BYTES]) != check or base != base_seq:
-        raise FilesUnreachable(f"{path} does not belong to its index")
+    _, version, _, owner, base, generation, check = DATA_HEADER.unpack(head)
+    if xxh3_64_intdigest(head[:CHECKED_BYTES]) != check:
+        raise FilesUnreachable(f"the header of {path} is damaged")
     _check_owner(path, version, owner, stream_id)
+    if (base, generation) != (index.base_seq, index.generation):
+        raise FilesUnreachable(f"{path} does not belong to its index: it was rewritten")
 
 
 def _check_owner(path: str, version: int, owner: int, stream_id: int) -> None:
