@@ -215,6 +215,7 @@ class Replay:
         if last:
             self._pending.clear()
             self.cut = _is_cut(buffer, wal)
+            self.damaged_bytes += self.cut
 
     def _is_rotten(self, buffer: memoryview, item: Entry | Damage, at: int) -> bool:
         """Say whether an item was stable, counts for this replay, and is damaged."""
@@ -254,13 +255,12 @@ class Replay:
         return mark
 
     def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[Entry]:
-        """Return entries that stand in the wrong place: what their headers say is true all the same.
+        """Return entries that stand in the wrong place: what their headers say is true still.
 
         The nonce tells them from what somebody stored.
         """
-        nonce = wal.nonce
         found = entries_in(buffer, damage.start, damage.end)
-        return [each for each in found if each.nonce == nonce and each.position < wal.limit]
+        return [each for each in found if each.nonce == wal.nonce and each.position < wal.limit]
 
     def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> Iterator[None]:
         if entry.position <= self._from and not self._logs.holes:
@@ -469,18 +469,14 @@ def _by_sequence(frames: list[Frame]) -> list[Frame]:
 
 def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
     """Say whether the newest file lost its end: it is made with zeros behind all that is used."""
-    if wal.used < len(buffer):
-        return False
-    for last in scan_entries(buffer, HEADER.size, wal.first_position - 1):
-        pass
-    if isinstance(last, Entry):
-        cut = last.cut
-    else:
-        cut = any(buffer[-HEADER.size :])
-    if not cut:
-        return False
-    log.error("wal file was cut, its end is unknown file=%s offset=%d", wal.path, len(buffer))
-    return True
+    last: Entry | Damage | None = None
+    if wal.used == len(buffer):
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+            last = item
+    cut = last.cut if isinstance(last, Entry) else last is not None and any(buffer[-HEADER.size :])
+    if cut:
+        log.error("wal file was cut, its end is unknown file=%s offset=%d", wal.path, len(buffer))
+    return cut
 
 
 def has_counted(file: File) -> bool:
