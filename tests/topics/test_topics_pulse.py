@@ -1,10 +1,14 @@
 """Watchers that one commit wakes send the same bytes, rendered once, and never stale ones."""
 
 import asyncio
+import base64
+from asyncio import Task
+from typing import Any
 
 from topics_api import Api, Events
 
-from millstream.http.response import StreamedResponse
+from millstream.http.request import Caller
+from millstream.http.response import Parcel, Push, StreamedResponse
 from millstream.topics.alarm import Alarm
 
 
@@ -112,3 +116,137 @@ async def test_an_alarm_wakes_its_waiter() -> None:
     alarm.ring()
     alarm.ring()
     assert await waiting is True
+
+
+def taking(taken: list[Parcel]) -> Push:
+    """Return a connection that takes whatever it is given."""
+
+    def push(parcel: Parcel) -> bool:
+        taken.append(parcel)
+        return True
+
+    return push
+
+
+async def pushed(api: Api, target: str, **more: Any) -> tuple[Events, list[Parcel], Task[bytes]]:
+    """Return a caught-up stream whose connection takes pieces, and what it was pushed."""
+    events, taken = Events(await api.send("GET", target, **more)), []
+    assert (await events.named())[0] == "caught-up"
+    assert isinstance(events.answer, StreamedResponse)
+    assert events.answer.attach is not None
+
+    events.answer.attach(taking(taken))
+    waiting = asyncio.create_task(chunk(events))
+    await asyncio.sleep(0)
+    return events, taken, waiting
+
+
+async def leave(events: Events, waiting: Task[bytes]) -> None:
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await events.close()
+
+
+async def test_news_go_to_all_connections_as_one_parcel_and_wake_nobody(api: Api) -> None:
+    await api.write("t", 0)
+    watchers = [await pushed(api, "/v0/topics/t/tail") for _ in range(3)]
+    await api.write("t", {"n": 1})
+    sent = [taken[0] for _, taken, _ in watchers]
+    assert b'"data":{"n":1}' in sent[0].plain
+    assert sent[0].chunked == b"%x\r\n%b\r\n" % (len(sent[0].plain), sent[0].plain)
+    assert all(parcel is sent[0] for parcel in sent)
+    assert not any(waiting.done() for _, _, waiting in watchers)
+    for events, _, waiting in watchers:
+        await leave(events, waiting)
+
+
+async def test_what_a_connection_does_not_take_comes_as_a_chunk_once(api: Api) -> None:
+    await api.write("t", 0)
+    events, taken, waiting = await pushed(api, "/v0/topics/t/tail")
+    assert isinstance(events.answer, StreamedResponse)
+    assert events.answer.attach is not None
+    events.answer.attach(lambda parcel: False)
+    await api.write("t", 1)
+    assert b'"from_seq":1,"head_seq":2,"records":[{"$seq":2,' in await waiting
+    events.answer.attach(taking(taken))
+    waiting = asyncio.create_task(chunk(events))
+    await asyncio.sleep(0)
+    await api.write("t", 2)
+    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0].plain
+    await leave(events, waiting)
+
+
+async def test_pushed_events_name_all_topics_of_a_session(api: Api) -> None:
+    await api.write("a", 0)
+    await api.write("b", 0)
+    made = (await api.call("POST", "/v0/watch", {"topics": {"a": {"tail": True}, "b": {}}}))[1]
+    events = Events(await api.send("GET", made["stream_url"]))
+    for expected in ("caught-up", "record", "caught-up"):
+        assert (await events.named())[0] == expected
+    taken: list[Parcel] = []
+    assert isinstance(events.answer, StreamedResponse)
+    assert events.answer.attach is not None
+    events.answer.attach(taking(taken))
+    waiting = asyncio.create_task(chunk(events))
+    await asyncio.sleep(0)
+    await api.write("a", 1)
+    first, last, _ = taken[0].plain.split(b"\n\n")
+    event_id = b"id: " + base64.urlsafe_b64encode(b'{"a":2,"b":1}').rstrip(b"=")
+    assert first.startswith(event_id + b'\nevent: record\ndata: {"topic":"a"')
+    assert last == event_id + b'\nevent: caught-up\ndata: {"topic":"a","head_seq":2}'
+    await leave(events, waiting)
+
+
+async def test_a_revoked_caller_is_pushed_nothing_more(api: Api) -> None:
+    await api.write("t", 0)
+    caller = Caller(key="k")
+    events, taken, waiting = await pushed(api, "/v0/topics/t/tail", caller=caller)
+    caller.standing.revoked = True
+    await api.write("t", 1)
+    assert b"unauthorized" in await waiting
+    assert taken == []
+    await events.close()
+
+
+async def test_a_loss_is_never_pushed_past(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/t", {"cap_records": 2})
+    await api.write("t", 0)
+    events, taken, waiting = await pushed(api, "/v0/topics/t/tail")
+    await api.write("t", 1, 2, 3, 4, 5)
+    assert b"event: tombstone" in await waiting
+    assert taken == []
+    await events.close()
+
+
+async def test_records_that_a_watcher_does_not_want_are_passed_over_without_a_push(
+    api: Api,
+) -> None:
+    await api.write("t", 0)
+    wish = {"topics": {"t": {"tail": True}}, "node": "me"}
+    made = (await api.call("POST", "/v0/watch", wish))[1]
+    events, taken, waiting = await pushed(api, made["stream_url"])
+    await api.write("t", 1, node="me")
+    await api.write("t", 2, node="you")
+    assert len(taken) == 1
+    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0].plain
+    assert not waiting.done()
+    await leave(events, waiting)
+
+
+async def test_news_of_a_topic_with_a_time_to_live_are_shared_too(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
+    watchers = [await pushed(api, "/v0/topics/t/tail") for _ in range(2)]
+    await api.write("t", 1)
+    assert watchers[0][1][0] is watchers[1][1][0]
+    for events, _, waiting in watchers:
+        await leave(events, waiting)
+
+
+async def test_what_is_pushed_puts_the_heartbeat_off() -> None:
+    alarm = Alarm()
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.create_task(alarm.wait(0.02))
+    await asyncio.sleep(0)
+    alarm.patient_since = began = loop.time() + 0.05
+    assert await waiting is False
+    assert loop.time() >= began + 0.02

@@ -10,6 +10,7 @@ from millstream.http.parser import Refusal, RequestParser
 from millstream.http.peer import peer_of
 from millstream.http.response import (
     Answer,
+    Parcel,
     Response,
     StreamedResponse,
     Upgraded,
@@ -348,6 +349,8 @@ class HttpConnection(asyncio.Protocol):
             )
             if request.method == "HEAD":
                 return keep
+            if chunked and answer.attach is not None:
+                answer.attach(self._push)
             async for chunk in answer.chunks:
                 if chunk:
                     self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
@@ -364,6 +367,13 @@ class HttpConnection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
+
+    def _push(self, parcel: Parcel) -> bool:
+        """Send a piece of the stream under way, unless the client is behind with reading it."""
+        if self._transport is None or not self._writable.is_set():
+            return False
+        self._transport.write(parcel.chunked)
+        return True
 
     async def _drain(self) -> None:
         """Wait for room; the sweep drops a client that leaves its answer unread."""

@@ -24,9 +24,26 @@ class Response:
     close: bool = False
 
 
+class Parcel:
+    """A piece of a stream that goes to many clients; its framing in HTTP/1.1 is made once."""
+
+    __slots__ = ("chunked", "plain")
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+        self.chunked = b"%x\r\n%b\r\n" % (len(plain), plain)
+
+
+Push = Callable[[Parcel], bool]  # sends at once; False when the client is behind or gone
+
+
 @dataclass(frozen=True, slots=True)
 class StreamedResponse:
-    """An answer that goes on until ``chunks`` ends or the client leaves; it is closed then."""
+    """An answer that goes on until ``chunks`` ends or the client leaves; it is closed then.
+
+    ``attach`` is given the way to the client, where there is one, to send pieces while somebody
+    waits for the next chunk: that saves waking whoever waits.
+    """
 
     chunks: AsyncIterator[bytes]
     status: int = 200
@@ -35,6 +52,7 @@ class StreamedResponse:
         (b"Cache-Control", b"no-store"),
         (b"X-Accel-Buffering", b"no"),
     )
+    attach: Callable[[Push], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

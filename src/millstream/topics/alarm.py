@@ -9,6 +9,13 @@ class Alarm:
     def __init__(self) -> None:
         self._rang = False
         self._waiting: asyncio.Future[bool] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.patient_since = 0.0  # the loop's time from which the waiter's patience counts
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether somebody waits whom nothing has told yet."""
+        return self._waiting is not None and not self._waiting.done()
 
     def ring(self) -> None:
         """Tell the waiter, now or when it begins to wait."""
@@ -24,17 +31,21 @@ class Alarm:
         """Return True once it has rung since it was cleared, False when the time is over first."""
         if self._rang:
             return True
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[bool] = loop.create_future()
-        self._waiting = waiting
-        timer = loop.call_later(seconds, self._expire, waiting)
+        self._waiting = self._loop.create_future()
+        self.patient_since = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._expire, seconds)
         try:
-            return await waiting
+            return await self._waiting
         finally:
-            timer.cancel()
+            self._timer.cancel()
             self._waiting = None
 
-    @staticmethod
-    def _expire(waiting: "asyncio.Future[bool]") -> None:
-        if not waiting.done():
-            waiting.set_result(False)
+    def _expire(self, seconds: float) -> None:
+        """End the wait, or wait for what it was put off by: moving a timer costs more."""
+        if self._waiting is None or self._waiting.done():
+            return
+        left = self.patient_since + seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._expire, seconds)
+        else:
+            self._waiting.set_result(False)

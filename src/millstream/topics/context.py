@@ -89,7 +89,7 @@ class Topics:
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
         self.scheduler = Scheduler(clock, ingest_full=self._is_full, measured=self._take_measures)
-        self.pulses = Pulses(self._wake_watchers)
+        self.pulses = Pulses(self._wake_watchers, self._may_push)
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
         )
@@ -184,10 +184,7 @@ class Topics:
 
     def find_or_none(self, name: str, caller: Caller) -> "Stream | None":
         """Return the topic's stream if there is one."""
-        try:
-            return self.catalog.get(name, caller.account)
-        except StreamNotFound:
-            return None
+        return self.catalog.find(name, caller.account)
 
     def visible(self, caller: Caller) -> "Iterator[Stream]":
         """Return the topics that the caller may see, by name."""
@@ -234,6 +231,14 @@ class Topics:
     def _wake_watchers(self, stream: "Stream", tell: Callable[[], int]) -> None:
         rank = partial(self.effective_priority, stream)
         self.scheduler.ready(stream.incarnation, tell, rank)
+
+    def _may_push(self, stream: "Stream") -> bool:
+        """Say whether a topic's watchers may be sent its news as they are told; counts as read."""
+        is_gone = self.catalog.find(stream.name, stream.account) is not stream
+        if is_gone or self.stopping or self.is_deferred(stream):
+            return False
+        self.touch(stream)
+        return True
 
     def _route_later(self, stream: "Stream", run: Callable[[], int]) -> None:
         rank = partial(self.effective_priority, stream)

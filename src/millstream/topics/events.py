@@ -4,17 +4,19 @@ import base64
 import binascii
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from millstream.errors import NotHere
 from millstream.http.request import Caller, Request
-from millstream.http.response import StreamedResponse
+from millstream.http.response import Parcel, Push, StreamedResponse
 from millstream.topics.alarm import Alarm
 from millstream.topics.context import Topics
 from millstream.topics.errors import NotAcceptable
 from millstream.topics.page import Page, Query, read_page
-from millstream.topics.pulse import Pulse
+from millstream.topics.pulse import Pulse, Variant
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -40,7 +42,7 @@ class Session:
 
     def event_id(self) -> bytes:
         """Return all cursors as one opaque id."""
-        return base64.urlsafe_b64encode(_encode(self.cursors)).rstrip(b"=")
+        return _event_id(self.cursors)
 
     def resume(self, last_event_id: bytes | None) -> None:
         """Step back to what a client says it has seen; nothing is ever skipped by it."""
@@ -64,7 +66,28 @@ def heartbeat(topics: Topics, asked_ms: int | None) -> int:
 
 def respond(topics: Topics, session: Session) -> StreamedResponse:
     """Return the answer that sends a session's events; refuses it above the cap."""
-    return StreamedResponse(EventStream(topics, session, topics.live.take(session.caller.key)))
+    events = EventStream(topics, session, topics.live.take(session.caller.key))
+    return StreamedResponse(events, attach=events.attach)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What all who stood at one place of a topic get to see next, caught up before and after."""
+
+    cursor: int
+    parcel: Parcel | None  # as a session of this topic alone sends it; None: nothing to see
+    records: bytes = b""
+    caught_up: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A topic that a stream listens to."""
+
+    stream: "Stream"
+    pulse: Pulse
+    variant: Variant
+    undo: Callable[[], None]
 
 
 class EventStream(AsyncIterator[bytes]):
@@ -75,7 +98,8 @@ class EventStream(AsyncIterator[bytes]):
         self._leave = leave
         self._session = session
         self._alarm = Alarm()
-        self._heard: dict[str, tuple[Stream, Pulse, Callable[[], None]]] = {}
+        self._heard: dict[str, Heard] = {}
+        self._push: Push | None = None
         self._first_reads = set(session.cursors)
         self._announced: set[str] = set()
         self._deferred: set[str] = set()  # topics that the client knows to be paused
@@ -83,6 +107,10 @@ class EventStream(AsyncIterator[bytes]):
         self._counted = True
         self._undo_stop = topics.on_stop(self._alarm.ring)
         session.open_streams += 1
+
+    def attach(self, push: Push) -> None:
+        """Send by ``push`` what comes while somebody waits for the next piece."""
+        self._push = push
 
     async def __anext__(self) -> bytes:
         """Return the next piece of the stream."""
@@ -119,9 +147,9 @@ class EventStream(AsyncIterator[bytes]):
                         self._ignore(name)
                         yield self._frame(b"topic-deleted", _deleted(name))
                     continue
-                pulse = self._listen(stream)
+                heard = self._listen(stream)
                 if topics.is_deferred(stream):
-                    pulse.later()  # which is when the load has gone
+                    heard.pulse.later()  # which is when the load has gone
                     if name not in self._deferred:
                         self._deferred.add(name)
                         yield self._frame(b"error", _throttled(name))
@@ -131,7 +159,7 @@ class EventStream(AsyncIterator[bytes]):
                     await topics.routers.catch_up(stream)
                 caught_up = False
                 while not caught_up and not session.caller.revoked:
-                    chunk, caught_up = self._look(stream, pulse)
+                    chunk, caught_up = self._look(heard)
                     if chunk:
                         yield chunk  # one send for all that this look has found
             if topics.stopping:
@@ -145,49 +173,97 @@ class EventStream(AsyncIterator[bytes]):
             return None
         return self._topics.find_or_none(name, self._session.caller)
 
-    def _listen(self, stream: "Stream") -> Pulse:
-        """Return the topic's pulse, listened to; a topic made anew has another one."""
+    def _listen(self, stream: "Stream") -> Heard:
+        """Listen to the topic's pulse; a topic made anew has another one."""
         heard = self._heard.get(stream.name)
-        if heard is not None and heard[0] is stream:
-            return heard[1]
+        if heard is not None and heard.stream is stream:
+            return heard
         self._ignore(stream.name)
         pulse = self._topics.pulses.of(stream)
-        self._heard[stream.name] = (stream, pulse, pulse.listen(self._alarm.ring))
-        return pulse
+        undo = pulse.listen(partial(self._told, stream.name))
+        heard = Heard(stream, pulse, pulse.variant(self._session.query), undo)
+        self._heard[stream.name] = heard
+        return heard
 
     def _ignore(self, name: str) -> None:
         heard = self._heard.pop(name, None)
         if heard is not None:
-            heard[2]()
+            heard.undo()
 
-    def _look(self, stream: "Stream", pulse: Pulse) -> tuple[bytes, bool]:
+    def _told(self, name: str) -> None:
+        """Send what a commit brought, where that is all there is to do; else look around."""
+        heard, push, alarm = self._heard.get(name), self._push, self._alarm
+        if (
+            heard is None
+            or push is None
+            or not heard.pulse.is_telling
+            or not alarm.is_waiting
+            or name not in self._announced
+            or self._is_barred(name)
+            or not self._send_news(name, heard, push)
+        ):
+            alarm.ring()
+        else:
+            alarm.patient_since = heard.pulse.told_at
+
+    def _is_barred(self, name: str) -> bool:
+        """Say whether the caller may no longer see a topic that it was allowed to watch."""
+        caller = self._session.caller
+        covers = caller.covers  # the allow-list of a key stays as it was
+        return caller.standing.revoked or (covers is not None and not covers(name))
+
+    def _send_news(self, name: str, heard: Heard, push: Push) -> bool:
+        """Send what all who were caught up get to see; False when there is more to it."""
+        cursors = self._session.cursors
+        before = cursors[name]
+        news: News | None = heard.variant.chunks.get(before) or self._news(heard, before)
+        if news is None:
+            return False
+        cursors[name] = news.cursor
+        if news.parcel is not None and not push(
+            news.parcel if len(cursors) == 1 else self._parcel(news)
+        ):
+            cursors[name] = before
+            return False
+        return True
+
+    def _parcel(self, news: News) -> Parcel:
+        """Return news as this session sends them: an event's id names all its topics."""
+        if news.parcel is not None and len(self._session.cursors) == 1:
+            return news.parcel
+        return Parcel(_news_frames(self._session.event_id(), news.records, news.caught_up))
+
+    def _news(self, heard: Heard, before: int) -> News | None:
+        """Return what all who are caught up there get to see; None when there is more to it."""
+        known: News | None = heard.variant.chunks.get(before)
+        if known is not None:
+            return known
+        try:
+            page = self._page(heard.stream, before)
+        except NotHere:
+            return None
+        if page.tombstone is not None or not page.caught_up:
+            return None
+        known = _news_of(heard.stream.name, before, page)
+        heard.variant.keep(before, known)
+        return known
+
+    def _look(self, heard: Heard) -> tuple[bytes, bool]:
         """Return what there is to send of a topic, and whether that is all of it."""
-        topics, session, name = self._topics, self._session, stream.name
-        topics.touch(stream)
+        topics, session, name = self._topics, self._session, heard.stream.name
+        topics.touch(heard.stream)
         before = session.cursors[name]
-        key = (session.query, before)
-        shared = self._may_share(stream)
-        if shared and key in pulse.chunks:
-            chunk, session.cursors[name] = pulse.chunks[key]
-            return chunk, True
-        query = replace(session.query, from_seq=before)
-        page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
-        chunk = self._render(name, before, page)
-        if shared and page.count and page.caught_up and page.tombstone is None:
-            pulse.keep(key, (chunk, page.next_from_seq))
-        return chunk, page.caught_up
+        if name in self._announced and heard.pulse.may_share:
+            news = self._news(heard, before)
+            if news is not None:
+                session.cursors[name] = news.cursor
+                return (self._parcel(news).plain if news.parcel else b""), True
+        page = self._page(heard.stream, before)
+        return self._render(name, before, page), page.caught_up
 
-    def _may_share(self, stream: "Stream") -> bool:
-        """Say whether others in the same place would send the same bytes until the next change.
-
-        The id of an event names all topics of the session, and records that expire do so without
-        a change.
-        """
-        return (
-            len(self._session.cursors) == 1
-            and stream.name in self._announced
-            and stream.config.max_age <= 0
-        )
+    def _page(self, stream: "Stream", before: int) -> Page:
+        topics, query = self._topics, replace(self._session.query, from_seq=before)
+        return read_page(stream, query, topics.clock.time_ns(), topics.last_page)
 
     def _render(self, name: str, before: int, page: Page) -> bytes:
         """Return the events of a page, and move the cursor past them."""
@@ -226,6 +302,28 @@ def why_barred(caller: Caller, names: Iterable[str]) -> bytes:
     if caller.revoked:
         return _REVOKED
     return b"" if all(caller.may_touch(name) for name in names) else _FORBIDDEN
+
+
+def _news_of(name: str, before: int, page: Page) -> News:
+    if not page.count:
+        return News(page.next_from_seq, None)
+    records, caught_up = _records(name, before, page), _caught_up(name, page)
+    alone = _event_id({name: page.next_from_seq})
+    parcel = Parcel(_news_frames(alone, records, caught_up))
+    return News(page.next_from_seq, parcel, records, caught_up)
+
+
+def _news_frames(event_id: bytes, records: bytes, caught_up: bytes) -> bytes:
+    return b"id: %b\nevent: record\ndata: %b\n\nid: %b\nevent: caught-up\ndata: %b\n\n" % (
+        event_id,
+        records,
+        event_id,
+        caught_up,
+    )
+
+
+def _event_id(cursors: dict[str, int]) -> bytes:
+    return base64.urlsafe_b64encode(_encode(cursors)).rstrip(b"=")
 
 
 def _throttled(name: str) -> bytes:

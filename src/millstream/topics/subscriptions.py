@@ -9,7 +9,7 @@ import msgspec
 from millstream.http.request import Caller
 from millstream.topics.context import Topics
 from millstream.topics.page import Page, Query, read_page
-from millstream.topics.pulse import Pulse
+from millstream.topics.pulse import Pulse, Variant
 from millstream.wire import websocket
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ class Subscription:
     at_tail: bool = False  # the client was told that it has seen everything
     stream: "Stream | None" = None
     pulse: Pulse | None = None
+    variant: Variant | None = None
     undo: Callable[[], None] | None = None
 
     def ignore(self) -> None:
         """Hear no more of the topic."""
         if self.undo is not None:
             self.undo()
-        self.stream = self.pulse = self.undo = None
+        self.stream = self.pulse = self.variant = self.undo = None
 
 
 class Subscriptions:
@@ -118,29 +119,30 @@ class Subscriptions:
         if stream is None:
             self.remove(each.name)
             return self._frame({"op": "topic_deleted", **_gone(each.name)})
-        pulse = self._listen(each, stream)
+        pulse, variant = self._listen(each, stream)
         topics.touch(stream)
-        key = ("socket", self._compressed, each.query, each.cursor)
-        shared = each.at_tail and stream.config.max_age <= 0
-        if shared and key in pulse.chunks:
-            frames, each.cursor = pulse.chunks[key]
+        before, shared = each.cursor, each.at_tail and pulse.may_share
+        if shared and before in variant.chunks:
+            frames: bytes
+            frames, each.cursor = variant.chunks[before]
             return frames
         query = replace(each.query, from_seq=each.cursor)
         page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
         frames = self._render(each, page)
         if shared and each.at_tail and page.count:
-            pulse.keep(key, (frames, each.cursor))
+            variant.keep(before, (frames, each.cursor))
         if not page.caught_up:
             self._dirty[each.name] = None  # behind the others, so that each has its turn
         return frames
 
-    def _listen(self, each: Subscription, stream: "Stream") -> Pulse:
-        if each.stream is stream and each.pulse is not None:
-            return each.pulse
+    def _listen(self, each: Subscription, stream: "Stream") -> tuple[Pulse, Variant]:
+        if each.stream is stream and each.pulse is not None and each.variant is not None:
+            return each.pulse, each.variant
         each.ignore()
         each.stream, each.pulse = stream, self._topics.pulses.of(stream)
+        each.variant = each.pulse.variant(("socket", self._compressed, each.query))
         each.undo = each.pulse.listen(lambda: self._mark(each.name))
-        return each.pulse
+        return each.pulse, each.variant
 
     def _render(self, each: Subscription, page: Page) -> bytes:
         frames, start = [], each.cursor
