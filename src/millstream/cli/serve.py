@@ -28,6 +28,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--segment-max-bytes", type=int, help="Seal a segment after so many bytes.")
 @click.option("--segment-max-age-ms", type=int, help="Seal a segment after so long.")
 @click.option("--wal-shards", type=int, help="Write-ahead logs side by side.  [default: 1]")
+@click.option("--cold", help="Where old segments move to: a directory, or a URL as s3://bucket.")
+@click.option("--hot-segments", type=int, help="How many sealed segments a stream keeps here.")
+@click.option("--hot-bytes", type=int, help="How many bytes of sealed segments it keeps here.")
 @click.option("--pid-file", type=FILE, help="Write the process id here.")
 @click.option(
     "--allow-insecure-no-auth",

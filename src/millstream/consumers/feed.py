@@ -1,6 +1,6 @@
 """Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
@@ -8,6 +8,7 @@ from millstream.consumers.cursor import Cursor, Page
 from millstream.consumers.ledger import FOREVER, Ledger
 from millstream.consumers.outlet import Fields, Outlet
 from millstream.consumers.pace import Pace
+from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies
 from millstream.kernel._frames import Frames
 from millstream.streams.times import time_ns
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 PAGE_BYTES = 1024 * 1024
+COLD_RETRY = 1.0  # seconds until cold history that could not be read is asked again
 
 
 class Parcel(NamedTuple):
@@ -46,6 +48,9 @@ class Feed:
         self.last_delivered_ns = 0
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
+        self.woken: Callable[[], None] = lambda: None  # called when what was missing is here
+        self._is_fetching = False  # the next record is on its way from cold history
+        self._fetch_again_at = 0.0
         self._outlet = outlet
         self._clock = clock
         self._ack_prefix = f"$JS.ACK.{stream.name}.{name}.".encode()
@@ -74,9 +79,31 @@ class Feed:
         self.is_blocked, self.ready_at = False, FOREVER
         if self._paused_until_ns and self._is_paused():
             return None
+        if self._is_fetching or self._fetch_again_at > self._clock.monotonic():
+            self.is_blocked = True
+            self.ready_at = FOREVER if self._is_fetching else self._fetch_again_at
+            return None
+        try:
+            return self._next(most, max_bytes)
+        except NotHere as missing:
+            self.is_blocked = self._is_fetching = True
+            missing.wait(self._arrived)
+            return None
+
+    def _arrived(self, error: MillstreamError | None) -> None:
+        """Go on with what came from cold history, or ask for it again later."""
+        self._is_fetching = False
+        self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
+        self.woken()
+
+    def _next(self, most: int, max_bytes: int) -> Parcel | None:
         while self.ledger.queue:
             seq = self.ledger.queue.pop()
-            frames = self.stream.read(seq, 1, PAGE_BYTES)
+            try:
+                frames = self.stream.read(seq, 1, PAGE_BYTES)
+            except NotHere:
+                self.ledger.queue.add(seq)
+                raise
             if len(frames) and frames.first_seq == seq and self.stream.index.is_live(seq):
                 return Parcel(Page(frames, 0, 1), again=True)
             self.ledger.gone([seq])  # deleted meanwhile: nobody has to answer for it

@@ -7,11 +7,12 @@ stream's subjects gets a plan without files, and ranges of what they may read.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from millstream.errors import BadRequest, MillstreamError
+from millstream.errors import BadRequest, MillstreamError, NotHere
 from millstream.streams.read_plan import (
     PlanRequest,
     RangeRequest,
@@ -67,14 +68,38 @@ class ReadEndpoint:
         for at in range(len(batch)):
             subject, reply, _, payload, origin = batch.message(at)
             if reply:
-                body = self._reply(subject, payload, origin)
-                self._hub.publish(self._interest, reply, b"", b"", body)
+                self._send(subject, reply, payload, origin)
+
+    def _send(self, subject: bytes, reply: bytes, payload: bytes, origin: int) -> None:
+        try:
+            body = self._reply(subject, payload, origin)
+        except NotHere as missing:
+            missing.wait(partial(self._once_here, subject, reply, payload, origin))
+            return
+        self._hub.publish(self._interest, reply, b"", b"", body)
+
+    def _once_here(
+        self,
+        subject: bytes,
+        reply: bytes,
+        payload: bytes,
+        origin: int,
+        error: MillstreamError | None,
+    ) -> None:
+        """Answer what had to wait for cold history."""
+        if error is None:
+            self._send(subject, reply, payload, origin)
+        else:
+            self._hub.publish(self._interest, reply, b"", b"", failure_of(error))
+        self._hub.flush()
 
     def _reply(self, subject: bytes, payload: bytes, origin: int) -> bytes:
         name = subject.removeprefix(self._prefix).decode(errors="replace")
         try:
             stream = self._catalog.get(name, self._account)
             return self._answer(stream, payload, self._sight_of(origin, self._account, name))
+        except NotHere:
+            raise
         except MillstreamError as error:
             return failure_of(error)
 

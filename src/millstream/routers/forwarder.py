@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError, RecordTooLarge
+from millstream.errors import MillstreamError, NotHere, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.routers.choice import Choice, Fit, choose, lost_through, next_loss
 from millstream.routers.router import Router
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 PAGE_RECORDS = 1024
 PAGE_BYTES = 1024 * 1024
-LONGEST_STEP = 0.002  # seconds after which a step takes no further router
+LONGEST_STEP = 0.001  # seconds after which a step takes no further router
 
 
 class Store(Protocol):
@@ -62,6 +62,33 @@ class Step:
         self.logged: list[Part] = []
         self.staged: list[Staged] = []
         self._pages: dict[int, tuple[list[Fields], int]] = {}
+        self._choices: dict[int, Choice] = {}
+        self._lost: dict[int, int] = {}
+
+    def lost(self, cursor: int) -> int:
+        """Return the last of the sequences after a cursor that the source lost, 0 for none."""
+        found = self._lost.get(cursor)
+        if found is None:
+            found = lost_through(cursor, self.state.evict_floor, self.state.gaps)
+            self._lost[cursor] = found
+        return found
+
+    def choice(self, router: Router, hops_of: Callable[[int], int]) -> Choice:
+        """Return what a router copies; those that take everything share it."""
+        room = Room(router.dest)
+        takes_all = router.tags is None and room.takes_all and not router.held
+        made = self._choices.get(router.cursor) if takes_all else None
+        if made is not None:
+            return made
+        records, reach = self.page(router.cursor)
+        held = router.held.__contains__
+        made = choose(records, router.cursor, router.tags, hops_of, held, room.fits)
+        if not made.is_blocked and (not records or made.passed == records[-1][0]):
+            made.passed = reach  # what is missing behind the last record was deleted
+        made.ranges = as_ranges(record[0] for record in made.records)
+        if takes_all:
+            self._choices[router.cursor] = made
+        return made
 
     def page(self, cursor: int) -> tuple[list[Fields], int]:
         """Return what follows the cursor, and how far that reaches; read once for all routers."""
@@ -94,22 +121,32 @@ class Forwarder:
         self._settled = settled
         self.hops: dict[int, Hops] = {}  # stream → copies that its own routers have not passed
 
-    def step(self, source: Stream, routers: Sequence[Router]) -> None:
+    def step(self, source: Stream, routers: Sequence[Router]) -> Sequence[Router]:
         """Take each router one step on: at most a page of records, all in one commit.
 
-        What takes too long ends early, so that writers do not wait for copies.
+        What takes too long ends early, so that writers do not wait for copies; returns the routers
+        that had no turn.
         """
         step, began = Step(source, self._clock.time_ns()), self._clock.monotonic()
-        for router in routers:
+        left: Sequence[Router] = ()
+        for at, router in enumerate(routers):
             if self._clock.monotonic() - began > LONGEST_STEP:
+                left = routers[at:]
                 break
             if not router.is_busy and router.is_behind:
                 try:
                     self._take(router, step)
+                except NotHere as missing:
+                    missing.wait(partial(self._settled, [router]))
                 except MillstreamError as error:  # the store takes nothing now
                     self._settled([router], error)
+        self._commit(step)
+        return left
+
+    def _commit(self, step: Step) -> None:
         if not step.logged:
             return
+        source = step.source
         if self._store is None:  # nothing outlives the process
             for staged in step.staged:
                 staged.committed(None)
@@ -119,28 +156,18 @@ class Forwarder:
         self._store.derive(derivation, step.staged, partial(self._arrived, step.taken))
 
     def _take(self, router: Router, step: Step) -> None:
-        lost = lost_through(router.cursor, step.state.evict_floor, step.state.gaps)
+        lost = step.lost(router.cursor)
         if lost:
             self._skip(router, step, lost)
             return
-        records, reach = step.page(router.cursor)
-        made = choose(
-            records,
-            router.cursor,
-            router.tags,
-            self._hops_of(step.source),
-            router.held.__contains__,
-            Room(router.dest).fits,
-        )
-        if not made.is_blocked and (not records or made.passed == records[-1][0]):
-            made.passed = reach  # what is missing behind the last record was deleted
+        made = step.choice(router, self._hops_of(step.source))
         router.is_blocked = made.is_blocked
         if made.records:
             self._copy(router, step, made)
             return
         router.cursor = max(router.cursor, made.passed)
         router.forwarded += made.known
-        if router.is_blocked:
+        if router.is_blocked or router.is_behind:
             self._settled([router], None)
 
     def _hops_of(self, source: Stream) -> Callable[[int], int]:
@@ -155,7 +182,7 @@ class Forwarder:
         self._log(router, step, staged, part)
 
     def _copy(self, router: Router, step: Step, made: Choice) -> None:
-        ranges = as_ranges(record[0] for record in made.records)
+        ranges = made.ranges
         draft = _part(router, made.passed, made.hops, 0, 0, ranges)
         derivation = Derivation(step.source.incarnation, step.ts_ns, step.source.name, [])
         batch = Batch()
@@ -205,7 +232,7 @@ class Room:
     def __init__(self, dest: Stream) -> None:
         config = dest.config
         self._dest = dest
-        self._takes_all = (
+        self.takes_all = (
             config.discard != "new"
             and config.max_msg_size <= 0
             and not config.sealed
@@ -216,7 +243,7 @@ class Room:
 
     def fits(self, record: Fields) -> Fit:
         """Say whether a copy of the record may follow those asked about before."""
-        if self._takes_all:
+        if self.takes_all:
             return Fit.YES
         _, _, subject, payload, headers, _, _, meta = record
         size = record_size(self._dest.config, subject, headers, payload, meta)

@@ -5,19 +5,20 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Protocol
+from itertools import groupby
+from typing import Any, Protocol
 
 import msgspec
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.errors import MillstreamError, Throttled
+from millstream.errors import MillstreamError, NotHere, Throttled
 from millstream.routers import forwarder
 from millstream.routers.errors import RouterCycle, RouterNotFound, RouterRepointed, SecondSource
 from millstream.routers.forwarder import PAGE_BYTES, PAGE_RECORDS, Forwarder
 from millstream.routers.graph import find_cycle, other_source
 from millstream.routers.hops import Hops
+from millstream.routers.line import Line
 from millstream.routers.router import GUARANTEES, Definition, Progress, Router
 from millstream.routers.tag_filter import TagFilter
 from millstream.store import derived
@@ -34,7 +35,7 @@ ROUTER_GONE = 32
 SECTION = "routers"
 
 RETRY_AFTER = 1.0
-MOST_ROUTERS = 100  # in one turn
+MOST_ROUTERS = 64  # in one turn
 MOST_STEPS = 64  # that a reader waits for; what is behind by more goes on in the background
 
 
@@ -114,10 +115,11 @@ class Routers:
         self._later = later or self._next_turn
         self.most = most
         self._routers: dict[tuple[str, str], Router] = {}
-        self._from: dict[int, list[Router]] = {}
+        self._from: dict[int, Line[Router]] = {}
         self._into: dict[int, list[Router]] = {}
         self._unwatch: dict[int, Callable[[], None]] = {}  # sources that are listened to
         self._dirty: set[int] = set()
+        self._resting: set[int] = set()  # sources whose routers let writers go first
         self._next_id = 1
         self._stopped = False
         self._changing = asyncio.Lock()
@@ -196,7 +198,7 @@ class Routers:
                 router = known_again
             else:
                 router = self._add(Router(definition, source, dest, Progress(cursor)))
-            self._mark(source)
+            self._again([router])
             return router, known is None
 
     def _check(self, wish: Wish) -> Router | None:
@@ -245,17 +247,21 @@ class Routers:
     def _add(self, router: Router) -> Router:
         one = router.definition
         self._routers[one.account, one.name] = router
-        self._from.setdefault(one.source_id, []).append(router)
+        self._from.setdefault(one.source_id, Line()).append(router)
         self._into.setdefault(one.dest_id, []).append(router)
         if one.source_id not in self._unwatch:
-            self._unwatch[one.source_id] = router.source.watch(partial(self._mark, router.source))
+            self._unwatch[one.source_id] = router.source.watch(partial(self._grown, router.source))
             self._forwarder.hops.setdefault(one.source_id, Hops())
         return router
 
     def _remove(self, router: Router) -> None:
         one = router.definition
         self._routers.pop((one.account, one.name), None)
-        for index, key in ((self._from, one.source_id), (self._into, one.dest_id)):
+        indexes: tuple[tuple[dict[int, Any], int], ...] = (
+            (self._from, one.source_id),
+            (self._into, one.dest_id),
+        )
+        for index, key in indexes:
             if router in index.get(key, ()):
                 index[key].remove(router)
                 if not index[key]:
@@ -270,7 +276,7 @@ class Routers:
         if alive:
             for router in self._into.get(stream.incarnation, ()):
                 router.is_blocked = False
-                self._mark(router.source)
+                self._again([router])
             return
         gone = (*self._from.get(stream.incarnation, ()), *self._into.get(stream.incarnation, ()))
         for router in gone:
@@ -299,11 +305,27 @@ class Routers:
 
     def _mark(self, source: Stream) -> None:
         """Have the routers of a source run when it is their turn."""
-        if source.incarnation in self._dirty or self._stopped:
+        key = source.incarnation
+        line = self._from.get(key)
+        if line is None or line.is_idle or self._stopped:
             return
-        if any(self._is_ready(router) for router in self._from.get(source.incarnation, ())):
-            self._dirty.add(source.incarnation)
+        if key not in self._dirty and key not in self._resting:
+            self._dirty.add(key)
             self._later(source, partial(self._run, source))
+
+    def _grown(self, source: Stream) -> None:
+        line = self._from.get(source.incarnation)
+        if line is not None:
+            line.grew()
+            self._mark(source)
+
+    def _again(self, routers: Sequence[Router]) -> None:
+        """Let routers of any sources have a turn."""
+        for source, some in groupby(routers, lambda router: router.source):
+            line = self._from.get(source.incarnation)
+            if line is not None:
+                line.again(router for router in some if router.is_ready)
+                self._mark(source)
 
     def _next_turn(self, source: Stream, run: Callable[[], object]) -> None:
         self._timers.after(0.0, partial(_ignore, run))
@@ -311,26 +333,33 @@ class Routers:
     def _run(self, source: Stream) -> int:
         """Take a turn; returns how many routers moved. The others have the turns that follow."""
         self._dirty.discard(source.incarnation)
-        routers = self._from.get(source.incarnation, ())
-        ready = list(islice(filter(self._is_ready, routers), MOST_ROUTERS))
-        if ready and not self._stopped:
-            self._forwarder.step(source, ready)
-            self._mark(source)
+        line = self._from.get(source.incarnation)
+        ready = line.next(MOST_ROUTERS) if line is not None and not self._stopped else []
+        if line is not None and ready:
+            began = self._timers.clock.monotonic()
+            line.first(self._forwarder.step(source, ready))
+            if not line.is_idle:
+                self._rest(source, self._timers.clock.monotonic() - began)
         return len(ready)
 
-    @staticmethod
-    def _is_ready(router: Router) -> bool:
-        return router.is_behind and not router.is_busy and not router.is_blocked
+    def _rest(self, source: Stream, seconds: float) -> None:
+        """Leave the loop to writers and readers for as long as the routers had it."""
+        self._resting.add(source.incarnation)
+
+        def go_on() -> None:
+            self._resting.discard(source.incarnation)
+            self._mark(source)
+
+        self._timers.after(seconds, go_on)
 
     def _settled(self, routers: Sequence[Router], error: MillstreamError | None) -> None:
         if error is not None:
             log.warning("copies wait routers=%d error=%s", len(routers), error)
-        for source in {router.source for router in routers}:
-            if error is not None:
-                self._timers.after(RETRY_AFTER, partial(self._mark, source))
-            else:
+            self._timers.after(RETRY_AFTER, partial(self._again, routers))
+        else:
+            for source in {router.source for router in routers}:
                 self._forget_hops(source)
-                self._mark(source)
+            self._again(routers)
         for router in routers:
             if router.is_blocked:
                 self._wait_for_room(router)
@@ -342,7 +371,7 @@ class Routers:
         def changed() -> None:
             undo()
             router.is_blocked = False
-            self._mark(router.source)
+            self._again([router])
 
         undo = router.dest.watch(changed)
 
@@ -421,13 +450,17 @@ class Routers:
             if stream not in self._from:
                 del self._forwarder.hops[stream]
         for routers in self._from.values():
-            self._mark(routers[0].source)
+            self._grown(routers[0].source)
 
     def _find_held(self, router: Router) -> None:
         """Find copies that outlived the frame which told of them: they are not made again."""
         one, at = router.definition, router.tail + 1
         while at <= router.dest.log.committed_seq:
-            frames = router.dest.read(at, PAGE_RECORDS, PAGE_BYTES)
+            try:
+                frames = router.dest.read(at, PAGE_RECORDS, PAGE_BYTES)
+            except NotHere as missing:  # moved: a snapshot has told of what is in there
+                at = missing.next_seq
+                continue
             if not len(frames):
                 return
             for record in frames if derived.MARK.encode() in frames.raw() else ():

@@ -41,6 +41,7 @@ from millstream.server.observed import Observer
 from millstream.server.options import HttpCaps, JetStreamOptions, LogOptions, Options
 from millstream.server.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
+from millstream.store.cold_tier import ColdOptions
 from millstream.store.file_log import LogOptions as SegmentSizes
 from millstream.store.log import Durability
 from millstream.store.store import SegmentPlan, Store, StoreOptions
@@ -264,7 +265,11 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
         ),
         ring=key_ring(options.encryption, os.environ),
     )
-    sizes = replace(sizes, shards=options.wal_shards)
+    cold = options.cold
+    moved = ColdOptions(
+        cold.place, cold.hot_segments, cold.hot_bytes, cold.cache_bytes, twins=cold.parquet
+    )
+    sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = replace(sizes, dirty_age=options.sync_interval)
     return Store.open(str(directory), MeteredFiles(clock), clock, loop.call_soon_threadsafe, sizes)

@@ -5,6 +5,7 @@ from millstream.server.conf_setting import Setting, Table, ignored, read, unsupp
 from millstream.server.conf_syntax import Block
 from millstream.server.options import (
     MOST_SHARDS,
+    ColdHistoryOptions,
     EncryptionOptions,
     JetStreamLimits,
     JetStreamOptions,
@@ -84,6 +85,30 @@ def _share(setting: Setting) -> float:
     return float(number)
 
 
+def _cold(setting: Setting) -> ColdHistoryOptions:
+    return ColdHistoryOptions(**read(setting.block(), _COLD, setting.findings))
+
+
+def _count(setting: Setting) -> int:
+    number = setting.integer()
+    if number < 0:
+        raise setting.wrong(f"must not be negative, not {number}")
+    return number
+
+
+def _parquet(setting: Setting) -> str:
+    if setting.text() not in ("none", "plain", "all"):
+        raise setting.wrong(f"must be none, plain or all, not {setting.text()}")
+    return setting.text()
+
+
+_COLD: Table = {
+    "place": ("place", Setting.text),
+    "hot_segments": ("hot_segments", _count),
+    "hot_bytes": ("hot_bytes", _absolute),
+    "cache_bytes": ("cache_bytes", _absolute),
+    "parquet": ("parquet", _parquet),
+}
 _ENCRYPTION_KEYS = ("key", "key_file", "prev_key", "prev_key_file", "cipher")
 _TPM = unsupported("keys in a TPM are not read; give the key itself or a file")
 _BATCH: Table = {
@@ -117,6 +142,7 @@ _JETSTREAM: Table = {
     "cipher": ("cipher", _cipher),
     "tpm": ("", _TPM),
     "rewrite_ratio": ("rewrite_ratio", _share),
+    "cold": ("cold", _cold),
     "extension_hint": ("", ignored(Setting.text, _ONE_SERVER)),
     "max_outstanding_catchup": ("", ignored(Setting.size, _ONE_SERVER)),
     "max_buffered_size": ("", ignored(Setting.size, _OWN_STORE)),

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.server.options import (
     MOST_SHARDS,
+    ColdHistoryOptions,
     HttpCaps,
     JetStreamOptions,
     LimitOptions,
@@ -68,6 +69,9 @@ class ServeConfig:
     api_keys: tuple[ApiKey, ...] = ()  # from the environment alone: flags are seen by everyone
     probe_auth: bool = False
     wal_shards: int = 1
+    cold: str | None = None
+    hot_segments: int | None = None
+    hot_bytes: int | None = None
     max_topics: int = DEFAULT_CAPS.max_topics
     max_routers: int = DEFAULT_CAPS.max_routers
     max_watch_sessions: int = DEFAULT_CAPS.max_watch_sessions
@@ -101,6 +105,7 @@ class ServeConfig:
                     self.segment_max_events, self.segment_max_bytes, self.segment_max_age_ms / 1000
                 ),
                 wal_shards=self.wal_shards,
+                cold=ColdHistoryOptions(self.cold or "", self.hot_segments, self.hot_bytes),
             ),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
@@ -231,4 +236,7 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "max_body_bytes": _body,
     "test_min_heartbeat_ms": _heartbeat,
     "wal_shards": _shards,
+    "cold": _text,
+    "hot_segments": _cap,
+    "hot_bytes": _cap,
 }

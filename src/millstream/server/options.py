@@ -109,6 +109,17 @@ class EncryptionOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdHistoryOptions:
+    """Where sealed segments move to, a directory or a URL, and what of each stream stays."""
+
+    place: str = ""
+    hot_segments: int | None = None
+    hot_bytes: int | None = None
+    cache_bytes: int = 64 << 20
+    parquet: str = "plain"  # a twin of which segments: "none", "plain", or "all", also encrypted
+
+
+@dataclass(frozen=True, slots=True)
 class JetStreamOptions:
     """Persistence. An empty ``store_dir`` means a directory for temporary files.
 
@@ -127,6 +138,7 @@ class JetStreamOptions:
     wal_shards: int = 1
     encryption: EncryptionOptions = EncryptionOptions()
     rewrite_ratio: float = 0.5  # of a sealed file that is dead when it is written anew
+    cold: ColdHistoryOptions = ColdHistoryOptions()
 
     @property
     def directory(self) -> Path:

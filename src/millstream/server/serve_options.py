@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from millstream.server.config import CAPS, ConfigError, ServeConfig, is_loopback
 from millstream.server.key_file import KeyFile
 from millstream.server.options import Options
 from millstream.server.options_check import contradictions
 from millstream.server.options_file import Loaded, read_file
+
+T = TypeVar("T")
 
 # Where each setting of ``serve`` stands in the options.
 _PATHS = {
@@ -27,6 +29,9 @@ _PATHS = {
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",
     "wal_shards": "jetstream.wal_shards",
+    "cold": "jetstream.cold.place",
+    "hot_segments": "jetstream.cold.hot_segments",
+    "hot_bytes": "jetstream.cold.hot_bytes",
     **dict.fromkeys(CAPS, "monitor.caps"),
 }
 
@@ -59,19 +64,22 @@ def _with_our_own(options: Options, base: Options) -> Options:
 
 def _overlaid(options: Options, typed: Options, values: Mapping[str, Any]) -> Options:
     for name in values:
-        group, _, field = _PATHS.get(name, "").rpartition(".")
-        holder = getattr(options, group) if group else options
-        if not field or holder is None:
-            continue
-        source = getattr(typed, group) if group else typed
-        changed: dict[str, Any] = {field: getattr(source, field)}
-        made = replace(holder, **changed)
-        top: dict[str, Any] = {group: made}
-        options = replace(options, **top) if group else made
+        if name in _PATHS:
+            options = _with(options, typed, _PATHS[name])
     limits = options.limits
     if "max_payload" in values and limits.max_payload > limits.max_pending:
         options = replace(options, limits=replace(limits, max_pending=limits.max_payload))
     return options
+
+
+def _with(holder: T, typed: Any, path: str) -> T:
+    """Return options with one setting as it was typed."""
+    field, _, rest = path.partition(".")
+    value = getattr(typed, field)
+    if rest and getattr(holder, field) is None:
+        return holder  # what it belongs to is off
+    changed: Any = _with(getattr(holder, field), value, rest) if rest else value
+    return cast("T", replace(cast("Any", holder), **{field: changed}))
 
 
 def refuse_if_open(options: Options, *, allowed: bool) -> None:

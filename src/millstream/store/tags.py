@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import merge
 
+from millstream.errors import NotHere
 from millstream.kernel._frames import HEADER
 from millstream.store.segment import Segment
 
@@ -72,8 +73,17 @@ class TagIndex:
         if self._read >= stop:
             return
         packed = segment.index.tag_places(self._read, stop)
-        self._read = stop
-        pairs = sorted(_tags(segment, packed))
+        pairs: list[tuple[bytes, int]] = []
+        try:
+            pairs.extend(_tags(segment, packed))  # keeps what came before an error
+            self._read = stop
+        except NotHere:  # what was read stays known: the next try goes on from there
+            self._read = pairs[-1][1] + 1 if pairs else self._read
+            raise
+        finally:
+            self._keep(sorted(pairs))
+
+    def _keep(self, pairs: list[tuple[bytes, int]]) -> None:
         if not pairs:
             return
         self._runs.append(_Run(pairs))

@@ -32,6 +32,7 @@ from millstream.streams.source_positions import SourcePositions
 from millstream.streams.sources import Source
 from millstream.streams.sourcing import Sourcing
 from millstream.streams.stream import Stream, settle
+from millstream.streams.temperature import tell_log
 from millstream.subjects.subject import overlap
 
 if TYPE_CHECKING:
@@ -205,7 +206,8 @@ class Catalog:
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
             durability = config.durability(self._default_durability)
-            self._store.create_log(stream.incarnation, durability, config.is_compressed)
+            log = self._store.create_log(stream.incarnation, durability, config.is_compressed)
+            tell_log(log, config)
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
             stream.reconfigure(config)
@@ -366,6 +368,7 @@ class Catalog:
     def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
         durability = config.durability(self._default_durability)
         log = self._store.create_log(entry.id, durability, config.is_compressed)
+        tell_log(log, config)
         log.start_at(config.first_seq)  # does nothing to a log that has begun
         stream = Stream(
             config,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
-from millstream.errors import MillstreamError, RecordTooLarge, StreamNotFound
+from millstream.errors import MillstreamError, NotHere, RecordTooLarge, StreamNotFound
 from millstream.kernel._batch import Batch
 from millstream.streams import extras, preconditions
 from millstream.streams.claims import Claim
@@ -136,7 +136,12 @@ class Intake:
         # A page is taken in whole: what a limit may turn away goes record by record.
         one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
         most = 1 if one_by_one else PAGE_RECORDS
-        frames = origin.index.read(chosen, self._position, most, PAGE_BYTES)
+        try:
+            frames = origin.index.read(chosen, self._position, most, PAGE_BYTES)
+        except NotHere as missing:
+            self._is_busy = True
+            missing.wait(partial(self._settled, origin, []))
+            return
         if not len(frames):
             return
         self._is_busy = True
@@ -166,6 +171,9 @@ class Intake:
         elif error is not None:
             log.info("source waits stream=%s error=%s", self._target.name, error)
             self._timer = self._timers.after(RETRY_AFTER, self._pump)
+            return
+        elif not seqs:  # what was in cold history is here
+            self._pump()
             return
         self._position = seqs[-1] + 1
         self._heard_ns = self._clock.time_ns()

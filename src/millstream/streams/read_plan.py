@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from millstream.errors import BadRequest
+from millstream.errors import BadRequest, NotHere
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -175,7 +175,12 @@ def read_range(
     room = min(asked.max_bytes, most)
     position, taken = asked.from_seq, bytearray()
     while position <= asked.to_seq and (room > 0 or not taken):
-        frames = _frames_from(stream, position, max(room, 1), view)
+        try:
+            frames = _frames_from(stream, position, max(room, 1), view)
+        except NotHere:
+            if not taken:
+                raise
+            break  # a short answer now; the rest is on its way here
         count = _within(frames, asked.to_seq)
         if count == 0:
             break

@@ -4,12 +4,21 @@ That is what the reference counts; of a topic that takes nothing from NATS, ``ma
 data and meta, as HTTP has it.
 """
 
-from millstream.store.log import LogState
+from collections.abc import Iterator
+
+from millstream.store.log import Log, LogState
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import counts_data
 
 _FRAME = 61  # what a frame is around its fields
 _FILE, _MEMORY = 30, 16  # what the reference's file and memory stores add to a record
+_FILE_HEADERS = 4  # and its file store to one with a header block
+
+
+def _around(config: StreamConfig, headers: int) -> int:
+    if config.storage == "memory":
+        return _MEMORY
+    return _FILE + _FILE_HEADERS if headers else _FILE
 
 
 def record_size(
@@ -18,14 +27,28 @@ def record_size(
     """Return the size of one record, as ``max_bytes`` counts it."""
     if counts_data(config):
         return len(payload) + len(meta)
-    overhead = _MEMORY if config.storage == "memory" else _FILE
-    return overhead + len(subject) + len(payload) + len(headers)
+    return _around(config, len(headers)) + len(subject) + len(payload) + len(headers)
 
 
 def stored_size(config: StreamConfig, state: LogState) -> int:
-    """Return the size of all records of a log, which its frames know all but exactly.
+    """Return the size of all records of a log."""
+    if config.storage == "memory":
+        return max(0, state.bytes - (_FRAME - _MEMORY) * state.count)
+    return max(0, state.bytes - (_FRAME - _FILE) * state.count + _FILE_HEADERS * state.headed)
 
-    The four bytes that the reference's file store adds for a header block are not counted here.
-    """
-    overhead = _MEMORY if config.storage == "memory" else _FILE
-    return max(0, state.bytes - (_FRAME - overhead) * state.count)
+
+def sizes(config: StreamConfig, log: Log, start: int) -> Iterator[tuple[int, int]]:
+    """Return (sequence, size) of the live records from ``start`` on; from the index alone."""
+    is_data = counts_data(config)
+    for segment in log.segments:
+        index = segment.index
+        stop = index.position(log.committed_seq + 1)
+        at = index.next_live(index.position(start), None, stop)
+        while at >= 0:
+            _, seq, _, subject, payload, headers, meta, *_ = index.entry(at)
+            if is_data:
+                yield seq, payload + meta
+            else:
+                name = log.subjects.subject(subject)
+                yield seq, _around(config, headers) + len(name) + payload + headers
+            at = index.next_live(at + 1, None, stop)

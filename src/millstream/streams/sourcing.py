@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
+from millstream.errors import NotHere
 from millstream.streams import sources
 from millstream.streams.intake import PAGE_BYTES, Incoming, Intake
 from millstream.streams.source_positions import Position, SourcePositions
@@ -92,7 +93,11 @@ def _newest_in(
 ) -> Position | None:
     found = None
     while at < stop:
-        frames = stream.log.read(at, stop - at, PAGE_BYTES)
+        try:
+            frames = stream.log.read(at, stop - at, PAGE_BYTES)
+        except NotHere as missing:  # what is written down is newer than anything in cold history
+            at = missing.next_seq
+            continue
         if not len(frames):
             break
         for seq, _, _, _, headers, *_ in frames if sources.HEADER in frames.raw() else ():

@@ -130,6 +130,14 @@ class SubjectIndex:
         known = self._subject_of(seq)
         return self._log.subjects.subject(known) if known >= 0 else None
 
+    def time_of(self, seq: int) -> int:
+        """Return when a record was stored, 0 when there is no such record."""
+        for segment in self._segments_from(seq)[:1]:
+            at = segment.index.find(seq)
+            if at >= 0:
+                return segment.index.ts_ns(at)
+        return 0
+
     @property
     def hides_any(self) -> bool:
         """Whether any record is on its way out."""

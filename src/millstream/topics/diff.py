@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
+from millstream.streams.presence import once_here
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.page import Filter, Page, Query, read_page
@@ -31,7 +32,7 @@ async def diff(request: Request, topics: Topics) -> Response:
     stream = topics.find(topic_of(request), request.caller)
     await topics.routers.catch_up(stream)
     topics.touch(stream)
-    page = read_page(stream, query, topics.clock.time_ns())
+    page = await once_here(lambda: read_page(stream, query, topics.clock.time_ns()))
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
     return Response(200, encode_page(stream.name, page, watch))
@@ -48,7 +49,7 @@ async def _poll(
     if not moved() and not topics.stopping:
         await topics.wait_for([stream], wait_ms / 1000, moved)
     stream = topics.find(stream.name, request.caller)  # it may be gone by now
-    return read_page(stream, query, topics.clock.time_ns())
+    return await once_here(lambda: read_page(stream, query, topics.clock.time_ns()))
 
 
 def read_query(body: bodies.DiffBody) -> Query:

@@ -3,6 +3,7 @@
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
+from millstream.streams.presence import once_here
 from millstream.streams.read_plan import READ_BYTES, RangeRequest, read_range
 from millstream.streams.views import Views
 from millstream.topics.bodies import U64
@@ -32,7 +33,8 @@ class FrameReads:
         )
         topics.touch(stream)
         view = self._views.of(stream, request.caller.sight_of(stream.name))
-        return Response(200, read_range(stream, asked, MOST_BYTES, view), OCTETS)
+        found = await once_here(lambda: read_range(stream, asked, MOST_BYTES, view))
+        return Response(200, found, OCTETS)
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from millstream.errors import NotHere
 from millstream.streams.state import StreamState
 from millstream.subjects.matcher import matcher
 from millstream.topics.rendering import Fields, Renderer
@@ -101,7 +102,12 @@ def _fill(
     while cursor < stop:
         missing = limit - len(found)
         wanted = missing if skips is None else max(missing, READ_AHEAD)
-        frames = stream.read(cursor + 1, wanted, budget)
+        try:
+            frames = stream.read(cursor + 1, wanted, budget)
+        except NotHere:
+            if not page.scanned:
+                raise
+            return False  # a short page now; the rest is on its way here
         if not len(frames):
             return True
         if skips is None and not found and frames.last_seq <= stop:

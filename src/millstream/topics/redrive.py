@@ -10,6 +10,7 @@ from millstream.http.response import Response, json_response
 from millstream.message import Record
 from millstream.queues.redrive import Redrive
 from millstream.queues.settings import is_queue
+from millstream.streams.presence import once_here
 from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name, topic_of
@@ -51,7 +52,9 @@ class Redrives:
             raise BadRequest("to names the topic that the letters are in")
         if body.to is not None:
             self._queue(body.to, request.caller, topics)
-        found, missing = _letters(letters, body.seqs, min(most or MOST, MOST))
+        found, missing = await once_here(
+            lambda: _letters(letters, body.seqs, min(most or MOST, MOST))
+        )
         done = await self._redrive.send_back(
             letters, found, body.to, lambda name: self._home(name, request.caller, topics)
         )

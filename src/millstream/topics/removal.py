@@ -8,6 +8,7 @@ from millstream.http.response import Response, json_response
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.file_log import FileLog
 from millstream.streams.data_size import data_bytes
+from millstream.streams.presence import once_here
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.performance import Stopwatch
@@ -50,7 +51,8 @@ async def _delete(stream: "Stream", before: int, matches: TagFilter | None) -> i
         return 0
     if matches is None:
         return await stream.purge(below=stop + 1)
-    doomed = _tagged(stream, matches, stop)
+    tags = matches
+    doomed = await once_here(lambda: _tagged(stream, tags, stop))
     return await stream.delete(doomed) if doomed else 0
 
 

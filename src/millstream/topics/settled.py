@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.streams import retention
-from millstream.streams.size import record_size
+from millstream.streams.size import sizes
 from millstream.streams.state import StreamState
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
-
-SCAN_RECORDS = 256
-SCAN_BYTES = 1024 * 1024
 
 
 def settled(stream: "Stream", now_ns: int) -> StreamState:
@@ -55,14 +52,10 @@ def _capped_floor(stream: "Stream", state: StreamState) -> int:
     if not over.bytes and not state.num_deleted:
         return state.first_seq + over.messages
     at, messages, size = state.first_seq, over.messages, over.bytes
-    while messages > 0 or size > 0:
-        frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)
-        if not len(frames):
+    for seq, taken in sizes(stream.config, stream.log, at):
+        if messages <= 0 and size <= 0:
             break
-        for seq, _, subject, payload, headers, _, _, meta in frames:
-            if messages <= 0 and size <= 0:
-                break
-            at = seq + 1
-            messages -= 1
-            size -= record_size(stream.config, subject, headers, payload, meta)
+        at = seq + 1
+        messages -= 1
+        size -= taken
     return at

@@ -28,6 +28,7 @@ import msgspec
 
 from millstream.consumers.ledger import ROW, Snapshot
 from millstream.consumers.registry import Kept
+from millstream.errors import NotHere
 from millstream.nats.jetstream.s2_frames import BadArchive
 from millstream.streams.stream import Stream
 from millstream.streams.times import time_ns
@@ -53,8 +54,13 @@ class Row(NamedTuple):
 # -- writing -----------------------------------------------------------------------------------
 
 
-def pieces(stream: Stream, state: dict[str, Any], consumers: list[Kept]) -> Iterator[bytes]:
-    """Yield the archive of a stream up to its state, piece by piece."""
+def pieces(
+    stream: Stream, state: dict[str, Any], consumers: list[Kept]
+) -> Iterator[bytes | NotHere]:
+    """Yield the archive of a stream up to its state, piece by piece.
+
+    Before a piece that is in cold history comes what to wait for.
+    """
     told = {"created_ns": stream.created_ns}
     body = msgspec.json.encode({**state, "consumer_count": len(consumers), "millstream": told})
     yield MAGIC + _entry(b"state.json", stream.created_ns, 0, b"", body)
@@ -63,7 +69,11 @@ def pieces(stream: Stream, state: dict[str, Any], consumers: list[Kept]) -> Iter
         yield _entry(f"consumers/{kept.name}".encode(), kept.created_ns, 0, b"", content)
     at, last = 1, state["last_seq"]
     while at <= last:
-        frames = stream.read(at, 1 << 20, PIECE_BYTES)
+        try:
+            frames = stream.read(at, 1 << 20, PIECE_BYTES)
+        except NotHere as missing:
+            yield missing
+            continue
         if not len(frames):
             break
         yield b"".join(

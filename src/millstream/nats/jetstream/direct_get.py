@@ -1,9 +1,10 @@
 """DirectGet: records as messages, the sink behind ``$JS.API.DIRECT.GET.<stream>[.<subject>]``."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError, RecordNotFound
+from millstream.errors import ColdUnavailable, MillstreamError, NotHere, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.nats.jetstream.errors import LevelTooLow, check_level, read_as
@@ -53,6 +54,8 @@ class DirectGet:
                 self._answer_batch(reply, asked)
             else:
                 self._send(reply, find(self._stream, asked), asked, ())
+        except NotHere as missing:
+            missing.wait(partial(self._once_here, reply, subject, headers, body))
         except _Status as status:
             self._status(reply, str(status).encode())
         except LevelTooLow:
@@ -61,8 +64,25 @@ class DirectGet:
             self._status(reply, b"408 Malformed Request")
         except RecordNotFound:
             self._status(reply, b"404 Message Not Found")
+        except ColdUnavailable:
+            self._status(reply, b"503 Cold History Unavailable")
         except MillstreamError:
             self._status(reply, b"408 Bad Request")
+
+    def _once_here(
+        self,
+        reply: bytes,
+        subject: bytes,
+        headers: bytes,
+        body: bytes,
+        error: MillstreamError | None,
+    ) -> None:
+        """Answer what had to wait for cold history."""
+        if error is None:
+            self._answer(reply, subject, headers, body)
+        else:
+            self._status(reply, b"503 Cold History Unavailable")
+        self._hub.flush()
 
     def _read(self, subject: bytes, body: bytes) -> GetRequest:
         asked: GetRequest = read_as(body, GetRequest)
@@ -98,6 +118,9 @@ class DirectGet:
             up_to = self._stream.log.seek_time(time_ns(asked.up_to_time)) - 1
             if up_to < self._stream.state().first_seq:
                 raise _Status("404 No Results")
+        in_files = self._stream.config.storage == "file"
+        if in_files and asked.up_to_seq > self._stream.log.committed_seq:
+            raise _Status("404 No Results")  # as the reference's files have it
         chosen = self._stream.index.select(asked.multi_last)
         seqs = [s for s in self._stream.index.last_seqs(chosen, up_to) if s >= asked.seq]
         if not seqs:
@@ -113,8 +136,8 @@ class DirectGet:
         self, reply: bytes, asked: GetRequest, seqs: Iterable[int], left: int
     ) -> tuple[int, int]:
         """Send records within the byte limit; returns (how many are left, the last sequence)."""
-        before = 0
-        for record in self._records(seqs, asked.max_bytes or BATCH_BYTES):
+        before = 0  # all of them first: what is in cold history begins anew when it is here
+        for record in list(self._records(seqs, asked.max_bytes or BATCH_BYTES)):
             left -= 1
             self._send(reply, record, asked, _progress(left, before))
             before = record.seq

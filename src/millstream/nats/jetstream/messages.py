@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.errors import RecordNotFound
 from millstream.message import Record
 from millstream.nats.jetstream.errors import ApiError, bad_request, read_as
+from millstream.streams.presence import once_here
 from millstream.streams.stream import Stream
 from millstream.streams.times import rfc3339, time_ns
 from millstream.subjects.subject import has_wildcard
@@ -64,7 +64,7 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     if asked.is_empty or asked.conflicts or asked.batch or asked.max_bytes or asked.multi_last:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
-    record = find(stream, asked)
+    record = await once_here(lambda: find(stream, asked))
     shown: Answer = {"subject": record.subject.decode("utf-8", "replace"), "seq": record.seq}
     headers = headers_of(record)
     if headers and not asked.no_hdr:
@@ -84,12 +84,10 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
         in_memory = stream.config.storage == "memory"
         if asked.seq > stream.state().last_seq and not in_memory:
             raise ApiError(500, 10057, "stream store EOF")
-        try:
-            stream.get(asked.seq)
-        except RecordNotFound as error:
+        if asked.seq < 1 or not stream.index.is_live(asked.seq):
             if asked.seq < stream.state().first_seq and not in_memory:
-                raise ApiError(500, 10057, "no message found") from error
-            raise ApiError(400, 10043, f"sequence {asked.seq} not found") from error
+                raise ApiError(500, 10057, "no message found")
+            raise ApiError(400, 10043, f"sequence {asked.seq} not found")
     await stream.delete([asked.seq], erase=not asked.no_erase)
     return {"success": True}
 

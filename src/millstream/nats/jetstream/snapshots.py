@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.errors import MillstreamError
+from millstream.errors import ColdUnavailable, MillstreamError, NotHere
 from millstream.kernel._batch import Batch
 from millstream.nats.jetstream import account_limits, archive, shapes
 from millstream.nats.jetstream.archive import Archive
@@ -22,6 +22,7 @@ from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, encode
 from millstream.streams.config import PathInStreamName, StreamConfig
 from millstream.streams.extras import take_extras
 from millstream.streams.intake import Incoming
+from millstream.streams.presence import arrival
 from millstream.streams.stream import Stream, settle
 from millstream.streams.times import rfc3339
 from millstream.subjects.subject import has_wildcard, is_pattern
@@ -123,6 +124,9 @@ class _Sender:
         await self._until(self._is_heard, INTEREST_PATIENCE)
         sent = 0
         for chunk in _regrouped(self._encoded(), self._chunk):
+            if isinstance(chunk, NotHere):
+                await self._wait_for(chunk)
+                continue
             await self._may_send(len(chunk))
             reply = b""
             if len(chunk) == self._chunk:
@@ -133,10 +137,16 @@ class _Sender:
             self._js.hub.flush()
         return "204" if sent else ""
 
-    def _encoded(self) -> Iterator[bytes]:
+    async def _wait_for(self, missing: NotHere) -> None:
+        try:
+            await arrival(missing)
+        except ColdUnavailable as error:
+            raise _Failed(error.message, "503 Cold History Unavailable") from error
+
+    def _encoded(self) -> Iterator[bytes | NotHere]:
         consumers = [] if self._asked.no_consumers else self._js.consumers.kept(self._stream)
         for piece in archive.pieces(self._stream, self._state, consumers):
-            yield encode(piece)
+            yield piece if isinstance(piece, NotHere) else encode(piece)
 
     def _is_heard(self) -> bool:
         return self._js.outlet.is_heard(self._subject)
@@ -164,10 +174,13 @@ class _Sender:
         return True
 
 
-def _regrouped(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+def _regrouped(pieces: Iterator[bytes | NotHere], size: int) -> Iterator[bytes | NotHere]:
     """Yield the same bytes in chunks of one size, the last one shorter."""
     rest = b""
     for piece in pieces:
+        if isinstance(piece, NotHere):
+            yield piece
+            continue
         rest += piece
         while len(rest) >= size:
             yield rest[:size]
