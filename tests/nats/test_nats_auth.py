@@ -8,13 +8,13 @@ import bcrypt
 import nkeys as signing
 import pytest
 from guarded_sessions import Client, GuardedSessions
-from jwt_makers import Operator
 
 from millstream.accounts.account import Account, Limits
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.jwt import Trust
 from millstream.accounts.permissions import Permissions, Rule
 from millstream.nats.session import NatsLimits
+from support.jwt_makers import Operator
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n<closed>"
 HASHED = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()

@@ -12,10 +12,10 @@ from typing import Any
 import bcrypt
 import nkeys as signing
 import pytest
-from jwt_makers import Operator
 from nats.aio.client import Client
 
 import nats
+from support.jwt_makers import Operator
 from support.peers import Peer, free_port, running, scratch_directory
 
 HASHED = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()

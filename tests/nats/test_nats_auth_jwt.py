@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import nkeys as signing
-from jwt_makers import AccountHolder, Holder, Operator, UserHolder
 
 from millstream.accounts.credentials import Credentials, Presented
 from millstream.accounts.jwt import Trust
 from millstream.nats.user_info import shown_permissions
+from support.jwt_makers import AccountHolder, Holder, Operator, UserHolder
 from support.peers import nats_server
 
 OPERATOR = Operator()

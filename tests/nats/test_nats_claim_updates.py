@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jwt_makers import AccountHolder, Operator, UserHolder
 
+from support.jwt_makers import AccountHolder, Operator, UserHolder
 from support.server_process import OURS, THEIRS, Wire, started
 
 OPERATOR = Operator()

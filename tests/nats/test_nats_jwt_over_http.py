@@ -1,7 +1,6 @@
 """Users whose JWT anybody may bear come over HTTP with it, and leave when it ends."""
 
 import pytest
-from jwt_makers import Operator
 
 from millstream.accounts.api_keys import KeyRing
 from millstream.accounts.credentials import Credentials
@@ -11,6 +10,7 @@ from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request
 from millstream.http.routes import Route
 from millstream.topics.authorize import Authorizer, Users
+from support.jwt_makers import Operator
 
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("main")
