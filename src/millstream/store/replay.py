@@ -202,7 +202,7 @@ class Replay:
                 at = item.position
             elif at + 1 >= wal.limit:
                 continue
-            if self._is_rotten(buffer, item, at):
+            if self._is_rotten(buffer, item, wal, at):
                 rotten.append(item)
                 continue
             yield from self._replay_rotten(buffer, rotten, wal, at)
@@ -217,10 +217,10 @@ class Replay:
             self.cut = _is_cut(buffer, wal)
             self.damaged_bytes += self.cut
 
-    def _is_rotten(self, buffer: memoryview, item: Entry | Damage, at: int) -> bool:
+    def _is_rotten(self, buffer: memoryview, item: Entry | Damage, wal: WalFile, at: int) -> bool:
         """Say whether an item was stable, counts for this replay, and is damaged."""
         if isinstance(item, Damage):
-            return at < self._durable and (at >= self._from or bool(self._logs.holes))
+            return at < self._durable and self._counts(buffer, item, wal, at + 1)
         wanted = item.position > self._from or bool(self._logs.holes)
         return wanted and item.position <= self._durable and not item.sound(buffer)
 
@@ -253,6 +253,12 @@ class Replay:
             else:
                 mark = max([mark, *(each.durable for each in self._headers(buffer, item, wal))])
         return mark
+
+    def _counts(self, buffer: memoryview, damage: Damage, wal: WalFile, position: int) -> bool:
+        """Say whether damage may hold what the snapshot does not cover."""
+        if position > self._from or self._logs.holes:
+            return True
+        return any(each.position > self._from for each in self._headers(buffer, damage, wal))
 
     def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[Entry]:
         """Return entries that stand in the wrong place: what their headers say is true still.
@@ -378,7 +384,7 @@ class Replay:
         self, buffer: memoryview, damage: Damage, wal: WalFile, position: int
     ) -> Iterator[None]:
         """Read what no entry header vouches for: the frames vouch for themselves."""
-        if position <= self._from and not self._logs.holes:
+        if not self._counts(buffer, damage, wal, position):
             return
         frames = self._frames(buffer, damage.start, damage.end, False)
         frames += self._frames(buffer, damage.start, damage.end, True)

@@ -1,19 +1,22 @@
 """WalMeter: how much goes into the write-ahead log, and how long the disk takes for it."""
 
+import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from millstream.clock import Clock
-from millstream.store.entry import HEAD, MAGIC
+from millstream.store.entry import MAGIC
 from millstream.store.files import Buffer, OsFile, OsFiles
 
+_COUNTED = struct.Struct("<I28xI")  # magic and number of frames in an entry's header
 SYNC_BOUNDS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
 
 
 @dataclass(slots=True)
 class WalMeter:
-    """Counters since the start; written by one thread, read by any."""
+    """Counters since the start; written by the loop and by each shard's thread, read by any."""
 
     frames: int = 0
     batches: int = 0
@@ -21,6 +24,7 @@ class WalMeter:
     rotations: int = 0
     sync_us: int = 0
     sync_counts: list[int] = field(default_factory=lambda: [0] * (len(SYNC_BOUNDS_US) + 1))
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def syncs(self) -> int:
@@ -29,19 +33,24 @@ class WalMeter:
 
     def wrote(self, head: Buffer, size: int) -> None:
         """Count a write; one that begins like an entry is a batch."""
-        self.bytes_written += size
-        if len(head) < HEAD.size:
-            return
-        magic, _, _, _, _, frames, *_ = HEAD.unpack_from(head)
-        if magic == MAGIC:
-            self.batches += 1
-            self.frames += frames
+        magic, frames = _COUNTED.unpack_from(head) if len(head) >= _COUNTED.size else (0, 0)
+        with self._lock:
+            self.bytes_written += size
+            if magic == MAGIC:
+                self.batches += 1
+                self.frames += frames
+
+    def rotated(self) -> None:
+        """Count a file that was begun."""
+        with self._lock:
+            self.rotations += 1
 
     def synced(self, seconds: float) -> None:
         """Count a sync; a bucket holds what is not longer than its bound."""
         microseconds = seconds * 1e6
-        self.sync_us += round(microseconds)
-        self.sync_counts[bisect_left(SYNC_BOUNDS_US, microseconds)] += 1
+        with self._lock:
+            self.sync_us += round(microseconds)
+            self.sync_counts[bisect_left(SYNC_BOUNDS_US, microseconds)] += 1
 
 
 class MeteredFile(OsFile):
@@ -78,7 +87,7 @@ class MeteredFiles(OsFiles):
         if not (name.startswith("wal-") and name.endswith(".log")):
             return super().open(path, create)
         if create:
-            self.meter.rotations += 1
+            self.meter.rotated()
         return MeteredFile(self.open_fd(path, create), self.meter, self._clock)
 
 
