@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from test_bit_flips import test_one_flipped_bit_costs_at_most_one_record_and_names_it as flips
-from test_random_sweep import faults, run_until_crash
+from test_random_sweep import faults, judge_older_snapshots, run_until_crash
 
 from millstream.errors import ShardReadOnly
 from millstream.store import committer, entry, file_log, local_engine, rebuild, replay
@@ -158,11 +158,20 @@ def flips_find_something() -> bool:
 
 
 @pytest.mark.timeout(600)
+def test_there_are_enough_planted_bugs() -> None:
+    assert len(BUGS) >= 20
+
+
 @pytest.mark.parametrize("bug", list(BUGS)[: count(3, 99)])
 def test_a_planted_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[bug](monkeypatch)
     try:
-        caught = sweep_finds_something(count(60, 300)) or flips_find_something()
+        caught = (
+            bool(judge_older_snapshots(15)[1])
+            or sweep_finds_something(count(60, 300))
+            or flips_find_something()
+        )
     except Exception:
         caught = True
+    print(f"planted bug {bug!r}: caught {caught}")
     assert caught, bug

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from millstream.clock import ManualClock
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, StorageUnusable
 from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
@@ -202,6 +202,49 @@ def faults(rng: random.Random, calls: int) -> dict[int, OSError | int]:
     """Return nothing, or one or two refused, short or failed calls."""
     kinds = (OSError(errno.EIO, "input/output error"), OSError(errno.ENOSPC, "no space left"), 5, 0)
     return {rng.randint(1, calls): rng.choice(kinds[:3]) for _ in range(rng.choice((0, 1, 1, 2)))}
+
+
+def without_newest_snapshot(disk: FakeDisk, rng: random.Random) -> FakeDisk | None:
+    """Return the disk with one byte of its newest snapshot changed, where it has two."""
+    snapshots = sorted(p for p in disk.content() if "/snapshot-" in p and p.endswith(".bin"))
+    if len(snapshots) < 2:
+        return None
+    damaged = disk.copy()
+    node = damaged.names[snapshots[-1]]
+    assert node is not None
+    node.data[rng.randrange(len(node.data))] ^= 1 << rng.randrange(8)
+    node.sync()
+    return damaged
+
+
+def judge_older_snapshots(seeds: int) -> tuple[int, list[object]]:
+    """Damage the newest snapshot at a crash; return how often, and the promises broken."""
+    fired = 0
+    wrong: list[object] = []
+    for seed in range(seeds):
+        rng = random.Random(seed)
+        dry = FakeDisk()
+        run_until_crash(dry, seed, 40)
+        disk = FakeDisk()
+        disk.crash_at = rng.randint(dry.calls // 2, dry.calls)
+        sent, workload = run_until_crash(disk, seed, 40)
+        damaged = without_newest_snapshot(disk.after_crash(Mode.KEEP, 0), rng)
+        if damaged is None:
+            continue
+        fired += 1
+        try:
+            found = check_recovery(damaged, sent, Mode.KEEP, workload.options)
+        except StorageUnusable as error:
+            found = [str(error)]
+        wrong += [(seed, each) for each in found]
+    return fired, wrong
+
+
+def test_a_damaged_snapshot_costs_nothing_as_the_older_one_is_as_good() -> None:
+    fired, wrong = judge_older_snapshots(count(40, 600))
+    print(f"damaged snapshots: fired {fired}")
+    assert not wrong
+    assert fired >= count(15, 200)
 
 
 def test_what_a_memory_log_answered_before_a_failed_write_survives_every_start_or_none() -> None:
