@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from millstream.kernel._batch import Batch
+from millstream.store.dump import dump_directory
 from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.inspect import CLEAN, check_directory, dump_directory
+from millstream.store.inspect import CLEAN, check_directory
 from millstream.store.log import Durability
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, image, records

@@ -6,8 +6,9 @@ import pytest
 
 from millstream.errors import StorageUnusable
 from millstream.kernel._batch import Batch
+from millstream.store.dump import dump_directory
 from millstream.store.file_log import FileLog
-from millstream.store.inspect import CLEAN, UNUSABLE, check_directory, dump_directory
+from millstream.store.inspect import CLEAN, UNUSABLE, check_directory
 from millstream.store.keys import KeyRing
 from millstream.store.log import Durability
 from support.fake_disk import FakeDisk, Mode

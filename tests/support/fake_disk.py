@@ -265,6 +265,8 @@ class FakeDisk:
     def listdir(self, path: str) -> list[str]:
         if path not in self.names:
             raise OSError(errno.ENOENT, "no such directory", path)
+        if self.names[path] is not None:
+            raise OSError(errno.ENOTDIR, "not a directory", path)
         return sorted(
             os.path.basename(p) for p in self.names if p != path and os.path.dirname(p) == path
         )

@@ -12,18 +12,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from millstream.backup.moment import PIECE_BYTES, Kept, Moment, get_piece, moments
-from millstream.errors import BackupFailed
+from millstream.errors import BackupFailed, StorageUnusable
 from millstream.kernel._frames import scan
-from millstream.store.entry import Entry, scan_entries
+from millstream.store.entry import Entry, plain_body, scan_entries
 from millstream.store.files import File, Files, OsFiles
-from millstream.store.local_engine import HEADER, wal_indexes, wal_name
+from millstream.store.keys import ID_BYTES, KeyRing
+from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
 from millstream.store.objects import Objects
 
 WAL = "wal/"
 
 
-def restore(target: Objects, directory: Path, at_ns: int | None = None) -> Moment:
-    """Make ``directory`` what it was, by default at the newest backup; returns the one used."""
+def restore(
+    target: Objects, directory: Path, at_ns: int | None = None, ring: KeyRing | None = None
+) -> Moment:
+    """Make ``directory`` what it was, by default at the newest backup; returns the one used.
+
+    To a moment between two backups of an encrypted directory the keys in ``ring`` are needed.
+    """
     if directory.exists() and any(directory.iterdir()):
         raise BackupFailed(f"{directory} is not empty: restore into a new directory")
     known = moments(target)
@@ -36,7 +42,7 @@ def restore(target: Objects, directory: Path, at_ns: int | None = None) -> Momen
         for kept in files:
             _write(target, kept, partial / kept.path)
         if at_ns is not None:
-            cut_wal(OsFiles(), str(partial), at_ns)
+            cut_wal(OsFiles(), str(partial), at_ns, ring)
         for parent, _, _ in os.walk(partial):
             OsFiles().sync_dir(parent)
         if directory.exists():
@@ -94,8 +100,9 @@ def _write(target: Objects, kept: Kept, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def cut_wal(files: Files, directory: str, at_ns: int) -> None:
+def cut_wal(files: Files, directory: str, at_ns: int, ring: KeyRing | None = None) -> None:
     """Remove every WAL entry from the first on that is younger than ``at_ns``, in each shard."""
+    ring = ring or KeyRing()
     root = f"{directory}/wal"
     for name in files.listdir(root):
         shard = f"{root}/{name}"
@@ -107,17 +114,20 @@ def cut_wal(files: Files, directory: str, at_ns: int) -> None:
                 continue
             file = files.open(path)
             try:
-                cut = _cut_file(file, at_ns)
+                cut = _cut_file(file, path, at_ns, ring)
             finally:
                 file.close()
         files.sync_dir(shard)
 
 
-def _cut_file(file: File, at_ns: int) -> bool:
+def _cut_file(file: File, path: str, at_ns: int, ring: KeyRing) -> bool:
     size = file.size()
     buffer = file.view(size)
+    header = decode_header(bytes(buffer[: HEADER.size]), path)
+    if header is not None:
+        _require(ring, header.key_id.to_bytes(ID_BYTES, "little"))
     for item in scan_entries(buffer, HEADER.size, 0):
-        if isinstance(item, Entry) and _youngest(buffer, item) > at_ns:
+        if isinstance(item, Entry) and _youngest(buffer, item, ring) > at_ns:
             del buffer
             file.truncate(item.start)
             file.preallocate(size)
@@ -126,8 +136,23 @@ def _cut_file(file: File, at_ns: int) -> bool:
     return False
 
 
-def _youngest(buffer: memoryview, entry: Entry) -> int:
-    frames, _ = scan(buffer, entry.body, entry.end)
+def _require(ring: KeyRing, key_id: bytes) -> None:
+    """Times are sealed with the records: without the key nobody knows where to cut."""
+    try:
+        ring.require(key_id, "the write-ahead log")
+    except StorageUnusable as error:
+        raise BackupFailed(
+            f"the backup is encrypted with key {key_id.hex()}: --at needs it, give --key-file; "
+            "a backup's own moment can be restored without"
+        ) from error
+
+
+def _youngest(buffer: memoryview, entry: Entry, ring: KeyRing) -> int:
+    start, end = entry.body, entry.end
+    if entry.sealed:
+        buffer = plain_body(buffer, start, end, ring)
+        start, end = 0, len(buffer)
+    frames, _ = scan(buffer, start, end)
     return max((frame[4] for frame in frames), default=0)
 
 

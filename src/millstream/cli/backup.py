@@ -10,6 +10,7 @@ import msgspec
 from millstream.backup.moment import Moment, moments
 from millstream.backup.restore import restore as restore_files
 from millstream.backup.take import prune, take
+from millstream.cli.key_files import key_file_option, key_ring
 from millstream.clock import SystemClock
 from millstream.store.files import OsFiles
 from millstream.store.objects import open_objects
@@ -51,21 +52,28 @@ def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> Non
 @click.argument("target")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--at", "moment", help="As it was then, e.g. 2026-11-16T12:30:00Z.")
+@key_file_option
 @click.option("--list", "only_list", is_flag=True, help="List the backups at TARGET.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def restore(
-    target: str, directory: Path | None, moment: str | None, only_list: bool, as_json: bool
+    target: str,
+    directory: Path | None,
+    moment: str | None,
+    key_file: tuple[str, ...],
+    only_list: bool,
+    as_json: bool,
 ) -> None:
     """Restore a backup at TARGET into the new data DIRECTORY.
 
     Without --at it is the newest backup. With --at every change up to then is in it, which needs a
-    backup before that time and one after it.
+    backup before that time and one after it, and the key where the directory is encrypted.
     """
     place = open_objects(target, OsFiles())
     if only_list or directory is None:
         _list(moments(place), as_json)
         return
-    used = restore_files(place, directory.resolve(), _parsed(moment) if moment else None)
+    at_ns = _parsed(moment) if moment else None
+    used = restore_files(place, directory.resolve(), at_ns, key_ring(key_file))
     if as_json:
         click.echo(msgspec.json.encode({"directory": str(directory), "moment": used.started_ns}))
         return

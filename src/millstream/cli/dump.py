@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from millstream.cli.key_files import key_file_option, key_ring
+from millstream.store.dump import dump_directory
 from millstream.store.files import OsFiles
-from millstream.store.inspect import dump_directory
 
 
 @click.command()

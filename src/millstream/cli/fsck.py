@@ -35,6 +35,9 @@ def _print(report: Report) -> None:
     for line in report.findings:
         click.echo(line)
     for lost in report.lost:
-        click.echo(f"lost log={lost.log_id} seq={lost.first}-{lost.last} reason={lost.reason}")
+        known = " recorded" if lost.recorded else ""
+        click.echo(
+            f"lost log={lost.log_id} seq={lost.first}-{lost.last} reason={lost.reason}{known}"
+        )
     verdict = "damaged" if report.status else "clean"
     click.echo(f"{verdict}: {report.logs} logs, {report.records} records")

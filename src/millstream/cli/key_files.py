@@ -19,7 +19,17 @@ key_file_option = click.option(
 
 def key_ring(paths: Sequence[str]) -> KeyRing:
     """Return the keys of the files, or those of the environment."""
+    return KeyRing(None, _secrets(paths))
+
+
+def sealing_ring(paths: Sequence[str]) -> KeyRing:
+    """Return the same keys for a command that writes: the first one seals."""
+    secrets = _secrets(paths)
+    return KeyRing(secrets[0], secrets[1:]) if secrets else KeyRing()
+
+
+def _secrets(paths: Sequence[str]) -> list[bytes]:
     secrets = [key_from_file(path) for path in paths]
     if not secrets:
         secrets = [os.environ[name].encode() for name in (KEY, PREVIOUS) if os.environ.get(name)]
-    return KeyRing(None, secrets)
+    return secrets

@@ -23,11 +23,13 @@ cli = LazyGroup(
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
         "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
         "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
+        "pipeline": ("millstream.cli.pipeline:pipeline", "Transform streams with Spark."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
             "Stand in for the nats-server command.",
         ),
         "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
+        "repair": ("millstream.cli.repair:repair", "Make a damaged data directory sound again."),
         "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
         "backup": ("millstream.cli.backup:backup", "Copy a data directory, also while in use."),
         "restore": ("millstream.cli.backup:restore", "Bring a backup back, to any moment."),

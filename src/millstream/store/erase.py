@@ -198,7 +198,7 @@ def finish_last(files: Files, directory: str) -> None:
         data = file.pread(file.size(), 0)
     finally:
         file.close()
-    redo = _decoded(data, path)
+    redo = decode_redo(data, path)
     if redo is not None:
         _apply(files, directory, redo)
     else:
@@ -206,7 +206,8 @@ def finish_last(files: Files, directory: str) -> None:
         files.unlink(path)
 
 
-def _decoded(data: bytes, path: str) -> Redo | None:
+def decode_redo(data: bytes, path: str) -> Redo | None:
+    """Return what an erase changes, None when the file is damaged."""
     if len(data) < REDO_HEADER.size or data[:8] != MAGIC:
         return None
     _, version, _, size, check_sum = REDO_HEADER.unpack_from(data)

@@ -1,4 +1,4 @@
-"""A data directory as it lies there: what is damaged, and what is in it. Reads only.
+"""A data directory as it lies there: what is damaged in it. Reads only.
 
 The check is a recovery over files that cannot be changed: what it reports is what a start would.
 """
@@ -9,21 +9,11 @@ from dataclasses import asdict, dataclass, field
 
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
-from millstream.kernel._frames import body, scan
-from millstream.store import blocks
-from millstream.store.entry import BOUND, Damage, Entry, scan_entries
 from millstream.store.file_log import FileLog
 from millstream.store.files import Buffer, File, Files
 from millstream.store.keys import KeyRing
-from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
-from millstream.store.segment import HEADER_BYTES, binding, holds_blocks, read_data_header
 from millstream.store.seq_ranges import SeqRanges
-from millstream.store.snapshot import (
-    decode_snapshot,
-    load_snapshots,
-    snapshot_name,
-    snapshot_numbers,
-)
+from millstream.store.snapshot import load_snapshots
 from millstream.store.store import Store, StoreOptions
 
 CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
@@ -286,132 +276,3 @@ def read_all(log: FileLog) -> Iterator[int]:
     while len(frames := log.read(seq, 4096, 1 << 20)):
         yield from (record[0] for record in frames)
         seq = frames.last_seq + 1
-
-
-def dump_directory(
-    directory: str, files: Files, ring: KeyRing | None = None
-) -> Iterator[dict[str, object]]:
-    """Yield what the files hold, piece by piece: WAL entries and frames, segments, snapshots."""
-    ring = ring or KeyRing()
-    wal = f"{directory}/wal"
-    for shard in files.listdir(wal) if files.exists(wal) else []:
-        for index in wal_indexes(files, f"{wal}/{shard}"):
-            yield from _dump_wal(f"{wal}/{shard}/{wal_name(index)}", files, ring)
-    streams = f"{directory}/streams"
-    for name in files.listdir(streams) if files.exists(streams) else []:
-        for file in files.listdir(f"{streams}/{name}"):
-            if file.endswith(".data"):
-                path = f"{streams}/{name}/{file}"
-                yield {"kind": "segment", "file": path}
-                yield from _dump_segment(path, int(name, 16), int(file[4:24]), files, ring)
-    meta = f"{directory}/meta"
-    for number in snapshot_numbers(files, meta):
-        yield _dump_snapshot(f"{meta}/{snapshot_name(number)}", files, ring)
-
-
-def _content(path: str, files: Files) -> memoryview:
-    file = files.open(path)
-    try:
-        return file.view(file.size())
-    finally:
-        file.close()
-
-
-def _dump_segment(
-    path: str, log_id: int, base_seq: int, files: Files, ring: KeyRing
-) -> Iterator[dict[str, object]]:
-    buffer = _content(path, files)
-    head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base_seq, path)
-    if not (head.in_blocks if head else holds_blocks(buffer, binding(log_id, base_seq))):
-        yield from _dump_frames(path, buffer, HEADER_BYTES)
-        return
-    yield from _dump_blocks(path, buffer, HEADER_BYTES, binding(log_id, base_seq), ring)
-
-
-def _dump_blocks(
-    path: str, buffer: memoryview, start: int, bound: bytes, ring: KeyRing, end: int = -1
-) -> Iterator[dict[str, object]]:
-    """Yield blocks and the frames in them; offsets of frames are those in the plain form."""
-    end = len(buffer) if end < 0 else end
-    found, damaged = blocks.find_blocks(buffer, start, end, bound)
-    for ref in found:
-        raw = blocks.decode_block(buffer, ref, bound, ring)
-        yield {
-            "kind": "block",
-            "file": path,
-            "offset": ref.at,
-            "bytes": ref.after - ref.at,
-            "plain_offset": ref.offset,
-            "plain_bytes": ref.size,
-            "sound": raw is not None,
-        }
-        if raw is not None:
-            yield from _dump_frames(path, memoryview(raw), 0)
-    for first, last in damaged:
-        yield {"kind": "damage", "file": path, "offset": first, "end": last}
-
-
-def _dump_wal(path: str, files: Files, ring: KeyRing) -> Iterator[dict[str, object]]:
-    buffer = _content(path, files)
-    header = decode_header(bytes(buffer[: HEADER.size]), path)
-    yield {"kind": "wal", "file": path, "header": asdict(header) if header else None}
-    for item in scan_entries(buffer, HEADER.size, 0):
-        if isinstance(item, Damage):
-            yield {"kind": "damage", "file": path, "offset": item.start, "end": item.end}
-            yield from _dump_frames(path, buffer, item.start, item.end)
-            continue
-        yield _dump_entry(path, item, item.sound(buffer))
-        if item.sealed:
-            yield from _dump_blocks(path, buffer, item.body, BOUND, ring, item.end)
-        else:
-            yield from _dump_frames(path, buffer, item.body, item.end)
-
-
-def _dump_entry(path: str, entry: Entry, sound: bool) -> dict[str, object]:
-    return {
-        "kind": "entry",
-        "file": path,
-        "offset": entry.start,
-        "position": entry.position,
-        "durable": entry.durable,
-        "commits": entry.commits,
-        "continues": entry.continues,
-        "sound": sound,
-        "runs": [run._asdict() for run in entry.runs],
-    }
-
-
-def _dump_frames(
-    path: str, buffer: memoryview, start: int, end: int = -1
-) -> Iterator[dict[str, object]]:
-    frames, damaged = scan(buffer, start, len(buffer) if end < 0 else end)
-    for kind, flags, stream_id, seq, ts_ns, at, size, deleted in frames:
-        yield {
-            "kind": "record" if kind == 1 else "control",
-            "file": path,
-            "offset": at,
-            "bytes": size,
-            "type": kind,
-            "more": bool(flags & 1),
-            "log_id": f"{stream_id:016x}",
-            "seq": seq,
-            "ts_ns": ts_ns,
-            "deleted": bool(deleted),
-            "body": bytes(body(buffer, at))[:200].decode(errors="replace") if kind != 1 else None,
-        }
-    for first, last in (place[:2] for place in damaged):
-        yield {"kind": "damage", "file": path, "offset": first, "end": last}
-
-
-def _dump_snapshot(path: str, files: Files, ring: KeyRing) -> dict[str, object]:
-    snapshot = decode_snapshot(bytes(_content(path, files)), path, ring)
-    if snapshot is None:
-        return {"kind": "damage", "file": path, "offset": 0, "end": 0}
-    return {
-        "kind": "snapshot",
-        "file": path,
-        "number": snapshot.number,
-        "position": snapshot.position,
-        "logs": [f"{log.log_id:016x} to {log.committed_seq}" for log in snapshot.logs],
-        "sections": {name: len(data) for name, data in snapshot.sections.items()},
-    }
