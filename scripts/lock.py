@@ -45,6 +45,7 @@ def main() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     sets = {"run": project["dependencies"] + BUILD_TOOLS, **extras}
+    sets["spark"] = extras["spark"] + extras["pipelines"]  # one environment runs both
     pinned: set[str] = set()
     for name in ("run", "dev", "spark", "docs"):
         pins = {k: v for k, v in closure(sets[name]).items() if k not in pinned}

@@ -17,7 +17,7 @@ from support.leaks import holdings, left_behind, without_stray_tasks
 
 # These cannot even be imported without Spark's packages, so `make check` leaves them alone.
 SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
-collect_ignore = [] if SPARK_IS_INSTALLED else ["spark"]
+collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines"]
 
 # Even the short forms of these take a while: `make test` runs them, `make check` does not.
 SLOW_PLACES = {"compat", "crash", "fuzz"}

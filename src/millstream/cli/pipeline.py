@@ -1,0 +1,28 @@
+"""``millstream pipeline``: what Spark does with the streams."""
+
+from importlib.util import find_spec
+
+import click
+
+from millstream.cli.lazy import LazyGroup
+
+
+class PipelineGroup(LazyGroup):
+    """Commands that need Spark's packages, and say so."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; its modules cannot even be imported without pyarrow."""
+        for package in ("pyspark", "pyarrow"):
+            if find_spec(package) is None:
+                fix = "pip install 'millstream[spark,pipelines]'"
+                raise click.ClickException(f"a pipeline needs {package}: {fix}")
+        return super().get_command(ctx, cmd_name)
+
+
+pipeline = PipelineGroup(
+    purpose="Read, transform and write streams with Spark.",
+    places={
+        "run": ("millstream.cli.pipeline_run:run", "Run a pipeline file (YAML or Python)."),
+        "check": ("millstream.cli.pipeline_run:check", "Check a pipeline file without Spark."),
+    },
+)

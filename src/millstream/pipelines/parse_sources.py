@@ -1,0 +1,115 @@
+"""The ``sources`` of a pipeline file."""
+
+import re
+from collections.abc import Mapping
+
+from millstream.pipelines.section import Section, checked
+from millstream.pipelines.spec import (
+    DEFAULT_MAX_RECORDS,
+    Source,
+    StreamSource,
+    StreamTarget,
+    TableSource,
+    Watermark,
+)
+from millstream.spark.options import parse as parse_read
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS = ("stream", "topic", "parquet", "delta", "iceberg")
+_PLACE = re.compile(r"[a-z0-9]+://")
+
+
+def parse_sources(top: Section, server: Mapping[str, str]) -> tuple[Source, ...]:
+    """Return the sources in the order of the file."""
+    sources = tuple(_source(name, section, server) for name, section in top.named("sources"))
+    if not sources:
+        top.fail("names nothing to read: sources: {orders: {stream: ORDERS}}", "sources")
+    return sources
+
+
+def _source(name: str, section: Section, server: Mapping[str, str]) -> Source:
+    if not IDENTIFIER.fullmatch(name):
+        section.fail("a name is letters, digits and '_', as SQL uses it")
+    kind = section.one_of(*_KINDS)
+    source = (
+        _stream(name, kind, section, server)
+        if kind in ("stream", "topic")
+        else _table(name, kind, section)
+    )
+    section.done()
+    return source
+
+
+def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -> StreamSource:
+    streams = ",".join(section.names(kind))
+    options = section.texts("options")
+    snapshot = section.truth("snapshot")
+    if not snapshot and "maxrecordspertrigger" not in {key.lower() for key in options}:
+        options = {**options, "maxRecordsPerTrigger": str(DEFAULT_MAX_RECORDS)}
+    checked(section, "options", lambda: parse_read({**server, **options, "stream": streams}))
+    source = StreamSource(
+        name=name,
+        streams=streams,
+        options=options,
+        json=_json(section),
+        expect=section.optional("expect"),
+        quarantine=stream_target(section, "quarantine"),
+        watermark=watermark(section),
+        snapshot=snapshot,
+    )
+    if source.quarantine and not (source.json or source.expect):
+        section.fail("says where bad records go; say what a good one is: json, expect", "json")
+    if (source.json or source.expect) and "columns" in {key.lower() for key in options}:
+        section.fail(
+            "columns cannot be chosen where records are judged by json or expect", "options"
+        )
+    return source
+
+
+def _json(section: Section) -> str | None:
+    """Return the fields of the payload as DDL; a file may also list them one by one."""
+    if isinstance(section.take("json"), dict):
+        fields = section.texts("json")
+        for field in fields:
+            if not IDENTIFIER.fullmatch(field):
+                section.fail(f"field {field!r}: a name is letters, digits and '_'", "json")
+        return ", ".join(f"{field} {kind}" for field, kind in fields.items())
+    return section.optional("json")
+
+
+def stream_target(section: Section, name: str) -> StreamTarget | None:
+    """Return a stream to write to: its name, or a mapping with ``subject`` and ``create``."""
+    given = section.take(name)
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        return StreamTarget(section.text(name))
+    below = Section(section.document, (*section.key, name), given)
+    target = StreamTarget(below.text("stream"), below.optional("subject"), below.names("create"))
+    below.done()
+    return target
+
+
+def _table(name: str, kind: str, section: Section) -> TableSource:
+    catalog = section.texts("catalog") if kind == "iceberg" else {}
+    return TableSource(name, kind, place(section, kind), catalog)
+
+
+def place(section: Section, kind: str) -> str:
+    """Return where a table is: a path beside the file, or a url or table name as it is."""
+    given = section.text(kind)
+    if kind in ("iceberg", "jdbc") or _PLACE.match(given):
+        return given
+    return str((section.document.directory / given).resolve())
+
+
+def watermark(section: Section) -> Watermark | None:
+    """Return ``watermark: {column: at, delay: 10m}``."""
+    below = section.section("watermark")
+    if below is None:
+        return None
+    column, delay = below.text("column"), below.interval("delay")
+    below.done()
+    if delay is None:
+        below.fail("'delay' is missing: how late a row may come, such as 10m")
+    return Watermark(column, delay)

@@ -1,0 +1,158 @@
+"""Runs a pipeline in a Spark session and tells how it goes."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.pipelines.failures import failed
+from millstream.pipelines.frames import build_frames
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.progress import Done, Progress, progress_of
+from millstream.pipelines.sinks import all_sinks, start, write
+from millstream.pipelines.spec import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_SECONDS = 0.1
+START_SECONDS = 30.0
+# Spark gives a Python process ten seconds to start, which a busy machine may not manage.
+SLOW_START = "Python worker failed to connect back"
+MAX_STARTS = 4
+_UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
+
+
+@dataclass(slots=True)
+class _Running:
+    """A query, and what of it was told already."""
+
+    sink: str
+    begin: Callable[[], "StreamingQuery"]
+    query: "StreamingQuery"
+    told: int = -1
+    rows: int = 0
+    batches: int = 0
+    starts: int = 1
+
+    def started_again(self, error: BaseException) -> bool:
+        """Start anew after a failure that is not the pipeline's; the checkpoint knows the rest."""
+        if SLOW_START not in str(error) or self.starts == MAX_STARTS:
+            return False
+        self.starts += 1
+        self.query = self.begin()
+        return True
+
+    def news(self) -> Iterator[Progress]:
+        """Return the batches that were committed since the last call; empty ones stay unsaid."""
+        for report in self.query.recentProgress:
+            progress = progress_of(self.sink, report)
+            if progress.batch > self.told and progress.rows:
+                self.told = progress.batch
+                self.rows += progress.rows
+                self.batches += 1
+                yield progress
+
+
+def checkpoints(pipeline: Pipeline, data: Path) -> str:
+    """Return where the pipeline keeps how far it is: one directory for each sink below this."""
+    return pipeline.checkpoint or str(
+        data.resolve() / ".millstream" / "checkpoints" / pipeline.name
+    )
+
+
+def run(spark: "SparkSession", pipeline: Pipeline, data: Path) -> Iterator[Progress | Done]:
+    """Run to the end, or for as long as it is iterated; closing the iterator stops it."""
+    if pipeline.streaming:
+        yield from _stream(spark, pipeline, checkpoints(pipeline, data))
+        return
+    while True:
+        yield from run_tables(spark, pipeline)
+        if pipeline.schedule.every is None:
+            return
+        time.sleep(_seconds(pipeline.schedule.every))
+
+
+def run_tables(
+    spark: "SparkSession", pipeline: Pipeline, sink_id: str | None = None
+) -> Iterator[Done]:
+    """Run a pipeline without streams once; ``sink_id`` makes a second run add nothing."""
+    frames = _frames(spark, pipeline)
+    for name, sink in all_sinks(pipeline):
+        identity = f"{sink_id}/{sink.name}" if sink_id else None
+        frame = frames[name]
+        try:
+            rows = frame.count() if not sink_id else 0
+            write(frame, sink, pipeline, identity)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise failed(f"sink {sink.name!r}", error) from error
+        yield Done(sink.name, rows, 1)
+
+
+def _frames(spark: "SparkSession", pipeline: Pipeline) -> dict[str, Any]:
+    try:
+        return build_frames(spark, pipeline)
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise failed(f"pipeline {pipeline.name!r}", error) from error
+
+
+def _stream(spark: "SparkSession", pipeline: Pipeline, home: str) -> Iterator[Progress | Done]:
+    frames = _frames(spark, pipeline)
+    running: list[_Running] = []
+    try:
+        for name, sink in all_sinks(pipeline):
+            running.append(_begun(frames[name], sink, pipeline, f"{home}/{sink.name}"))
+        yield from _followed(running)
+    finally:
+        for one in running:
+            one.query.stop()
+
+
+def _begun(frame: Any, sink: Any, pipeline: Pipeline, checkpoint: str) -> _Running:
+    begin = partial(start, frame, sink, pipeline, checkpoint)
+    try:
+        running = _Running(sink.name, begin, begin())
+    except Exception as error:
+        raise failed(f"sink {sink.name!r}", error) from error
+    _wait_for_source(running.query)
+    return running
+
+
+def _wait_for_source(query: "StreamingQuery") -> None:
+    """Let one query's Python process start before the next one's: together they are slow."""
+    until = time.monotonic() + START_SECONDS
+    while query.isActive and time.monotonic() < until:
+        if not str(query.status["message"]).startswith("Initializing"):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _followed(running: list[_Running]) -> Iterator[Progress | Done]:
+    """Tell each batch; end when all queries have, and fail as soon as one does."""
+    left = list(running)
+    while left:
+        for one in list(left):
+            active = one.query.isActive  # before the news: the last batch must be among them
+            yield from one.news()
+            if active:
+                continue
+            if (error := one.query.exception()) is not None:
+                if one.started_again(error):
+                    continue
+                raise failed(f"sink {one.sink!r}", error) from error
+            left.remove(one)
+            yield Done(one.sink, one.rows, one.batches)
+        if left:
+            time.sleep(POLL_SECONDS)
+
+
+def _seconds(interval: str) -> float:
+    number, unit = interval.split()
+    return float(number) * _UNITS[unit if unit.endswith("s") else f"{unit}s"]

@@ -1,0 +1,123 @@
+"""The Spark session of a pipeline: local unless told otherwise, quiet unless asked."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.pipelines.java import check_java
+from millstream.pipelines.problems import MissingPackage, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL = {
+    # Spark would otherwise announce itself by the name of the machine, which may not resolve.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Where Spark runs and what it says. ``log`` is where Java writes, None is standard error."""
+
+    name: str
+    master: str | None = None
+    remote: str | None = None
+    ui: bool = True
+    log: Path | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
+    """Start Spark, and stop it in the end; raises a one-line problem when it cannot start."""
+    _check_pyspark()
+    if options.remote is None:
+        check_java()
+    with _java_writes_to(options.log):
+        spark = _started(options)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def ui_link(spark: "SparkSession") -> str | None:
+    """Return where the Spark UI is, None where there is none."""
+    try:
+        link: str | None = spark.sparkContext.uiWebUrl
+        return link
+    except Exception:  # Spark Connect has no context
+        return None
+
+
+def configuration(options: SessionOptions) -> dict[str, str]:
+    """Return what the session is configured with; the user's word is last."""
+    own = {
+        "spark.ui.enabled": "true" if options.ui else "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if options.remote is None and (options.master or "local").startswith("local"):
+        own |= _LOCAL
+    return own | dict(options.settings)
+
+
+def _started(options: SessionOptions) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    from millstream.spark.session import register
+
+    # Before Java starts: it looks for data sources by itself, with whatever Python it finds.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(options.name)
+    if options.remote is not None:
+        builder = builder.remote(options.remote)
+    else:
+        builder = builder.master(options.master or "local[*]")
+    for key, value in configuration(options).items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+        if options.remote is None:
+            spark.sparkContext.setLogLevel("WARN" if options.log is None else "ERROR")
+        register(spark)
+    except Exception as error:
+        where = options.remote or options.master or "local[*]"
+        log = f" (Java's words: {options.log})" if options.log else ""
+        text = str(error).strip().split("\n")[0]
+        raise PipelineError(f"Spark did not start at {where}: {text}{log}") from error
+    return spark
+
+
+def _check_pyspark() -> None:
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage(error.name or "pyspark", "a pipeline", "spark,pipelines") from None
+
+
+@contextmanager
+def _java_writes_to(log: Path | None) -> Iterator[None]:
+    """Give the Java process, which inherits it, another standard error than ours."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)

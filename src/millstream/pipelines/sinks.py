@@ -1,0 +1,95 @@
+"""Frames go into sinks: as streaming queries with checkpoints, or as jobs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.pipelines.batch_tables import batch_table
+from millstream.pipelines.spec import (
+    Mode,
+    Pipeline,
+    Schedule,
+    Sink,
+    StreamSink,
+    StreamSource,
+    TableSink,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+
+def all_sinks(pipeline: Pipeline) -> list[tuple[str, Sink]]:
+    """Return each sink with the frame it takes; quarantines are sinks like any other."""
+    found = [(sink.input, sink) for sink in pipeline.sinks]
+    for source in pipeline.sources:
+        if isinstance(source, StreamSource) and source.quarantine is not None:
+            bad = f"{source.name}!bad"
+            found.append((bad, StreamSink(f"quarantine-{source.name}", bad, source.quarantine)))
+    return found
+
+
+def start(frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str) -> "StreamingQuery":
+    """Start the streaming query that fills a sink."""
+    writer = frame.writeStream.queryName(f"{pipeline.name}/{sink.name}").outputMode(sink.mode)
+    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.trigger(**_trigger(pipeline.schedule))
+    if isinstance(sink, StreamSink):
+        return writer.format("millstream").options(**stream_options(pipeline, sink)).start()
+    if sink.format == "parquet" and sink.mode is Mode.APPEND:
+        return _files(writer, sink).start()
+    return writer.foreachBatch(_put_into(sink, checkpoint)).start()
+
+
+def write(frame: "DataFrame", sink: Sink, pipeline: Pipeline, sink_id: str | None = None) -> None:
+    """Write a frame of tables once; with a ``sink_id`` the same job done again adds nothing."""
+    if isinstance(sink, StreamSink):
+        options = stream_options(pipeline, sink)
+        if sink_id is not None:
+            options["sinkId"] = sink_id
+        frame.write.format("millstream").options(**options).mode("append").save()
+    elif sink.format == "parquet" and sink.mode is Mode.APPEND:
+        writer = frame.write.mode("append").options(**sink.options)
+        writer.partitionBy(*sink.partition_by).parquet(sink.place)
+    else:
+        batch_table(sink, sink_id or "").put(frame, 0 if sink_id else None)
+
+
+def stream_options(pipeline: Pipeline, sink: StreamSink) -> dict[str, str]:
+    """Return the options of the exactly-once sink."""
+    options = {**pipeline.server, **sink.options, "stream": sink.target.stream}
+    if sink.target.subject is not None:
+        options["subject"] = sink.target.subject
+    return options
+
+
+def _files(writer: "DataStreamWriter", sink: TableSink) -> "DataStreamWriter":
+    writer = writer.format("parquet").options(**sink.options).option("path", sink.place)
+    return writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
+
+
+def _put_into(sink: TableSink, checkpoint: str) -> Callable[["DataFrame", int], None]:
+    def put(frame: "DataFrame", batch: int) -> None:
+        batch_table(sink, query_id(checkpoint)).put(frame, batch)
+
+    return put
+
+
+def query_id(checkpoint: str) -> str:
+    """Return what tells the batches of this checkpoint from those of any other.
+
+    Spark keeps the id of the query there. Batches count from 0 again when a checkpoint is
+    removed, so the name of a sink would make a table refuse what it has not got.
+    """
+    metadata = Path(checkpoint) / "metadata"
+    if not metadata.is_file():  # not on this machine
+        return checkpoint
+    return str(json.loads(metadata.read_text())["id"])
+
+
+def _trigger(schedule: Schedule) -> dict[str, Any]:
+    if schedule.every is not None:
+        return {"processingTime": schedule.every}
+    return {"processingTime": "0 seconds"} if schedule.continuous else {"availableNow": True}

@@ -1,0 +1,104 @@
+"""The session that all Spark tests share, and a broker that pipelines run against."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the pipeline tests need pyspark")
+pytest.importorskip("pyarrow", reason="the pipeline tests need pyarrow")
+pytest.importorskip("yaml", reason="the pipeline tests need PyYAML")
+
+from pyspark.sql import SparkSession
+
+from millstream.client.blocking import connect
+from millstream.pipelines.document import Document
+from millstream.pipelines.parse import parse
+from millstream.pipelines.preflight import preflight
+from millstream.pipelines.progress import Done
+from millstream.pipelines.run import run
+from support.broker import millstream
+from support.peers import Peer
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The same as in tests/spark: Spark has one session a process, whoever comes first."""
+    from millstream.spark import register
+
+    home = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("millstream tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Peer]:
+    """A whole server; each test names streams of its own."""
+    with millstream(extra=["--segment-max-events", "100"]) as peer:
+        yield peer
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a test does with streams and pipelines, in one line each."""
+
+    spark: SparkSession
+    broker: Peer
+    home: Path
+
+    def create(self, name: str, *subjects: str) -> None:
+        with connect(self.broker.url) as client:
+            body = json.dumps({"name": name, "subjects": list(subjects)}).encode()
+            answer = json.loads(client.request(f"$JS.API.STREAM.CREATE.{name}", body).payload)
+        assert "error" not in answer, answer
+
+    def publish(self, subject: str, *payloads: Any) -> None:
+        with connect(self.broker.url) as client:
+            for payload in payloads:
+                body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+                answer = json.loads(client.request(subject, body).payload)
+                assert "seq" in answer, answer
+
+    def run(self, data: dict[str, Any]) -> dict[str, int]:
+        """Run a pipeline to its end; returns the rows that each sink took."""
+        document = Document("test", {"name": "test", **data}, self.home)
+        pipeline = parse(document, {"url": self.broker.url})
+        preflight(pipeline)
+        events = list(run(self.spark, pipeline, self.home))
+        return {event.sink: event.rows for event in events if isinstance(event, Done)}
+
+    def records(self, stream: str) -> list[Any]:
+        reader = self.spark.read.format("millstream").option("url", self.broker.url)
+        frame = reader.option("includeHeaders", "true").load(stream).orderBy("seq")
+        return list(frame.collect())
+
+    def payloads(self, stream: str) -> list[Any]:
+        return [json.loads(bytes(row.payload)) for row in self.records(stream)]
+
+    def parquet(self, path: str, *columns: str) -> list[tuple[Any, ...]]:
+        frame = self.spark.read.parquet(str(self.home / path)).select(*columns)
+        return sorted(tuple(row) for row in frame.collect())
+
+
+@pytest.fixture
+def bench(spark: SparkSession, broker: Peer, tmp_path: Path) -> Bench:
+    return Bench(spark, broker, tmp_path)
