@@ -170,12 +170,13 @@ def test_an_erase_leaves_nothing_at_the_cold_place() -> None:
 
 def test_a_damaged_record_at_the_cold_place_is_one_gap() -> None:
     disk = FakeDisk()
-    bench, _ = filled(disk)
+    options = replace(OPTIONS, cold=replace(COLD, twins="none"))
+    bench, _ = filled(disk, options)
     settle(bench)
     path = next(p for p in names(disk, "/cold") if p.endswith("00001.data"))
     damage(disk, path, b"000002")
     bench.close()
-    again = Bench(disk, replace(OPTIONS, cold=replace(COLD, twins="none")))
+    again = Bench(disk, options)
     found = again.store.log(1)
     assert found is not None
     assert [r[0] for r in records(found)] == [1, 2, *range(4, 61)]

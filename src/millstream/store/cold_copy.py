@@ -16,7 +16,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from millstream.errors import ColdUnavailable
-from millstream.store import blocks
+from millstream.store import blocks, cold_mend
 from millstream.store.blocks import BlockRef, BlockTable, Raw
 from millstream.store.cold_manifest import Form, folder
 from millstream.store.objects import Objects
@@ -57,6 +57,7 @@ class ColdCopy:
         self.token = token
         self.is_known = False  # whether the object has been looked at: its head, its blocks
         self.table: BlockTable | None = None
+        self.is_suspect = False  # a reader met damage: the scrub has a look soon
 
     @property
     def name(self) -> str:
@@ -128,7 +129,22 @@ class ColdCopy:
         return self._source.objects
 
     def _fetch(self, start: int, size: int) -> Pieces:
-        return {(self.token, start): self.objects.get_range(self.name, start, size)}
+        data = self.objects.get_range(self.name, start, size)
+        return {(self.token, start): self._mended(data, start, start + PIECE_BYTES, size)}
+
+    def _mended(self, data: Raw, start: int, end: int, size: int) -> bytes:
+        """Return a piece with what is damaged in it from the Parquet twin, where there is one."""
+        index = self._segment.index
+        count = len(index)
+        first = bisect_left(range(count), start, key=index.offset)
+        past = bisect_left(range(count), end, key=index.offset)
+        bad = cold_mend.damaged(bytes(data), start, index, range(first, past))
+        if not bad:
+            return bytes(data)
+        self.is_suspect = True
+        image = bytearray(data) + bytes(size - len(data))
+        cold_mend.mend(image, start, index, bad, self.objects, self._segment.log_id)
+        return bytes(image)
 
     def _decode(self, refs: list[BlockRef]) -> Pieces:
         start, segment = refs[0].at, self._segment
@@ -137,7 +153,10 @@ class ColdCopy:
         for ref in refs:
             here = ref._replace(at=ref.at - start)
             raw = blocks.decode_block(data, here, segment.bound, segment.keeping.ring)
-            found[self.token, ref.offset] = DAMAGED if raw is None else raw
+            if raw is None:
+                raw = self._mended(b"", ref.offset, ref.end, ref.size)
+                raw = raw if any(raw) else DAMAGED
+            found[self.token, ref.offset] = raw
         return found
 
 

@@ -1,14 +1,17 @@
 """A segment's way to the cold place and back, on the mover's thread."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from millstream.errors import ObjectsFailed
-from millstream.kernel._index import SubjectTable
-from millstream.store import blocks, cold_manifest
+from millstream.kernel._frames import Frames, check
+from millstream.kernel._index import SegmentIndex, SubjectTable
+from millstream.store import blocks, cold_manifest, twin
 from millstream.store.blocks import BlockTable
 from millstream.store.cold_copy import SUFFIX, encode_marker
 from millstream.store.cold_manifest import ColdFile, Said, folder, object_names, put_checked
 from millstream.store.files import Files, replace_file
+from millstream.store.keys import NO_KEY
 from millstream.store.objects import Objects
 from millstream.store.segment import (
     HEADER_BYTES,
@@ -84,6 +87,7 @@ class Move:
         if index is None or not len(index):
             raise ObjectsFailed(f"{segment.path} has a damaged index: it stays where it is")
         count = len(index)
+        parquet = self._twin(data, index)
         return ColdFile(
             base_seq=segment.base_seq,
             last_seq=index.seq(count - 1),
@@ -92,7 +96,23 @@ class Move:
             last_ts_ns=index.ts_ns(count - 1),
             data=put_checked(objects, log_id, f"{segment.name}.data", data),
             idx=put_checked(objects, log_id, f"{segment.name}.idx", idx),
+            parquet=(
+                put_checked(objects, log_id, f"{segment.name}.parquet", parquet)
+                if parquet
+                else None
+            ),
         )
+
+    def _twin(self, data: bytes, index: SegmentIndex) -> bytes:
+        """Return the segment as a table, empty where there is to be none."""
+        is_wanted = self._twins == "all" or (self._twins == "plain" and not self._is_sealed)
+        if not is_wanted or not twin.can_make():
+            return b""
+        return twin.make(live_records(data, index, self._segment, self.table), self._said.stream)
+
+    @property
+    def _is_sealed(self) -> bool:
+        return self.head.key_id != NO_KEY
 
     def unmark(self) -> None:
         """Take the marker back (on the file thread): the hot file counts."""
@@ -102,6 +122,21 @@ class Move:
             self._files.unlink(path)
             with suppress(OSError):
                 self._files.sync_dir(segment.directory)
+
+
+def live_records(
+    data: bytes, index: SegmentIndex, segment: Segment, table: BlockTable | None
+) -> Iterator[twin.Fields]:
+    """Return the records of a .data file that are sound and not deleted, in order."""
+    image: bytes | memoryview = data
+    if table is not None:
+        image, _ = blocks.plain_image(data, table, segment.bound, segment.keeping.ring)
+    for at in range(len(index)):
+        offset, size = index.offset(at), index.frame_len(at)
+        if not index.deleted(at) and check(image, offset) == size:
+            frames = Frames(image, [offset])
+            if not frames.deleted(0):
+                yield frames.record(0)
 
 
 def put_back(

@@ -23,6 +23,7 @@ from millstream.store.cold_copy import ColdCopy, Key, Pieces
 from millstream.store.cold_manifest import ColdFile, Manifest, Said, folder, object_names
 from millstream.store.cold_move import Move, put_back
 from millstream.store.cold_pool import InlinePool, Pool, ThreadPool
+from millstream.store.cold_scrub import Found, Scrub, rotten
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
 from millstream.store.objects import Objects, open_objects
@@ -30,6 +31,7 @@ from millstream.store.segment import DataHead, Segment
 from millstream.store.worker import Worker
 
 READERS = 4
+SCRUB_DELAY = 60.0  # seconds after a start: it has other things to do
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,8 @@ class ColdOptions:
     cache_bytes: int = 64 << 20  # of pieces that were read
     patience: float = 10.0  # seconds until a reader is told that the place does not answer
     checkpoint_gap: float = 30.0  # between checkpoints that only a move waits for
+    scrub_rate: int = 4 << 20  # bytes a second that are checked in the background, 0 for none
+    scrub_interval: float = 24 * 3600.0  # seconds between two looks at the same segment
     twins: str = "plain"  # of which segments a Parquet twin is made: "none", "plain", "all"
     objects: Objects | None = None  # instead of what ``place`` names
 
@@ -124,7 +128,7 @@ class ColdTier:
             self.objects = open_objects(options.place, host.files)
         active = threads and self.objects is not None
         self._reads: Pool = ThreadPool(host.post, READERS) if active else InlinePool()
-        self.mover: Pool = ThreadPool(host.post, 1) if active else InlinePool()
+        self.mover: Pool = ThreadPool(host.post, 1) if threads else InlinePool()
         self._pieces = PieceCache(options.cache_bytes)
         self._waiting: dict[Key, _Wait] = {}
         self._tokens = count(1)
@@ -135,7 +139,10 @@ class ColdTier:
         self._busy = False  # the mover has something to do
         self._problems: dict[str, str] = {}
         self.wants_checkpoint = False
+        self._scrubbed_at: dict[tuple[int, int], float] = {}
+        self._scrub_at = host.clock.monotonic() + SCRUB_DELAY
         self.fetched = self.moved = self.failed = 0
+        self.scrubbed = self.mended = self.lost = 0
 
     def health(self) -> list[str]:
         """Return what is wrong, in words."""
@@ -223,21 +230,29 @@ class ColdTier:
     def tick(self, logs: Iterable[FileLog]) -> None:
         """Call about once a second: one piece of work for the mover, and late readers are told."""
         self._end_waits()
-        if self.objects is None or self._busy:
+        if self._busy:
             return
         kept = [each for each in logs if each.is_kept]
+        if not self._tend(kept) and self.options.scrub_rate:
+            self._scrub_next(kept)
+
+    def _tend(self, kept: list[FileLog]) -> bool:
+        """Begin with a move or a manifest if one is due; False when there is nothing to do."""
+        if self.objects is None:
+            return False
         if not self._swept:
             self._sweep(kept)
-            return
+            return True
         self.wants_checkpoint = False
         for each in kept:
             segment = self._due(each) if self.options.moves else None
             if segment is not None:
                 self._move(each, segment)
-                return
+                return True
             if self._is_outdated(each):
                 self._publish(each)
-                return
+                return True
+        return False
 
     def _due(self, owner: FileLog) -> Segment | None:
         """Return the oldest segment beyond what stays hot, if it may go now."""
@@ -336,6 +351,88 @@ class ColdTier:
         else:
             self._problems.pop("move", None)
 
+    # --- scrubbing
+
+    def _scrub_next(self, logs: list[FileLog]) -> None:
+        """Begin to look at the segment that was not looked at for longest, if one is due."""
+        now = self._host.clock.monotonic()
+        suspects = [
+            (each, s) for each in logs for s in each.segments if s.cold and s.cold.is_suspect
+        ]
+        if suspects:
+            self._scrub(*suspects[0], now)
+            return
+        if now < self._scrub_at:
+            return
+        late = now - self.options.scrub_interval
+        for each in logs:
+            for segment in each.segments:
+                key = (each.log_id, segment.base_seq)
+                known = segment.cold is None or segment.base_seq in self._files.get(key[0], {})
+                idle = segment.sealed and not segment.busy and not segment.erasing
+                if idle and known and self._scrubbed_at.get(key, late) <= late:
+                    self._scrub(each, segment, now)
+                    return
+
+    def _scrub(self, owner: FileLog, segment: Segment, now: float) -> None:
+        self._scrubbed_at[owner.log_id, segment.base_seq] = now
+        self._scrub_at = now + segment.size / self.options.scrub_rate
+        files = self._files.get(owner.log_id, {})
+        if segment.cold is None:
+            self._busy = segment.busy = True
+            job = partial(rotten, self._host.files, segment)
+            self.mover.run(job, partial(self._looked_at, owner, segment))
+        elif self.objects is not None and segment.base_seq in files:
+            segment.cold.is_suspect = False
+            self._busy = segment.busy = True
+            others = [f for base, f in files.items() if base != segment.base_seq]
+            file, said = files[segment.base_seq], self._say(owner)
+            gone = {s for a, b in said.deleted for s in _within(a, b, file)}
+            scrub = Scrub(self._host.files, self.objects, segment, file, others, said, gone)
+            self.mover.run(scrub.run, partial(self._scrubbed, owner, segment))
+
+    def _looked_at(
+        self, owner: FileLog, segment: Segment, seqs: list[int] | None, error: Exception | None
+    ) -> None:
+        """Have a read meet what is rotten: that takes it out of service and says so."""
+        self._busy = segment.busy = False
+        if seqs is None:
+            log.warning("segment not scrubbed file=%s error=%s", segment.path, error)
+            return
+        self.scrubbed += 1
+        before = owner.count
+        for seq in seqs:
+            owner.read(seq, 1, 1)
+        self.lost += before - owner.count
+        owner.erasure.step()
+        owner.drop_dead_segments()
+
+    def _scrubbed(
+        self, owner: FileLog, segment: Segment, found: Found | None, error: Exception | None
+    ) -> None:
+        self._busy = segment.busy = False
+        if found is None:
+            self._problems["scrub"] = f"cold history cannot be checked: {error}"
+            log.warning("cold segment not scrubbed file=%s error=%s", segment.path, error)
+            return
+        self._problems.pop("scrub", None)
+        self.scrubbed += 1
+        if found.damaged and segment.cold is not None:
+            log.warning(
+                "cold segment damaged=%s mended=%s lost=%d",
+                ",".join(found.damaged), ",".join(found.mended), len(found.lost),
+            )  # fmt: skip
+            self.mended += len(found.mended)
+            self.lost += len(found.lost)
+            self._files[owner.log_id][segment.base_seq] = found.file
+            segment.cold.form = found.file.data
+            self._pieces.forget(segment.cold.token)
+            if found.head is not None:
+                segment.cold.known_as(found.head, found.table)
+            owner.lose(found.lost)
+        owner.erasure.step()
+        owner.drop_dead_segments()
+
     # --- removing
 
     def forget(self, log_id: int, bases: list[int]) -> None:
@@ -419,6 +516,10 @@ class ColdTier:
         """Stop the threads; one that hangs is left behind."""
         self._reads.close()
         self.mover.close()
+
+
+def _within(first: int, last: int, file: ColdFile) -> range:
+    return range(max(first, file.base_seq), min(last, file.last_seq) + 1)
 
 
 def _mark(owner: FileLog) -> tuple[int, ...]:

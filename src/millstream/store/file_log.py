@@ -175,6 +175,7 @@ class FileLog:
         self.floors: dict[str, int] = {}  # reason of a trim → highest sequence it took
         self.count = 0
         self.bytes = 0
+        self._staged_headed = 0  # records with headers that are staged and not committed
         self.staged_ts_ns = 0
         self.last_ts_ns = 0
         self.gaps: list[Gap] = []
@@ -237,17 +238,20 @@ class FileLog:
             self._reserve(last)
         segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
+        before = self.subjects.headed
         data = encode_batch(
             batch, start, count, self._log_id, first, ts_ns, segment.index, segment.size, True
         )
         segment.stage(data, first, last)
-        return self._staged(first, last, count, len(data), ts_ns, done, noted), data
+        headed = self.subjects.headed - before
+        return self._staged(first, last, count, headed, len(data), ts_ns, done, noted), data
 
     def _staged(
         self,
         first: int,
         last: int,
         count: int,
+        headed: int,
         size: int,
         ts_ns: int,
         done: Committed,
@@ -257,13 +261,14 @@ class FileLog:
         """Note what was staged; what a class promises without the disk is true at once."""
         self.next_seq = last + 1
         self.staged_ts_ns = ts_ns
+        self._staged_headed += headed
         if self._durability is Durability.MEMORY:
             self._skip(holes)
-            self._commit(count, last, size, ts_ns)
+            self._commit(count, last, headed, size, ts_ns)
             if not noted:
                 self._host.post(partial(done, None))
                 done = self._memory_done
-        committed = partial(self._committed, count, last, size, ts_ns, done)
+        committed = partial(self._committed, count, last, headed, size, ts_ns, done)
         if holes:
             committed = partial(self._skip_committed, holes, committed)
         return Staged(first, committed, noted or self._durability is Durability.FSYNC)
@@ -310,7 +315,7 @@ class FileLog:
         if last - first > MOST_DELTA:
             raise ValueError(f"a batch reaches over at most {MOST_DELTA} sequences")
         segment = self._growing(first, last)
-        index, at = segment.index, len(segment.index)
+        index, at, before = segment.index, len(segment.index), self.subjects.headed
         data = encode_exact(
             batch,
             start,
@@ -326,8 +331,8 @@ class FileLog:
         holes = _holes(self.next_seq, seqs)
         runs = _stretches(segment, at) if holes else ()
         ts_ns = index.ts_ns(len(index) - 1)
-        noted = note is not None
-        staged = self._staged(first, last, count, len(data), ts_ns, done, noted, holes)
+        noted, headed = note is not None, self.subjects.headed - before
+        staged = self._staged(first, last, count, headed, len(data), ts_ns, done, noted, holes)
         self._submit(staged, count, data, note, holes, runs)
 
     def skip_to(self, seq: int, done: Committed) -> None:
@@ -415,6 +420,7 @@ class FileLog:
         self,
         count: int,
         last: int,
+        headed: int,
         size: int,
         ts_ns: int,
         done: Committed,
@@ -422,7 +428,7 @@ class FileLog:
     ) -> None:
         if error is None:
             if last > self.committed_seq:
-                self._commit(count, last, size, ts_ns)
+                self._commit(count, last, headed, size, ts_ns)
             if self._durability is not Durability.FSYNC:
                 self._written.append((self._host.written_position(self._log_id), last))
                 self._host.unsynced(self)
@@ -435,12 +441,13 @@ class FileLog:
             self.synced_seq = max(self.synced_seq, written.popleft()[1])
         return not written
 
-    def _commit(self, count: int, last: int, size: int, ts_ns: int) -> None:
+    def _commit(self, count: int, last: int, headed: int, size: int, ts_ns: int) -> None:
         """Let readers see what the class's promise now covers."""
         self.committed_seq = last
         self.last_ts_ns = ts_ns
         self.count += count
         self.bytes += size
+        self._staged_headed -= headed
         if self._durability is Durability.FSYNC:
             self.synced_seq = last
         if not self.segments:
@@ -506,6 +513,7 @@ class FileLog:
     def rewind(self) -> None:
         """Take back everything staged and not committed: its sequences were never visible."""
         last = self.committed_seq
+        self._staged_headed = 0
         while self.segments and self.segments[-1].base_seq > last:
             self.segments.pop().rewind(0)
         if self.segments:
@@ -550,6 +558,17 @@ class FileLog:
                 self.bytes -= size
                 self.add_gap(seq, seq, "corruption")
 
+    def lose(self, seqs: list[int]) -> None:
+        """Take records out of service that no copy holds any more, and say so."""
+        for seq in seqs:
+            at = bisect_right(self.segments, seq, key=_base) - 1
+            position = self.segments[at].index.find(seq) if at >= 0 else -1
+            if position >= 0 and self.segments[at].index.delete(position):
+                self.count -= 1
+                self.bytes -= self.segments[at].index.frame_len(position)
+                self.add_gap(seq, seq, "corruption")
+                log.error("damaged record file=%s seq=%d", self.segments[at].path, seq)
+
     def add_gap(self, first: int, last: int, reason: str) -> list[Gap]:
         """Name sequences as lost; those already named stay as they are. Returns what is new."""
         new = [Gap(a, b, reason) for a, b in self.lost.missing(first, last)]
@@ -572,6 +591,7 @@ class FileLog:
             evict_floor=self.evict_floor,
             gaps=tuple(self.gaps),
             floors=dict(self.floors),
+            headed=max(0, self.subjects.headed - self._staged_headed),
         )
 
     def first_seq(self) -> int:

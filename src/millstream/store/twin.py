@@ -1,0 +1,152 @@
+"""Twin: a sealed segment as a Parquet file, which any table reader takes as it is.
+
+Columns: stream, seq, ts, ts_ns, subject, headers (map of lists), headers_raw, payload, tag, node,
+meta; compressed by zstd, with a checksum on each page, row groups in order of seq with statistics.
+Deleted records may still be in it: the manifest's deletion ranges say which rows do not count.
+
+pyarrow is optional: without it there are no twins, and one log line says so.
+"""
+
+import io
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import encode_exact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP = 16 << 10  # rows; small, because the loop waits while Arrow takes a column in
+BREATH = 500  # records after which the loop has its turn for certain
+GROUP_BYTES = 16 << 20
+Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
+
+log = logging.getLogger(__name__)
+_told = False
+_pause = threading.Event()  # never set: waiting for it gives the processor away
+
+
+def can_make() -> bool:
+    """Say whether twins can be made here; tells once why not."""
+    global _told
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        if not _told:
+            log.warning("no Parquet twins of cold segments: pip install 'millstream[lake]'")
+            _told = True
+        return False
+    return True
+
+
+def schema() -> "pa.Schema":
+    """Return the columns of a twin."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("stream", pa.string(), nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+            pa.field("ts_ns", pa.int64(), nullable=False),
+            pa.field("subject", pa.string(), nullable=False),
+            pa.field("headers", pa.map_(pa.string(), pa.list_(pa.string()))),
+            pa.field("headers_raw", pa.binary()),
+            pa.field("payload", pa.binary(), nullable=False),
+            pa.field("tag", pa.string()),
+            pa.field("node", pa.string()),
+            pa.field("meta", pa.string()),
+        ]
+    )
+
+
+def make(records: Iterable[Fields], stream: str) -> bytes:
+    """Return the Parquet file of records in order of their sequences."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    with pq.ParquetWriter(
+        sink, schema(), compression="zstd", write_page_checksum=True, use_dictionary=_DICTIONARIES
+    ) as writer:
+        for group in _groups(records):
+            writer.write_batch(_batch(group, stream), row_group_size=len(group))
+    return sink.getvalue()
+
+
+_DICTIONARIES = ["stream", "subject", "tag", "node"]
+
+
+def _groups(records: Iterable[Fields]) -> Iterator[list[Fields]]:
+    group: list[Fields] = []
+    held = 0
+    for record in records:
+        group.append(record)
+        held += len(record[3]) + len(record[4])
+        if not len(group) % BREATH:
+            _pause.wait(0.001)
+        if len(group) >= ROW_GROUP or held >= GROUP_BYTES:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
+
+
+def _batch(group: list[Fields], stream: str) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    seqs, times, subjects, payloads, headers, tags, nodes, metas = zip(*group, strict=True)
+    columns: list[Any] = [
+        [stream] * len(group),
+        seqs,
+        [ts_ns // 1000 for ts_ns in times],
+        times,
+        [_text(subject) for subject in subjects],
+        [_header_map(block) for block in headers],
+        [block or None for block in headers],
+        payloads,
+        *([_text(value) if value else None for value in each] for each in (tags, nodes, metas)),
+    ]
+    fields = schema()
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=fields)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _header_map(block: bytes) -> list[tuple[str, list[str]]] | None:
+    """Return the fields of a header block, None without one; what is malformed is left out."""
+    if not block:
+        return None
+    found: dict[str, list[str]] = {}
+    for line in block.split(b"\r\n")[1:]:
+        name, colon, value = line.partition(b":")
+        if colon and name:
+            found.setdefault(_text(name), []).append(_text(value.strip(b" \t")))
+    return list(found.items())
+
+
+def frames_of(data: bytes, log_id: int, seqs: set[int]) -> dict[int, bytes]:
+    """Return the frames of these records as a twin has them; those that it lacks are left out."""
+    import pyarrow.parquet as pq
+
+    columns = ["seq", "ts_ns", "subject", "payload", "headers_raw", "tag", "node", "meta"]
+    reader = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+    found: dict[int, bytes] = {}
+    for batch in reader.iter_batches(columns=columns):
+        for row in batch.to_pylist():
+            if row["seq"] in seqs:
+                found[row["seq"]] = _frame(row, log_id)
+    return found
+
+
+def _frame(row: dict[str, Any], log_id: int) -> bytes:
+    batch = Batch()
+    texts = [(row[name] or "").encode() for name in ("subject", "tag", "node", "meta")]
+    subject, tag, node, meta = texts
+    batch.add(subject, b"", row["headers_raw"] or b"", row["payload"], tag, node, meta)
+    return encode_exact(batch, 0, 1, log_id, [row["seq"]], [row["ts_ns"]], 0, None, 0)

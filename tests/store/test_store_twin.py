@@ -1,0 +1,71 @@
+"""Parquet twins: what table readers see of cold segments, and frames made again from them."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from test_store_cold import COLD, OPTIONS, filled, manifest_of, names, settle
+
+from millstream.kernel._frames import Frames, check
+from millstream.store import twin
+from support.fake_disk import FakeDisk
+from support.store_bench import SEALED, Bench
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def table_of(data: bytes) -> list[dict[str, object]]:
+    reader = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+    rows: list[dict[str, object]] = reader.read().to_pylist()
+    return rows
+
+
+def test_a_moved_segment_has_a_twin_with_the_same_records() -> None:
+    disk = FakeDisk()
+    bench, log = filled(disk)
+    settle(bench)
+    files = manifest_of(disk).files
+    assert files
+    rows = []
+    for file in files:
+        assert file.parquet is not None
+        rows += table_of(disk.content()[f"/cold/{1:016x}/{file.parquet.name}"])
+    expected = read(log, files[-1].last_seq)
+    assert [(r["seq"], r["ts_ns"], r["subject"], r["payload"]) for r in rows] == expected
+    assert {r["stream"] for r in rows} == {"ORDERS"}
+
+
+def read(log: object, last: int) -> list[tuple[int, int, str, bytes]]:
+    from support.store_bench import records
+
+    return [(r[0], r[1], r[2].decode(), r[3]) for r in records(log) if r[0] <= last]  # type: ignore[arg-type]
+
+
+def test_an_encrypted_log_has_no_twin_unless_asked_for() -> None:
+    for twins, wanted in (("plain", False), ("all", True)):
+        disk = FakeDisk()
+        bench, _ = filled(disk, replace(SEALED, cold=replace(COLD, twins=twins)))
+        settle(bench)
+        found = [p for p in names(disk, "/cold") if p.endswith(".parquet")]
+        assert bool(found) is wanted
+
+
+def test_a_twin_gives_back_the_frames_it_was_made_of() -> None:
+    meta, headers = b'{"a":1}', b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n"
+    record = (7, 1_700_000_000_123_456_789, b"s.x", b"\x00\xff", headers, b"tag", b"node", meta)
+    data = twin.make([record], "S")
+    (row,) = table_of(data)
+    assert row["headers"] == [("A", ["1", "2"])]
+    assert row["headers_raw"] == headers
+    found = twin.frames_of(data, 5, {7, 8})
+    assert list(found) == [7]
+    assert check(found[7], 0) == len(found[7])
+    assert Frames(found[7], [0]).record(0) == record
+
+
+def test_without_twins_wanted_there_are_none() -> None:
+    disk = FakeDisk()
+    bench, _ = filled(disk, replace(OPTIONS, cold=replace(COLD, twins="none")))
+    settle(bench)
+    assert not [p for p in names(disk, "/cold") if p.endswith(".parquet")]
+    assert isinstance(bench, Bench)
