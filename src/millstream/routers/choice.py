@@ -26,6 +26,7 @@ class Choice:
 
     passed: int
     records: list[Fields] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)  # their sequences
     hops: int = 0  # of the copies
     known: int = 0  # records that the destination holds already
     is_blocked: bool = False

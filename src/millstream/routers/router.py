@@ -86,6 +86,11 @@ class Router:
         """Say whether the source holds something that it has not looked at."""
         return self.cursor < self.source.log.committed_seq and not self.is_gone
 
+    @property
+    def is_ready(self) -> bool:
+        """Say whether it has something to look at and nothing holds it up."""
+        return not self.is_busy and not self.is_blocked and self.is_behind
+
     def redefine(self, definition: Definition) -> None:
         """Go on in another way from here on."""
         self.definition = definition
