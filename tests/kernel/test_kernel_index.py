@@ -89,6 +89,18 @@ class IndexAgreement(RuleBasedStateMachine):
         for entry in dying:
             entry.deleted = True
 
+    @rule(most=st.integers(0, 400), start=st.integers(0, 99), drop=st.booleans())
+    def compact(self, most: int, start: int, drop: bool) -> None:
+        assert self.index.runs(most, drop) == self.plain.runs(most, drop)
+        self.offset = self.plain.compact(start, drop)
+        assert self.index.compact(start) == self.offset
+
+    @rule(start=st.integers(0, 20), stop=st.integers(0, 20))
+    def tags(self, start: int, stop: int) -> None:
+        places = self.plain.tag_places(start, stop)
+        packed = unpacked(self.index.tag_places(start, stop))
+        assert packed == [number for place in places for number in place]
+
     @rule(count=st.integers(0, 20))
     def truncate(self, count: int) -> None:
         self.index.truncate(count)
@@ -141,6 +153,7 @@ class IndexAgreement(RuleBasedStateMachine):
         assert {self.subjects.subject(n) for n in self.subjects.ids()} == here
         assert len(self.subjects) == len(here)
         assert self.subjects.living == sum(bool(self.plain.live(subject)) for subject in here)
+        assert self.subjects.headed == self.plain.headed
         for subject in here:
             self.check_subject(self.subjects.find(subject), self.plain.live(subject))
 
@@ -162,6 +175,7 @@ class IndexAgreement(RuleBasedStateMachine):
         loaded = SegmentIndex.frombytes(5, table, packed, [table.intern(n) for n in names])
         assert loaded.pack() == (packed, names)
         assert loaded.live == self.index.live
+        assert table.headed == self.plain.headed
 
 
 TestIndexAgreement = IndexAgreement.TestCase

@@ -48,6 +48,7 @@ cdef class SubjectTable:
     cdef uint64_t key0
     cdef uint64_t key1
     cdef Py_ssize_t living       # subjects with a live record
+    cdef Py_ssize_t headed       # live records with a header block
 
     cdef long long intern_raw(self, const char *text, Py_ssize_t size) except -1 nogil
     cdef long long find_raw(self, const char *text, Py_ssize_t size) noexcept nogil

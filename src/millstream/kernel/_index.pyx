@@ -281,6 +281,11 @@ cdef class SubjectTable:
         return self.living
 
     @property
+    def headed(self):
+        """How many live records have a header block."""
+        return self.headed
+
+    @property
     def bound(self):
         """Every id is below this: how many bits an id set needs."""
         return self.used
@@ -400,6 +405,8 @@ cdef class SegmentIndex:
         self.length += 1
         if slot.flags & SLOT_DELETED:
             self.dead += 1
+        elif slot.headers_len:
+            self.subjects.headed += 1
         self.subjects.added(
             <uint32_t>id_, self.base_seq + slot.delta, not slot.flags & SLOT_DELETED
         )
@@ -432,6 +439,7 @@ cdef class SegmentIndex:
             if slot.flags & SLOT_DELETED:
                 self.dead -= 1
             else:
+                self.subjects.headed -= slot.headers_len > 0
                 self.subjects.died(slot.subject, self.base_seq + slot.delta)
             self.subjects.released(slot.subject)
 
@@ -532,6 +540,7 @@ cdef class SegmentIndex:
             return False
         slot.flags |= SLOT_DELETED
         self.dead += 1
+        self.subjects.headed -= slot.headers_len > 0
         self.subjects.died(slot.subject, self.base_seq + slot.delta)
         return True
 
@@ -547,6 +556,7 @@ cdef class SegmentIndex:
             if not self.slots[i].flags & SLOT_DELETED:
                 size += _frame_len(self.subjects, self.slots + i)
                 self.slots[i].flags |= SLOT_DELETED
+                self.subjects.headed -= self.slots[i].headers_len > 0
                 self.subjects.died(self.slots[i].subject, self.base_seq + self.slots[i].delta)
                 dead += 1
         self.dead += dead
@@ -785,6 +795,8 @@ cdef class SegmentIndex:
                 index.length += 1
                 if slot.flags & SLOT_DELETED:
                     index.dead += 1
+                elif slot.headers_len:
+                    subjects.headed += 1
                 subjects.added(
                     slot.subject, base_seq + slot.delta, not slot.flags & SLOT_DELETED
                 )

@@ -45,6 +45,7 @@ class LogState:
     floors: Mapping[str, int] = field(
         default_factory=dict
     )  # reason of a trim → highest sequence it took
+    headed: int = 0  # records with a header block
 
     def why_missing(self, seq: int) -> str:
         """Return why ``seq`` is not there: a gap's reason, that of the trim that took it, or "".

@@ -11,7 +11,14 @@ from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log import Log
 from millstream.streams import counter, extras, preconditions, retention, schedules
-from millstream.streams.atomic_batch import Abandoned, Ahead, AtomicBatches, Part
+from millstream.streams.atomic_batch import (
+    Abandoned,
+    Ahead,
+    AtomicBatches,
+    Part,
+    check_expectations,
+    check_rollup,
+)
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import counts_data
@@ -319,7 +326,7 @@ class Admission:
 
     def _run_of(self, parts: list[Part], reply: bytes) -> Run:
         """Return a whole atomic batch as one run, each message checked as if it came behind."""
-        batch, ahead, size = Batch(), Ahead(self._writes), 0
+        batch, ahead, size = Batch(), Ahead(self._writes, by_pattern=False), 0
         counts: dict[bytes, counter.Count] = {}
         run = Run(batch, 0, len(parts))
         for at, part in enumerate(parts):
@@ -328,7 +335,7 @@ class Admission:
             completed = _completed(self._stream.config, part.headers, part.values)
             stored, tag, node, meta = extras.take_extras(completed)
             size += record_size(self._stream.config, part.subject, stored, part.payload)
-            self._check_room(part.subject, at + 1, size)
+            self._check_batch_room(part, ahead.count_of(part.subject), at + 1, size)
             answered = reply if at == len(parts) - 1 else b""
             try:
                 batch.add(part.subject, answered, stored, part.payload, tag, node, meta)
@@ -359,7 +366,9 @@ class Admission:
             raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
         config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
         try:
+            check_expectations(part.values, part.subject, ahead)
             preconditions.check(config, part.subject, part.values, ahead, window, now)
+            check_rollup(part.values, part.subject, ahead)
             ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
         except preconditions.Duplicate:
             raise PublishRefused(
@@ -421,6 +430,23 @@ class Admission:
             if config.discard_new_per_subject and not rolls:
                 raise StreamFull("maximum messages per subject exceeded", config, log.state())
             return  # the oldest of this subject makes room
+        self._check_total(messages, size)
+
+    def _check_batch_room(self, part: Part, of_subject: int, messages: int, size: int) -> None:
+        """Apply discard new to an atomic batch up to a message, the batch counted in."""
+        config = self._stream.config
+        if config.discard != "new":
+            return
+        self._check_total(messages, size)
+        if not config.discard_new_per_subject or preconditions.ROLLUP in part.values:
+            return
+        held = self._stream.index.count_of(part.subject, staged=True)
+        if 0 < config.max_msgs_per_subject < held + of_subject:
+            state = self._stream.log.state()
+            raise StreamFull("maximum messages per subject exceeded", config, state)
+
+    def _check_total(self, messages: int, size: int) -> None:
+        config, log = self._stream.config, self._stream.log
         held = log.state().count + self._writes.staged
         held_bytes = self._stream.stored_bytes() + self._writes.backlog
         if counts_data(config):  # a batch is laid out with more than that

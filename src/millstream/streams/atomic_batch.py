@@ -7,7 +7,7 @@ before its commit; a batch that is not committed within ten idle seconds is forg
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from millstream.streams import preconditions
+from millstream.streams import extras, preconditions
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.preconditions import (
     BATCH_COMMIT,
@@ -51,10 +51,12 @@ class _Open:
 class Ahead:
     """A stream's facts as they would be behind the messages of a batch so far."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, by_pattern: bool = True) -> None:
         self._facts = facts
+        self._by_pattern = by_pattern  # whether patterns find messages of the batch
         self._last = facts.last_seq()
         self._subjects: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
         self._ids: set[bytes] = set()
 
     def add(self, subject: bytes, msg_id: bytes) -> None:
@@ -65,6 +67,14 @@ class Ahead:
             self._ids.add(msg_id)
         self._last += 1
         self._subjects[subject] = self._last
+        self._counts[subject] = self.count_of(subject) + 1
+
+    def __bool__(self) -> bool:
+        return bool(self._subjects)
+
+    def count_of(self, subject: bytes) -> int:
+        """Return how many messages of the batch so far have a subject."""
+        return self._counts.get(subject, 0)
 
     def last_seq(self) -> int:
         """Return the newest sequence."""
@@ -80,9 +90,30 @@ class Ahead:
 
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern."""
+        if not self._by_pattern:
+            return self._facts.last_of_subject(pattern)
         match = matcher([pattern.decode("utf-8", "surrogateescape")])
         found = (seq for one, seq in self._subjects.items() if match is None or match(one))
         return max(found, default=0) or self._facts.last_of_subject(pattern)
+
+
+def check_expectations(values: dict[bytes, bytes], subject: bytes, ahead: Ahead) -> None:
+    """Raise where something is expected that earlier messages of the same batch decide."""
+    if not ahead:
+        return
+    if values.get(preconditions.EXPECTED_LAST_SEQ) == b"%d" % ahead.last_seq():
+        raise PublishRefused(400, 10164, "wrong last sequence")
+    if preconditions.EXPECTED_SUBJECT_SEQ in values and ahead.count_of(
+        values.get(preconditions.EXPECTED_SUBJECT) or subject
+    ):
+        raise PublishRefused(400, 10164, "wrong last sequence")
+
+
+def check_rollup(values: dict[bytes, bytes], subject: bytes, ahead: Ahead) -> None:
+    """Raise where a roll-up would take earlier messages of the same batch along."""
+    rollup = values.get(preconditions.ROLLUP, b"").lower()
+    if (rollup == b"all" and ahead) or (rollup == b"sub" and ahead.count_of(subject)):
+        raise PublishRefused(500, 10111, f"batch rollup {rollup.decode()} invalid")
 
 
 class AtomicBatches:
@@ -110,7 +141,10 @@ class AtomicBatches:
             raise self._abandoned(batch_id, "large", self._too_large())
         if commit != b"eob":
             self._keep(batch_id, found, part, now_ns)
-        return self.forget(batch_id) if commit else None
+        if not commit:
+            return None
+        whole = self.forget(batch_id)
+        return [*whole[:-1], _closing(whole[-1])] if commit == b"eob" else whole
 
     def _find(self, batch_id: bytes, position: int, is_end: bool) -> _Open:
         found = self._open.get(batch_id)
@@ -174,6 +208,11 @@ class AtomicBatches:
     def idle_at(self) -> int | None:
         """Return when the first of them is to be forgotten, None when none is open."""
         return min((one.idle_at for one in self._open.values()), default=None)
+
+
+def _closing(part: Part) -> Part:
+    """Return the last message of a batch that a marker ended, as one that ends it itself."""
+    return part._replace(headers=extras.with_value(part.headers, BATCH_COMMIT, b"1"))
 
 
 def _incomplete() -> PublishRefused:

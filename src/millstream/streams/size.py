@@ -32,9 +32,14 @@ def record_size(
 
 def stored_size(config: StreamConfig, state: LogState) -> int:
     """Return the size of all records of a log."""
+    return max(0, size_of(config, state.count, state.bytes, state.headed))
+
+
+def size_of(config: StreamConfig, count: int, frames: int, headed: int) -> int:
+    """Return the size of records whose frames have so many bytes; ``headed`` have headers."""
     if config.storage == "memory":
-        return max(0, state.bytes - (_FRAME - _MEMORY) * state.count)
-    return max(0, state.bytes - (_FRAME - _FILE) * state.count + _FILE_HEADERS * state.headed)
+        return frames - (_FRAME - _MEMORY) * count
+    return frames - (_FRAME - _FILE) * count + _FILE_HEADERS * headed
 
 
 def sizes(config: StreamConfig, log: Log, start: int) -> Iterator[tuple[int, int]]:

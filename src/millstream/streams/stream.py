@@ -22,7 +22,7 @@ from millstream.streams.removal import Removal, settle
 from millstream.streams.removals import Removals
 from millstream.streams.run import Run
 from millstream.streams.scheduling import Scheduling
-from millstream.streams.size import stored_size
+from millstream.streams.size import size_of, stored_size
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
 from millstream.streams.writes import Writes
@@ -269,7 +269,7 @@ class Stream:
         first = self._first_seq(state)
         return StreamState(
             messages=messages,
-            bytes=stored_size(self.config, state),
+            bytes=stored_size(self.config, state) - self._leaving_size(),
             first_seq=first,
             last_seq=state.last_seq,
             synced_seq=state.synced_seq,
@@ -281,6 +281,11 @@ class Stream:
             floors=state.floors,
             capped=self.stored_bytes() if self.config.max_bytes > 0 else None,
         )
+
+    def _leaving_size(self) -> int:
+        if not self.index.hides_any:
+            return 0
+        return size_of(self.config, *self.index.leaving_sizes())
 
     def _first_seq(self, state: LogState) -> int:
         """Return the oldest sequence that is not on its way out."""

@@ -143,6 +143,19 @@ class SubjectIndex:
         """Whether any record is on its way out."""
         return bool(self._going)
 
+    def leaving_sizes(self) -> tuple[int, int, int]:
+        """Return (records, frame bytes, records with headers) of what is on its way out."""
+        count = size = headed = 0
+        for seq in self._going:
+            at = bisect_right(self._log.segments, seq, key=_base) - 1
+            index = self._log.segments[at].index if at >= 0 else None
+            place = index.find(seq) if index is not None else -1
+            if index is not None and place >= 0 and not index.deleted(place):
+                count += 1
+                size += index.frame_len(place)
+                headed += index.entry(place)[5] > 0
+        return count, size, headed
+
     def select(self, filters: Sequence[str]) -> Selection:
         """Return the subjects that the patterns let pass; no pattern lets everything pass."""
         return Selection(self._log.subjects, filters)

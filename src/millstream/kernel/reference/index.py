@@ -44,6 +44,11 @@ class Index:
         """Return the live sequences of a subject."""
         return [e.seq for e in self.entries if e.subject == subject and not e.deleted]
 
+    @property
+    def headed(self) -> int:
+        """Return how many live records have a header block."""
+        return sum(1 for e in self.entries if e.lengths[1] and not e.deleted)
+
     def wanted(self, i: int, subjects: Collection[bytes] | None = None) -> bool:
         """Return whether entry ``i`` is live and of one of these subjects."""
         entry = self.entries[i]
@@ -67,6 +72,37 @@ class Index:
                 offsets.append(self.entries[i].offset)
             i += 1
         return offsets, i
+
+    def _kept(self, drop: bool) -> list[Entry]:
+        """Return what a copy keeps: with ``drop`` the dead stay out, all but the last entry."""
+        return [e for e in self.entries if not (drop and e.deleted) or e is self.entries[-1]]
+
+    def runs(self, most: int, drop: bool) -> list[tuple[int, int]]:
+        """Return (start, end) of the frames that a copy keeps, neighbours joined up to ``most``."""
+        found: list[tuple[int, int]] = []
+        for entry in self._kept(drop):
+            start, end = found[-1] if found else (0, -1)
+            if end == entry.offset and end - start + entry.frame_len <= most:
+                found[-1] = (start, end + entry.frame_len)
+            else:
+                found.append((entry.offset, entry.offset + entry.frame_len))
+        return found
+
+    def compact(self, start: int, drop: bool) -> int:
+        """Lay out from ``start`` on what a copy keeps, and forget the rest; returns the end."""
+        self.entries = self._kept(drop)
+        for entry in self.entries:
+            entry.offset = start
+            start += entry.frame_len
+        return start
+
+    def tag_places(self, start: int, stop: int) -> list[tuple[int, int, int, int]]:
+        """Return (position, frame offset, subject length, tag length) of live ones with a tag."""
+        return [
+            (i, e.offset, len(e.subject), e.lengths[3])
+            for i, e in enumerate(self.entries)
+            if start <= i < stop and e.lengths[3] and not e.deleted
+        ]
 
     def pack(self) -> tuple[bytes, list[bytes]]:
         """Return (entries with ids dense from 0, those ids' subjects in order)."""
