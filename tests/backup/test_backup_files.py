@@ -15,7 +15,7 @@ from millstream.store.files import OsFiles
 from millstream.store.inspect import CLEAN, check_directory
 from millstream.store.log import Durability
 from millstream.store.objects import DirectoryObjects
-from support.store_bench import Bench, records
+from support.store_bench import SEALED, Bench, records
 
 
 class Kept:
@@ -185,3 +185,29 @@ def test_a_copy_overtaken_by_two_snapshots_starts_again(kept: Kept) -> None:
     kept.target = Interrupting(OsFiles(), str(kept.root / "backups"))
     take(kept.root / "data", kept.target, kept.clock)
     assert kept.restored() == [b"one", *[b"more" * 300] * 3]
+
+
+def test_a_moment_of_an_encrypted_directory_is_restored_with_its_key(tmp_path: Path) -> None:
+    clock, ring = ManualClock(), SEALED.ring
+    target = DirectoryObjects(OsFiles(), str(tmp_path / "backups"))
+    bench = Bench(OsFiles(), SEALED, clock, str(tmp_path / "data"))
+    log = bench.store.create_log(1, Durability.FSYNC)
+    times = []
+    take(tmp_path / "data", target, clock)
+    for payload in (b"one", b"two", b"three"):
+        clock.advance(1)
+        bench.append(log, [payload])
+        bench.run()
+        times.append(clock.time_ns())
+    clock.advance(1)
+    take(tmp_path / "data", target, clock)
+    bench.close()
+    with pytest.raises(BackupFailed, match="--key-file"):
+        restore(target, tmp_path / "refused", times[1])
+    assert not (tmp_path / "refused").exists()
+    restore(target, tmp_path / "restored", times[1], ring)
+    again = Bench(OsFiles(), SEALED, directory=str(tmp_path / "restored"))
+    found = again.store.log(1)
+    assert found is not None
+    assert [record[3] for record in records(found)] == [b"one", b"two"]
+    again.close()

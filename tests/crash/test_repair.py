@@ -148,12 +148,6 @@ def garbled_snapshots_and_old_wal_gone(disk: FakeDisk) -> None:
         disk.names.pop(path)
 
 
-def wal_gone_between(disk: FakeDisk) -> None:
-    for path in [snapshots(disk)[-1], *(p for p in disk.names if p.endswith("0000000002.log"))]:
-        disk.names.pop(path)
-    disk.names.pop(next(p for p in disk.names if p.endswith("0000000001.log")))
-
-
 @pytest.mark.parametrize(
     "damage", [without_snapshots_and_old_wal, garbled_snapshots_and_old_wal_gone]
 )
@@ -171,6 +165,34 @@ def test_an_unusable_directory_is_rebuilt_from_segments_and_the_rest_of_the_wal(
         assert {(log_id, seq) for seq in missing} <= lost(after)
         assert all(found[log_id].get(seq, r) == r for seq, r in whole[log_id].items())
     assert len(found[FSYNC]) > len(whole[FSYNC]) // 2
+
+
+def without_wal(disk: FakeDisk) -> None:
+    for path in [p for p in disk.names if p.startswith("/data/wal/")]:
+        disk.names.pop(path)
+
+
+def without_wal_and_snapshots(disk: FakeDisk) -> None:
+    without_wal(disk)
+    for path in snapshots(disk):
+        disk.names.pop(path)
+
+
+@pytest.mark.parametrize("damage", [without_wal, without_wal_and_snapshots])
+def test_without_a_wal_the_records_of_all_segment_files_are_kept(
+    damage: Callable[[FakeDisk], None],
+) -> None:
+    disk = filled(2)
+    whole = read_all(Bench(disk.copy()))
+    damage(disk)
+    report = check_directory("/data", disk)
+    assert report.status == DAMAGED
+    assert "wal files are missing file=/data/wal/shard-00 offset=0" in report.findings
+    after = Bench(repaired(disk))
+    found = read_all(after)
+    assert found[FSYNC].keys() >= set(range(1, 18)) - {2}
+    for log_id in whole:
+        assert all(r == whole[log_id][seq] for seq, r in found[log_id].items())
 
 
 def test_one_wrong_bit_in_each_snapshot_costs_nothing() -> None:

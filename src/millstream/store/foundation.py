@@ -5,7 +5,6 @@ damaged or WAL files are gone, the newest one that can be read or mended is carr
 files tell which records there are, and the oldest WAL file from where on it tells the rest.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -44,8 +43,6 @@ from millstream.store.snapshot import (
 
 MOST_MENDED = 64 << 10  # a longer snapshot has too many bits to try each
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(slots=True)
 class Foundation:
@@ -64,6 +61,7 @@ class _Found:
     state: SegmentState
     last_seq: int
     last_ts_ns: int
+    deleted: tuple[int, ...] = ()  # by the flags of its frames
 
 
 def lay_foundation(files: Files, directory: str, ring: KeyRing) -> Foundation:
@@ -72,8 +70,14 @@ def lay_foundation(files: Files, directory: str, ring: KeyRing) -> Foundation:
     starts = dict(_wal_starts(files, directory, ring))
     known = made.snapshot.positions
     late = {shard: at for shard, at in starts.items() if at > known.get(shard, 0) + 1}
-    if not late:
+    is_gone = 0 not in starts and _had_wal(files, directory, made.snapshot)
+    if not late and not is_gone:
         return made
+    if is_gone:
+        made.notes.append(
+            f"{shard_directory(directory, 0)} has no WAL: what only it told is lost, such as the "
+            "newest records and changes to streams and consumers; segment files tell the rest"
+        )
     for shard, at in sorted(late.items()):
         made.notes.append(
             f"{shard_directory(directory, shard)} begins at position {at}: what only positions "
@@ -84,6 +88,21 @@ def lay_foundation(files: Files, directory: str, ring: KeyRing) -> Foundation:
     made.snapshot = _carried_on(files, directory, ring, made.snapshot, positions)
     made.is_new = made.lacks_names = True
     return made
+
+
+def missing_wal(files: Files, directory: str, ring: KeyRing) -> str:
+    """Return where WAL files were and are no more, nothing when all is well."""
+    starts = dict(_wal_starts(files, directory, ring))
+    snapshot = _best(files, f"{directory}/meta", ring).snapshot
+    if 0 not in starts and _had_wal(files, directory, snapshot):
+        return shard_directory(directory, 0)
+    return ""
+
+
+def _had_wal(files: Files, directory: str, snapshot: Snapshot) -> bool:
+    """Say whether anything was ever written: the newest WAL file of shard 0 is always kept."""
+    streams = f"{directory}/streams"
+    return snapshot.position > 0 or bool(files.exists(streams) and files.listdir(streams))
 
 
 def _best(files: Files, meta: str, ring: KeyRing) -> Foundation:
@@ -193,8 +212,12 @@ def _log(
     states = named | {each.state.base_seq: each.state for each in found}
     last = max((each.last_seq for each in found), default=0)
     ts_ns = max((each.last_ts_ns for each in found), default=0)
+    deleted = SeqRanges(known.deleted)
+    for seq in (seq for each in found for seq in each.deleted):
+        deleted.add(seq, seq)
     return msgspec.structs.replace(
         known,
+        deleted=list(deleted),
         committed_seq=max(known.committed_seq, last),
         last_ts_ns=max(known.last_ts_ns, ts_ns),
         gaps=[*known.gaps, *_gaps(known, found, cold)],
@@ -236,7 +259,12 @@ def _segment(
         return _Found(SegmentState(base, HEADER_BYTES, False), base - 1, 0)
     end = max(f[5] + f[6] for f in mine)
     sealed = f"{name}.idx" in names
-    return _Found(SegmentState(base, end, sealed), max(f[3] for f in mine), max(f[4] for f in mine))
+    return _Found(
+        SegmentState(base, end, sealed),
+        max(f[3] for f in mine),
+        max(f[4] for f in mine),
+        tuple(f[3] for f in mine if f[7]),
+    )
 
 
 def _content(files: Files, path: str) -> bytes:

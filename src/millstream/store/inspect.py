@@ -11,12 +11,15 @@ from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.store.file_log import FileLog
 from millstream.store.files import Buffer, File, Files
+from millstream.store.foundation import missing_wal
 from millstream.store.keys import KeyRing
 from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import load_snapshots
 from millstream.store.store import Store, StoreOptions
 
 CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
+
+log = logging.getLogger(__name__)
 
 
 class _Copy:
@@ -138,15 +141,18 @@ class ReadOnlyFiles:
     def listdir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         names = set(self._files.listdir(path)) if self._files.exists(path) else set()
-        names |= {p.rsplit("/", 1)[1] for p in self._copies if p.rsplit("/", 1)[0] == path}
+        made = (*self._copies, *self._made)
+        names |= {p.rsplit("/", 1)[1] for p in made if p.rsplit("/", 1)[0] == path}
         return sorted(name for name in names if f"{path}/{name}" not in self._gone)
 
     def make_dir(self, path: str) -> None:
         """Remember a directory."""
         self._made.add(path)
+        self._gone.discard(path)
 
     def remove_dir(self, path: str) -> None:
         """Forget a directory."""
+        self._made.discard(path)
         self._gone.add(path)
 
     def rename(self, old: str, new: str) -> None:
@@ -226,6 +232,8 @@ def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -
         store = Store.open(directory, ReadOnlyFiles(files), clock, lambda call: None, options)
         try:
             _collect(store, report, _recorded(directory, files, options.ring))
+            if place := missing_wal(files, directory, options.ring):
+                log.error("wal files are missing file=%s offset=0", place)
         finally:
             store.close()
     except (MillstreamError, OSError) as error:
