@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from compat.jetstream_sessions import RESTART, Session, Step
+from compat.jetstream_sessions import RESTART, STREAMS, Session, Step
 from compat.replay import Delivery, Parser
 from support.broker import serve_command
 from support.peers import Peer, free_port, nats_server_path, running
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 PATIENCE = 4.0  # for an answer that must come
 QUIET = 0.05  # nothing for so long: nothing more comes
 Seen = list[Any]
+EVENTS = {
+    f"{stream}-{at}": f"$JS.EVENT.{kind.replace('NAME', stream)}"
+    for stream in STREAMS
+    for at, kind in enumerate(
+        ("ADVISORY.STREAM.*.NAME", "ADVISORY.CONSUMER.*.NAME.>", "METRIC.CONSUMER.ACK.NAME.>")
+    )
+}
 
 
 class Server:
@@ -137,11 +144,8 @@ class Player:
         """Carry out the steps up to the next restart; returns whether there are more."""
         caller = self._caller = await Caller.open(peer)
         self._acks = []
-        for stream in ("@S", "@T"):
-            name = self._named(stream)
-            caller.subscribe(f"$JS.EVENT.ADVISORY.STREAM.*.{name}", "events")
-            caller.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.*.{name}.>", "events")
-            caller.subscribe(f"$JS.EVENT.METRIC.CONSUMER.ACK.{name}.>", "events")
+        for sid, subject in EVENTS.items():  # a sid subscribes once
+            caller.subscribe(self._named(subject), sid)
         for sid, (subject, queue) in self._listening.items():
             caller.subscribe(subject, sid, queue)
         while self._steps:
@@ -261,9 +265,10 @@ class Player:
 
     async def _events(self) -> Seen:
         seen = []
-        while (got := await self._wire.take("events", 0.001)) is not None:
-            if b"CONSUMER.GAP" not in got.subject:  # an addition of ours
-                seen.append(json.dumps(self._plain(got), sort_keys=True))
+        for sid in EVENTS:
+            while (got := await self._wire.take(sid, 0.001)) is not None:
+                if b"CONSUMER.GAP" not in got.subject:  # an addition of ours
+                    seen.append(json.dumps(self._plain(got), sort_keys=True))
         return sorted(seen)
 
     def _plain(self, message: Delivery) -> Any:
@@ -271,6 +276,8 @@ class Player:
         subject = message.subject.decode()
         if subject.startswith("_INBOX"):
             subject = "INBOX"
+        if subject.startswith("$JS.EVENT"):  # the name of an ephemeral is random
+            subject = re.sub(r"\.[A-Za-z0-9]{8}$", ".GENERATED", subject)
         block = message.headers.decode()
         block = re.sub(r"Nats-Pin-Id: .*", "Nats-Pin-Id: PIN", block)
         block = re.sub(r"Nats-Time-Stamp: .*", "Nats-Time-Stamp: TIME", block)
@@ -298,6 +305,7 @@ def _consumer_name(consumer: Any) -> str:
     return str(consumer["name"] if isinstance(consumer, dict) else consumer)
 
 
+_WORDS = {"explicit", "interest", "original", "overflow"}
 _RANDOM = {"id", "ack_time", "pinned_client_id", "pinned_id", "pause_remaining"}
 
 
@@ -318,7 +326,7 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, list):
         return [plain_json(inner) for inner in value]
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9]{8}", value):
-        return "GENERATED"
+        return value if value in _WORDS else "GENERATED"
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)", value):
         return "0001" if value.startswith("0001") else "TIME"
     return value

@@ -182,7 +182,11 @@ class _Writer:
             "subject_delete_marker_ttl": (60 * SECOND, 5),
             "pedantic": (True,),
         }
-        return self._sprinkle(config, options, self._pick(0.04, 0.08, 0.15))
+        config = self._sprinkle(config, options, self._pick(0.04, 0.08, 0.15))
+        if self._restarts and config.get("allow_msg_counter"):
+            # The reference cannot open such a stream again.
+            config.pop("subject_delete_marker_ttl", None)
+        return config
 
     def _create_stream(self, name: str) -> Step:
         config = self._stream_config(name)
@@ -352,7 +356,8 @@ class _Writer:
             "sample_freq": ("100", "100%", "x"),
             "description": ("more words",),
             "metadata": ({"a": "b"},),
-            "replay_policy": ("instant", "original"),
+            # What a replay at the original pace has brought by now depends on the machine.
+            "replay_policy": ("instant",),
             "rate_limit_bps": (10**9,),
             "flow_control": (True,),
             "idle_heartbeat": (20 * SECOND, 5),

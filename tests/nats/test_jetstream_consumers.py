@@ -486,3 +486,83 @@ async def test_a_push_consumer_without_a_group_does_not_serve_queue_groups_alone
         alone = await client.subscribe("push")
         await take(alone, 1)
         await take(member, 1)
+
+
+@pytest.mark.parametrize("how", ["delete", "limit"])
+async def test_a_pending_record_that_is_removed_is_answered_for_and_told(tmp_path, how):
+    async with connected(tmp_path) as (_, client):
+        await stream(client, max_msgs=2)
+        told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+        for body in (b"1", b"2"):
+            await client.jetstream().publish("s.a", body)
+        await consumer(client, ack_policy="all")
+        await take(await pull(client, "in", batch=2, no_wait=True), 2)
+        if how == "delete":
+            await api(client, "STREAM.MSG.DELETE.S", seq=1)
+        else:
+            await client.jetstream().publish("s.a", b"3")
+        (advisory,) = [json.loads(message.data) for message in await take(told, 1)]
+        assert advisory["type"] == "io.nats.jetstream.advisory.v1.terminated"
+        assert advisory["reason"] == "Unacknowledged message was deleted"
+        assert (advisory["stream_seq"], advisory["consumer_seq"]) == (1, 1)
+        assert advisory["deliveries"] == 1
+        info = await api(client, "CONSUMER.INFO.S.C")
+        assert info["ack_floor"] | {"last_active": ""} == {
+            "consumer_seq": 1,
+            "stream_seq": 1,
+            "last_active": "",
+        }
+        assert info["num_ack_pending"] == 1
+
+
+async def test_a_purge_tells_nobody_of_what_was_pending(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client)
+        told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+        await client.jetstream().publish("s.a", b"1")
+        await consumer(client)
+        await take(await pull(client, "in", batch=1, no_wait=True), 1)
+        await api(client, "STREAM.PURGE.S")
+        assert (await api(client, "CONSUMER.INFO.S.C"))["num_ack_pending"] == 0
+        assert await is_silent(client, told)
+
+
+async def test_consumers_that_go_with_their_stream_or_by_themselves_are_told_of(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.DELETED.S.C")
+        await stream(client)
+        await consumer(client, inactive_threshold=NANO // 10)
+        (advisory,) = [json.loads(message.data) for message in await take(told, 1)]
+        assert advisory["action"] == "delete"
+        await consumer(client)
+        await api(client, "STREAM.DELETE.S")
+        await take(told, 1)
+
+
+async def test_a_pause_is_told_when_it_begins_and_when_it_ends(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.PAUSE.S.C")
+        await stream(client)
+        await consumer(client, pause_until=rfc3339(time.time_ns() + NANO // 2))
+        first, second = [json.loads(message.data) for message in await take(told, 2)]
+        assert (first["paused"], second["paused"]) == (True, False)
+        await api(client, "CONSUMER.PAUSE.S.C")
+        (third,) = [json.loads(message.data) for message in await take(told, 1)]
+        assert third["pause_until"] == "0001-01-01T00:00:00Z"
+
+
+async def test_a_purge_moves_only_consumers_that_wanted_nothing_else(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client)
+        for subject in ("s.y", "s.x.a", "s.x.c"):
+            await client.jetstream().publish(subject, b"1")
+        await consumer(client)
+        body = {"name": "D", "ack_policy": "explicit", "filter_subjects": ["s.x.a", "s.y"]}
+        await api(client, "CONSUMER.CREATE.S.D", stream_name="S", config=body)
+        await take(await pull(client, "in", batch=3, no_wait=True), 3)
+        await client.jetstream().publish("s.x.a", b"2")
+        await api(client, "STREAM.PURGE.S", filter="s.x.*", keep=1)
+        wide, other = [await api(client, f"CONSUMER.INFO.S.{name}") for name in "CD"]
+        assert (wide["ack_floor"]["consumer_seq"], wide["ack_floor"]["stream_seq"]) == (3, 0)
+        assert wide["num_ack_pending"] == 1
+        assert other["delivered"]["stream_seq"] == 0

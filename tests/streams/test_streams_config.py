@@ -9,6 +9,9 @@ from millstream.streams.config import (
     StreamConfig,
     TypeChange,
 )
+from millstream.streams.feature_rules import FeatureRefused
+
+NS = 10**9
 
 DEFAULT_TOPIC = {
     "type": "log",
@@ -181,3 +184,18 @@ def test_a_bad_topic_value_is_a_bad_request(config):
         StreamConfig.from_topic("t", config)
     with pytest.raises(BadRequest):
         StreamConfig.from_topic("bad name", {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"max_age": NS, "discard_new_per_subject": True}, "duplicate window"),
+        ({"max_msgs": -5, "max_age": 5}, "max_msgs must be set to -1"),
+        ({"duplicate_window": NS, "max_age": 2 * NS, "republish": {"dest": "r.>"}}, "republish"),
+    ],
+)
+def test_a_pedantic_request_is_refused_for_what_comes_first(asked, why):
+    with pytest.raises(FeatureRefused) as refused:
+        StreamConfig.from_request({"name": "S", "pedantic": True, **asked})
+    assert refused.value.err_code == 10157
+    assert why in str(refused.value)

@@ -29,6 +29,9 @@ class Answered(Protocol):
         ...
 
 
+DROPPED = "Unacknowledged message was deleted"
+
+
 class Answers:
     """Takes acks in bulk where they are plain, one by one where they say more."""
 
@@ -111,6 +114,15 @@ class Answers:
             settled += self._ledger.ack_all(seq)
         elif self._ledger.ack(seq):
             settled.append(seq)
+
+    def dropped(self, seq: int) -> list[int]:
+        """Take the removal of a pending record for an answer; returns what that settles."""
+        fields = self._fields(seq)
+        self.last_acked_ns = self._clock.time_ns()
+        settled = self._ledger.ack_all(seq) if self._all else [seq]
+        self._ledger.ack(seq)
+        self._event("MSG_TERMINATED", "terminated", **fields, reason=DROPPED)
+        return settled
 
     def _fields(self, seq: int) -> dict[str, int | str]:
         known = self._ledger.pending.get(seq)

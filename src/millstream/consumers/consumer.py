@@ -20,7 +20,7 @@ from millstream.store.log import Committed
 from millstream.streams.claims import Claim
 from millstream.streams.extras import first_values
 from millstream.streams.stream import Stream
-from millstream.streams.times import time_ns
+from millstream.streams.times import ZERO_TIME, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +72,7 @@ class Consumer:
         )
         self.outlet = Outlet(hub, interest, clock)
         self.feed = Feed(name, config, stream, self.cursor, self.ledger, self.outlet, clock)
+        self.feed.woken = self.pump
         self.pulls: PullDesk | None = None
         self.push: PushDesk | None = None
         if config.is_push:
@@ -87,6 +88,7 @@ class Consumer:
         self._handles: list[int] = []
         self._timer: Timer | None = None
         self._persist_timer: Timer | None = None
+        self._pause_timer: Timer | None = None
         self._idleness = Idleness(timers, clock, self._is_used, self._abandon)
         self._pumping = False
         self._closed = False
@@ -139,6 +141,7 @@ class Consumer:
         for pattern, sink in sinks:
             self._handles.append(self._interest.add_sink(pattern.encode(), sink))
         self._listen()
+        self._watch_pause()
         self._arm(self.ledger.next_deadline())
         self._idleness.watch(self.config.inactive_threshold / 1e9)
         self.pump()
@@ -166,7 +169,7 @@ class Consumer:
         self._watch()
         self._listen()
         self._idleness.stop()
-        for timer in (self._timer, self._persist_timer):
+        for timer in (self._timer, self._persist_timer, self._pause_timer):
             if timer is not None:
                 timer.cancel()
         self.outlet.flush()
@@ -179,7 +182,8 @@ class Consumer:
         self.stream.drop_unclaimed()
         self._listen()
         if paused:
-            self._tell_pause()
+            self.tell_pause()
+            self._watch_pause()
         self._idleness.watch(self.config.inactive_threshold / 1e9)
         self.pump()
 
@@ -198,11 +202,18 @@ class Consumer:
         if self.pulls is not None:
             self.pulls.config = config
 
-    def _tell_pause(self) -> None:
-        fields: dict[str, Any] = {"paused": self.feed.pause_left_ns > 0}
-        if self.config.pause_until:
-            fields["pause_until"] = self.config.pause_until
-        self.event("PAUSE", "consumer_pause", **fields)
+    def _watch_pause(self) -> None:
+        """Tell of the end of a pause too."""
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        if self.feed.pause_left_ns > 0:
+            left = self.feed.pause_left_ns / 1e9
+            self._pause_timer = self._timers.after(left, self.tell_pause)
+
+    def tell_pause(self) -> None:
+        """Say whether deliveries are stopped, and until when."""
+        until = self.config.pause_until or ZERO_TIME
+        self.event("PAUSE", "consumer_pause", paused=self.feed.pause_left_ns > 0, pause_until=until)
 
     def reset(self, seq: int) -> int:
         """Deliver anew from ``seq``, or from the ack floor when it is 0; returns where."""
@@ -302,11 +313,24 @@ class Consumer:
         asked to look ``closely``.
         """
         if self.cursor.follow():
+            self.stream.removals.tell()
             first = self.stream.log.state().first_seq
             self.ledger.gone(self.ledger.pending.up_to(first - 1))
         if closely:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             self.ledger.gone([seq for seq in pending if not self.stream.index.is_live(seq)])
+
+    def dropped(self, below: int, seqs: list[int]) -> None:
+        """Nobody answers any more for what was removed: a pending delivery of it is over."""
+        pending = self.ledger.pending
+        lost = {*pending.up_to(max(below, 1) - 1), *(seq for seq in seqs if seq in pending)}
+        for seq in sorted(lost):
+            if seq in pending:
+                self.settled(self.answers.dropped(seq))
+        if lost:
+            self._note_change()
+            self.pump()
+            self.outlet.flush()
 
     def _watch(self) -> None:
         """Hear of new records only while somebody waits for them: idle consumers cost nothing."""
@@ -360,6 +384,10 @@ class Consumer:
             self._home.persist(self, safe, sync=True)
         else:
             safe(None)
+
+    def tell_deleted(self) -> None:
+        """Say that the consumer goes without having been asked to."""
+        self.event("DELETED", "consumer_action", action="delete")
 
     def event(self, kind: str, type_name: str, /, **fields: Any) -> None:
         """Publish an advisory of this kind, or the ack metric when there is no kind."""

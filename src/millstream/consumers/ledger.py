@@ -200,14 +200,15 @@ class Ledger:
     def purged(self, seqs: Iterable[int], start: int) -> bool:
         """Forget purged records, and stand at least before ``start``; whether any was pending."""
         rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
+        before = self.floor
         lost = self.gone(seqs)
         self._dirty = True
         if self.delivered[1] < start - 1:
             self.delivered = (self.delivered[0], start - 1)
         if not len(self.pending):
             self.floor = self.delivered
-        elif self.floor[1] < start - 1:
-            self.floor = (max([self.floor[0], *(known[0] for known in rows)]), start - 1)
+        elif before[1] < start:
+            self.floor = (max([before[0], *(known[0] for known in rows)]), start - 1)
         return bool(lost)
 
     def _answer(self, seq: int) -> bool:

@@ -16,7 +16,7 @@ from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import Snapshot
-from millstream.delivery.timers import Timers
+from millstream.delivery.timers import Timer, Timers
 from millstream.errors import ConsumerNotFound, MillstreamError
 from millstream.store.log import Committed
 from millstream.store.recovery import Control
@@ -38,6 +38,8 @@ CONSUMER_GONE = 19
 CONSUMER_STATE = 20
 _KINDS = (CONSUMER_SET, CONSUMER_GONE, CONSUMER_STATE)
 SECTION = "consumers"
+DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for each of them
+DROPS_AFTER_EACH = 0.000_005
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -199,6 +201,8 @@ class Registry:
     def _build(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
     ) -> Consumer:
+        if stream.removals.on_drop is None:
+            self._hear_of_drops(stream)
         return Consumer(
             name,
             config,
@@ -214,9 +218,31 @@ class Registry:
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:
             for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
+                consumer.tell_deleted()
                 consumer.close()
         else:
             self._claim_for(stream)
+
+    def _hear_of_drops(self, stream: Stream) -> None:
+        """End pending deliveries of what is removed, a moment later and for many at once."""
+        timer: Timer | None = None
+
+        def tell() -> None:
+            below, seqs = stream.removals.take_dropped()
+            for consumer in self._waiting_for_answers(stream) if below or seqs else ():
+                consumer.dropped(below, seqs)
+
+        def soon() -> None:
+            nonlocal timer
+            if timer is None or timer.callback is None:
+                delay = DROPS_AFTER + self.count(stream) * DROPS_AFTER_EACH
+                timer = self._timers.after(delay, tell)
+
+        stream.removals.on_drop, stream.removals.tell = soon, tell
+
+    def _waiting_for_answers(self, stream: Stream) -> list[Consumer]:
+        found = self._consumers.get(stream.incarnation, {}).values()
+        return [consumer for consumer in found if len(consumer.ledger.pending)]
 
     def _above_limits(self, stream: Stream, config: StreamConfig) -> list[str]:
         """Return the consumers that limits of the stream's configuration would forbid."""
@@ -236,7 +262,7 @@ class Registry:
         start = left if subject else state.first_seq
         for consumer in self.of(stream):
             filters = consumer.config.filters
-            if not subject or any(is_subset(one, subject) for one in filters):
+            if not subject or (filters and all(is_subset(one, subject) for one in filters)):
                 consumer.purged(start or state.last_seq + 1, wider=False)
             elif not filters or any(is_subset(subject, one) for one in filters):
                 consumer.purged(state.first_seq, wider=True)
@@ -290,6 +316,7 @@ class Registry:
 
     def abandon(self, consumer: Consumer) -> None:
         """Delete a consumer that nobody has used for its inactive threshold."""
+        consumer.tell_deleted()
         self._forget(consumer)
         if consumer.is_persisted:
             body = msgspec.json.encode(_Entry(consumer.name, consumer.created_ns))

@@ -135,7 +135,8 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         given.pop("template_owner", None)
         asked = _converted(given)
         config = _filled(asked, given, existing)
-        _check(config, msgspec.structs.asdict(asked) if pedantic else None)
+        sent = {**msgspec.structs.asdict(asked), "duplicate_window": given.get("duplicate_window")}
+        _check(config, sent if pedantic else None)
         return config
 
     @classmethod

@@ -21,7 +21,7 @@ from millstream.streams.holds import Holds
 from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.streams.removals import EVERYTHING, Removals
 from millstream.streams.run import Demand, Run
-from millstream.streams.size import record_size
+from millstream.streams.size import sizes
 from millstream.streams.state import StreamState
 from millstream.streams.subject_index import Selection, SubjectIndex
 from millstream.streams.writes import Writes
@@ -29,7 +29,6 @@ from millstream.subjects.subject import has_wildcard
 
 log = logging.getLogger(__name__)
 
-_READ_BYTES = 1024 * 1024
 _MOST_HIDDEN = 4096  # records that are hidden until their removal is logged; more are trimmed
 
 
@@ -161,6 +160,7 @@ class Removal:
             raise StreamSealed()
         if self.config.deny_delete:
             raise OperationDenied(10057, "message delete not permitted")
+        self.notes.drop(seqs)
         return await self._remove(list(seqs), erase)
 
     async def purge(self, subject: str = "", below: int = 0, keep: int = 0) -> int:
@@ -247,6 +247,8 @@ class Removal:
 
     def _trim_to(self, first_kept: int, reason: str) -> None:
         self.log.trim(first_kept, reason)
+        if reason != "delete":
+            self.notes.drop(below=first_kept)
         self.claims.forget_below(first_kept)
         self._removed(first_kept - 1)
 
@@ -269,6 +271,7 @@ class Removal:
             touched = set(run.last_of_subjects()) if run is not None else None
             doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
             if doomed:
+                self.notes.drop(doomed)
                 self._forget(doomed, _log_failure)
         if config.max_msgs > 0 or config.max_bytes > 0:
             over = retention.excess(config, self.state())
@@ -307,16 +310,12 @@ class Removal:
         if over.bytes == 0 and state.count == state.last_seq - state.first_seq + 1:
             return state.first_seq + over.messages
         at, messages, size = state.first_seq, over.messages, over.bytes
-        while (messages > 0 or size > 0) and at <= state.last_seq:
-            frames = self.log.read(at, 256, _READ_BYTES)
-            if not len(frames):
-                break
-            for seq, _, subject, payload, headers, _, _, meta in frames:
-                if messages <= 0 and size <= 0:
-                    return at
-                at = seq + 1
-                messages -= 1
-                size -= record_size(self.config, subject, headers, payload, meta)
+        for seq, taken in sizes(self.config, self.log, at):
+            if messages <= 0 and size <= 0:
+                return at
+            at = seq + 1
+            messages -= 1
+            size -= taken
         return at
 
     # -- age ---------------------------------------------------------------------------------
@@ -324,6 +323,7 @@ class Removal:
     def expire(self, seqs: list[int]) -> None:
         """Drop records whose own lifetime is over."""
         self._leave_markers(seqs)
+        self.notes.drop(seqs)
         self._forget(seqs, _log_failure)
 
     def expire_below(self, first_kept: int) -> None:
@@ -345,6 +345,7 @@ class Removal:
             self._trim_to(kept, "ttl")
         rest = [seq for seq in doomed if seq > kept]
         if rest:
+            self.notes.drop(rest)
             self._forget(rest, _log_failure)
 
     def oldest_mortal(self, start: int, forever: Set[int]) -> tuple[int, int]:
@@ -357,7 +358,7 @@ class Removal:
         seq = next(found, 0)
         if not seq:
             return self.log.state().last_seq + 1, 0
-        return seq, self._stream.get(seq).ts_ns
+        return seq, index.time_of(seq)
 
     def _seqs_below(self, first_kept: int) -> Iterator[int]:
         index = self._stream.index

@@ -1,17 +1,26 @@
 """Removals: what went lately, so that whoever counts records knows whether to count anew."""
 
 from collections import deque
+from collections.abc import Callable, Iterable
 
 _REMEMBERED = 64
 EVERYTHING = 2**64
 
 
 class Removals:
-    """A count of removals, and how high each of the latest reached."""
+    """A count of removals, and how high each of the latest reached.
+
+    What went record by record, by a request or a limit, is kept until ``take_dropped``:
+    ``on_drop`` hears that there is something, ``tell`` says that it is wanted now.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.on_drop: Callable[[], None] | None = None
+        self.tell: Callable[[], None] = _nobody
         self._reached: deque[int] = deque(maxlen=_REMEMBERED)
+        self._dropped: list[int] = []
+        self._dropped_below = 0
 
     def note(self, highest: int = EVERYTHING) -> None:
         """Note a removal that touched nothing above ``highest``."""
@@ -24,3 +33,20 @@ class Removals:
         if missed > len(self._reached):
             return EVERYTHING
         return max((self._reached[-at] for at in range(1, missed + 1)), default=0)
+
+    def drop(self, seqs: Iterable[int] = (), below: int = 0) -> None:
+        """Note records that go, or everything ``below`` a sequence; nobody listens: forgotten."""
+        if self.on_drop is not None:
+            self._dropped += seqs
+            self._dropped_below = max(self._dropped_below, below)
+            self.on_drop()
+
+    def take_dropped(self) -> tuple[int, list[int]]:
+        """Return below which everything went, and what went besides, since the last call."""
+        taken = self._dropped_below, self._dropped
+        self._dropped_below, self._dropped = 0, []
+        return taken
+
+
+def _nobody() -> None:
+    """Tell nobody."""

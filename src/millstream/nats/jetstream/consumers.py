@@ -121,6 +121,8 @@ async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.tell_consumer("CREATED", "create", stream.name, consumer.name)
+    if consumer.feed.pause_left_ns > 0:
+        consumer.tell_pause()
     return shapes.consumer_info(consumer, js.now_ns())
 
 
