@@ -96,7 +96,7 @@ def test_without_a_bound_nothing_moves() -> None:
     bench, log = filled(disk, replace(SMALL, cold=ColdOptions(place="/cold")))
     settle(bench)
     assert not cold_segments(log)
-    assert not names(disk, "/cold")
+    assert not names(disk, "/cold/0")
 
 
 def test_bytes_decide_what_stays_hot() -> None:
@@ -149,7 +149,7 @@ def test_a_trim_removes_cold_files_and_a_drop_all_of_them() -> None:
     assert records(log)[0][0] == 17
     bench.store.drop_log(1)
     bench.run()
-    assert not names(disk, "/cold/")
+    assert not names(disk, "/cold/0")
 
 
 def test_an_erase_leaves_nothing_at_the_cold_place() -> None:
@@ -345,3 +345,34 @@ def test_a_cold_place_that_fails_is_named_and_tried_again() -> None:
     assert found.read(1, 1, 1 << 20).first_seq == 1
     assert not again.store.health()
     again.close()
+
+
+def test_two_data_directories_never_share_a_cold_place() -> None:
+    disk = FakeDisk()
+    bench, _ = filled(disk)
+    settle(bench)
+    bench.close()
+    other = Bench(disk, OPTIONS, directory="/other")
+    log = other.store.create_log(1, Durability.FSYNC)
+    for n in range(60):
+        other.append(log, [b"%d" % n + b"x" * 50])
+        other.run()
+    settle(other)
+    assert not cold_segments(log)
+    assert "another data directory" in other.store.health()[0]
+    other.close()
+
+
+def test_a_plan_names_twins_without_a_hole_and_what_of_them_is_gone() -> None:
+    pytest.importorskip("pyarrow.parquet")
+    disk = FakeDisk()
+    bench, log = filled(disk)
+    settle(bench)
+    log.delete([2], lambda error: None)
+    bench.run()
+    files, deleted = bench.store.cold_plan(1)
+    assert [f.base_seq for f in files] == cold_segments(log)
+    assert all(f.path.startswith("/cold/") and f.path.endswith(".parquet") for f in files)
+    assert deleted == [(2, 2)]
+    assert all(p.base_seq > files[-1].last_seq for p in bench.store.plan(1))
+    assert bench.store.plan(1)

@@ -98,6 +98,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
     until_seq: int | None = None  # as far as the bytes asked for reach
     cold: list[ColdFile] = []  # history that any reader of Parquet can take
     whole: bool = True  # false: some subjects are hidden, so no file is named
+    cold_deleted: list[tuple[int, int]] = []  # rows of cold files that do not count
 
 
 class StagedFile(msgspec.Struct, frozen=True):

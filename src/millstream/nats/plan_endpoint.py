@@ -14,6 +14,7 @@ import msgspec
 
 from millstream.errors import BadRequest, MillstreamError, NotHere
 from millstream.streams.read_plan import (
+    Cold,
     PlanRequest,
     RangeRequest,
     SealedSegment,
@@ -117,6 +118,7 @@ def register(
     account: str = "$G",
     max_payload: int = MAX_PAYLOAD,
     sight_of: SightOf = sees_everything,
+    cold_of: Callable[["Stream"], Cold | None] = lambda stream: None,
 ) -> list[int]:
     """Register both endpoints of an account; returns the handles of their sinks.
 
@@ -127,7 +129,8 @@ def register(
 
     def plan(stream: "Stream", payload: bytes, sees: Sees | None) -> bytes:
         asked = request_of(payload, PlanRequest)
-        told = plan_for(stream, segments_of(stream), asked, whole=sees is None)
+        cold = cold_of(stream) if sees is None else None
+        told = plan_for(stream, segments_of(stream), asked, whole=sees is None, cold=cold)
         return msgspec.json.encode(told)
 
     def read(stream: "Stream", payload: bytes, sees: Sees | None) -> bytes:

@@ -144,6 +144,7 @@ def build(
         )
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
+        kept.jetstream.client_of = nats.sessions.client_of
         external = ExternalStreams(guard.accounts, options.jetstream.domain)
         kept.jetstream.catalog.reach = external.reach
     facts = monitored(options, info, clock, kept, nats, timers)
@@ -226,7 +227,13 @@ def keep(
 
         return [
             *plan_endpoint.register(
-                hub, interest, catalog, segments_of, account, sight_of=sight_of
+                hub,
+                interest,
+                catalog,
+                segments_of,
+                account,
+                sight_of=sight_of,
+                cold_of=lambda stream: store.cold_plan(stream.incarnation),
             ),
             *sink_endpoint.register(hub, interest, catalog, sinks, readers, account),
         ]

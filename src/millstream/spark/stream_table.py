@@ -9,6 +9,7 @@ from millstream.spark.session import register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+MOST_CONDITIONS = 200  # ranges of deleted rows that a query still plans quickly
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -25,6 +26,8 @@ def table(
     asked = parse({"stream": stream, **options})
     plan = asked.server.streams().plan(stream)
     cold_to = max((file.last_seq for file in plan.cold), default=0)
+    if len(plan.cold_deleted) > MOST_CONDITIONS:
+        cold_to = 0  # the server reads it out
     reader = spark.read.format("millstream").options(**options).option("stream", stream)
     last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
     reader = reader.option("endSeq", last)
@@ -36,6 +39,8 @@ def table(
     if cold_to:
         columns = [name for name in frame.columns if name in RECORD_COLUMNS]
         cold = spark.read.parquet(*(file.path for file in plan.cold)).select(*columns)
+        for first, end in plan.cold_deleted:
+            cold = cold.where(~cold.seq.between(first, end))
         if asked.start_seq is not None:
             cold = cold.where(cold.seq >= asked.start_seq)
         frame = cold.where(cold.seq <= last).unionByName(frame, allowMissingColumns=True)

@@ -22,6 +22,7 @@ from millstream.store.blocks import BlockTable, Raw
 from millstream.store.cold_copy import ColdCopy, Key, Pieces
 from millstream.store.cold_manifest import ColdFile, Manifest, Said, folder, object_names
 from millstream.store.cold_move import Move, put_back
+from millstream.store.cold_owner import PlaceOwner
 from millstream.store.cold_pool import InlinePool, Pool, ThreadPool
 from millstream.store.cold_scrub import Found, Scrub, rotten
 from millstream.store.file_log import FileLog
@@ -60,12 +61,22 @@ class ColdOptions:
         return self.hot_segments is not None or self.hot_bytes is not None
 
 
+@dataclass(frozen=True, slots=True)
+class ColdPlan:
+    """A Parquet file that any reader of tables may read."""
+
+    path: str
+    base_seq: int
+    last_seq: int
+
+
 class Host(Protocol):
     """What the tier needs of the store."""
 
     files: Files
     clock: Clock
     worker: Worker
+    directory: str
 
     def post(self, callback: Callable[[], None]) -> object:
         """Run on the loop, soon."""
@@ -459,7 +470,8 @@ class ColdTier:
             each.log_id: {s.base_seq for s in each.segments if s.cold is not None} for each in logs
         }
         assert self.objects is not None
-        self.mover.run(partial(_swept, self.objects, cold), self._sweep_done)
+        owner = PlaceOwner(self._host.files, self._host.directory, self.objects)
+        self.mover.run(partial(_swept, owner, self.objects, cold), self._sweep_done)
 
     def _sweep_done(
         self, found: "dict[int, list[ColdFile]] | None", error: Exception | None
@@ -508,9 +520,20 @@ class ColdTier:
                     segment.come_back(heads[segment.base_seq])
         done(error)
 
-    def files_of(self, log_id: int) -> list[ColdFile]:
-        """Return what the manifest of a log names, in order."""
-        return sorted(self._files.get(log_id, {}).values(), key=lambda f: f.base_seq)
+    def plan(self, owner: FileLog) -> tuple[list[ColdPlan], list[tuple[int, int]]]:
+        """Return the twins of a log's oldest segments, without a hole, and what in them is gone."""
+        known, found = self._files.get(owner.log_id, {}), list[ColdPlan]()
+        for segment in owner.segments:
+            file = known.get(segment.base_seq) if segment.cold is not None else None
+            if file is None or file.parquet is None or self.objects is None:
+                break
+            path = f"{self.objects.place.rstrip('/')}/{folder(owner.log_id)}/{file.parquet.name}"
+            found.append(ColdPlan(path, file.base_seq, file.last_seq))
+        last = found[-1].last_seq if found else 0
+        trimmed = [(1, owner.first_kept - 1)] if owner.first_kept > 1 else []
+        gone = [(a, min(b, last)) for a, b in owner.deleted if a <= last]
+        lost = [(g.first, min(g.last, last)) for g in owner.gaps if g.first <= last]
+        return found, (trimmed + gone + lost if found else [])
 
     def close(self) -> None:
         """Stop the threads; one that hangs is left behind."""
@@ -537,8 +560,11 @@ def _remove_folder(objects: Objects, log_id: int) -> None:
     _remove(objects, [f"{folder(log_id)}/{name}" for name in objects.names(folder(log_id))])
 
 
-def _swept(objects: Objects, cold: dict[int, set[int]]) -> dict[int, list[ColdFile]]:
+def _swept(
+    owner: PlaceOwner, objects: Objects, cold: dict[int, set[int]]
+) -> dict[int, list[ColdFile]]:
     """Return each log's cold files; those of segments that are gone or hot go (on the mover)."""
+    owner.claim()
     found: dict[int, list[ColdFile]] = {}
     for log_id, bases in cold.items():
         names = objects.names(folder(log_id))

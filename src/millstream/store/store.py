@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._frames import encode_control
 from millstream.store import derived
 from millstream.store.blocks import BlockCache
-from millstream.store.cold_tier import ColdOptions, ColdTier
+from millstream.store.cold_tier import ColdOptions, ColdPlan, ColdTier
 from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation, Part
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
@@ -105,6 +105,7 @@ class Store:
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
         # Source → where the shards were at its newest DERIVE, until a snapshot covers that.
         self._copied: dict[int, dict[int, int]] = {}
+        self._erase_waits = False  # for a snapshot, as copies of what it erases are only named
         self._copying: Counter[int] = Counter()  # source → DERIVE frames that are not answered yet
         self._held_dead: list[Segment] = []  # files that a replay may have to copy from
         self._held_drops: list[FileLog] = []  # dropped logs likewise
@@ -436,6 +437,13 @@ class Store:
         self._dead.append((self.written_position(segment.log_id), segment))
         self._remove_dead()
 
+    def may_erase(self, log_id: int) -> bool:
+        """Say whether no replay copies from a log any more; otherwise a snapshot is due."""
+        if log_id not in self._copied:
+            return True
+        self._erase_waits = True
+        return False
+
     def may_rewrite(self, log_id: int, position: int) -> bool:
         """Say whether records that were dead at ``position`` may go; position 0 asks for a turn.
 
@@ -607,6 +615,10 @@ class Store:
             for source, needs in self._copied.items()
             if any(at > positions.get(shard, 0) for shard, at in needs.items())
         }
+        if self._erase_waits:
+            self._erase_waits = False
+            for each in list(self._logs.values()):
+                each.erasure.step()
         dead, self._held_dead = self._held_dead, []
         for segment in dead:
             self.remove(segment)
@@ -723,6 +735,8 @@ class Store:
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
         if self._written() - self._written_before >= self.options.checkpoint_bytes:
+            return True
+        if self._erase_waits and not self._checkpointing:
             return True
         since = self.clock.monotonic() - self._checkpointed_at
         return self.cold.wants_checkpoint and since >= self.options.cold.checkpoint_gap
@@ -872,21 +886,26 @@ class Store:
 
     # --- reading in place
 
-    def plan(self, log_id: int, beyond_cold: bool = False) -> list[SegmentPlan]:
+    def plan(self, log_id: int) -> list[SegmentPlan]:
         """Return the sealed segments of a log that need no key and no decompression, in order.
 
-        From the first one on that does, everything is the tail, which the server reads out. So it
-        is with cold ones, but for a caller that reads those from where they are.
+        From the first one on that does, everything is the tail, which the server reads out. Cold
+        ones are left out: the server reads those too, or ``cold_plan`` names their twins.
         """
         found = self._logs.get(log_id)
         if found is None:
             return []
-        segments = [s for s in found.segments if s.cold is None] if beyond_cold else found.segments
+        segments = [s for s in found.segments if s.cold is None]
         return [
             SegmentPlan(s.path, s.path[:-5] + ".idx", s.base_seq, s.last_seq, s.size)
             for s in takewhile(_is_readable_in_place, segments)
             if not _shows_deleted(s)
         ]
+
+    def cold_plan(self, log_id: int) -> tuple[list[ColdPlan], list[tuple[int, int]]]:
+        """Return the Parquet files of a log's oldest segments, and what of them is deleted."""
+        found = self._logs.get(log_id)
+        return ([], []) if found is None else self.cold.plan(found)
 
     # --- the end
 

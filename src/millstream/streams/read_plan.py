@@ -2,7 +2,8 @@
 
     {"stream", "incarnation", "first_seq", "last_seq", "gaps": [[from, to, reason]],
      "segments": [{"path", "idx_path", "base_seq", "last_seq", "bytes"}],
-     "tail": {"from_seq", "to_seq"}, "next_from_seq"?, "time_seq"?, "until_seq"?}
+     "tail": {"from_seq", "to_seq"}, "next_from_seq"?, "time_seq"?, "until_seq"?,
+     "cold"?: [{"path", "base_seq", "last_seq"}], "cold_deleted"?: [[from, to]]}
 
 Sealed segments never change but for delete flags, so a reader with the files needs no server. The
 tail is what is not sealed yet: the server reads it out as ranges of frames. A page lists at most
@@ -61,6 +62,29 @@ class SealedSegment(Protocol):
         ...
 
 
+class ColdFile(Protocol):
+    """A segment's Parquet twin; the store's ``ColdPlan`` is one."""
+
+    @property
+    def path(self) -> str:
+        """Return where it is: a path, or a URL."""
+        ...
+
+    @property
+    def base_seq(self) -> int:
+        """Return the first sequence it can hold."""
+        ...
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence in it."""
+        ...
+
+
+# Twins of the oldest segments, and ranges of sequences in them that do not count.
+Cold = tuple[Sequence[ColdFile], list[tuple[int, int]]]
+
+
 class PlanRequest(msgspec.Struct, frozen=True):
     """A request for a plan, or for the page of it that starts at ``from_seq``."""
 
@@ -83,8 +107,9 @@ def plan_for(
     asked: PlanRequest | None = None,
     *,
     whole: bool = True,
+    cold: Cold | None = None,
 ) -> dict[str, Any]:
-    """Return the plan of a stream, given the sealed segments of its log.
+    """Return the plan of a stream, given the sealed segments of its log, and its cold files.
 
     No file is named to whoever may not read the ``whole`` of it.
     """
@@ -106,6 +131,12 @@ def plan_for(
     }
     if not whole:
         plan["whole"] = False
+    elif cold is not None and cold[0]:
+        files, plan["cold_deleted"] = cold
+        plan["cold"] = [
+            {"path": f.path, "base_seq": f.base_seq, "last_seq": f.last_seq}
+            for f in files[:MAX_SEGMENTS]
+        ]
     if len(page) > MAX_SEGMENTS:
         plan["next_from_seq"] = page[MAX_SEGMENTS].base_seq
     if asked.at_ns > 0:

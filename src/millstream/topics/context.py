@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
-    from millstream.streams.read_plan import SealedSegment
+    from millstream.streams.read_plan import Cold, SealedSegment
     from millstream.streams.sinks import Sinks
     from millstream.streams.stream import Stream
 
@@ -43,6 +43,10 @@ class Store(queue_registry.Store, router_registry.Store, Protocol):
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
         """Return the sealed segments of a log, in order."""
+        ...
+
+    def cold_plan(self, log_id: int) -> "Cold":
+        """Return a log's cold files, and what of them is deleted."""
         ...
 
     @property

@@ -11,9 +11,11 @@ async def plan(request: Request, topics: Topics) -> Response:
     """Return the plan by which Spark reads the topic, or the page of it at ``from_seq``."""
     stream = topics.find(topic_of(request), request.caller)
     asked = PlanRequest(*(_number(request, name) for name in PlanRequest.__struct_fields__))
-    segments = [] if topics.store is None else topics.store.plan(stream.incarnation)
+    store = topics.store
+    segments = [] if store is None else store.plan(stream.incarnation)
+    cold = None if store is None else store.cold_plan(stream.incarnation)
     whole = request.caller.sight_of(stream.name) is None
-    return json_response(plan_for(stream, segments, asked, whole=whole))
+    return json_response(plan_for(stream, segments, asked, whole=whole, cold=cold))
 
 
 def _number(request: Request, name: str) -> int:
