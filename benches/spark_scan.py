@@ -104,6 +104,11 @@ def noop(frame: DataFrame) -> None:
 
 def cpu_seconds() -> float:
     """CPU time so far of Spark: the Java machine and the Python workers below this process."""
+    return sum(burnt for pid, burnt in cpu_by_process().items() if pid != os.getpid())
+
+
+def cpu_by_process() -> dict[int, float]:
+    """CPU time so far of this process and of all below it, with what they waited for."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -115,7 +120,7 @@ def cpu_seconds() -> float:
     while found:
         found = {pid for pid, (parent, _) in stats.items() if parent in family} - family
         family |= found
-    return sum(stats[pid][1] for pid in family - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
+    return {pid: stats[pid][1] / os.sysconf("SC_CLK_TCK") for pid in family}
 
 
 def seconds(work: Callable[[], object], rounds: int) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
-from spark_scan import payload, session
+from spark_scan import cpu_by_process, payload, session
 
 import nats
 from millstream.client import connect
@@ -25,6 +25,8 @@ from millstream.client.errors import ClientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+CORES = 2  # what a rate of CPU time is worth on the machine that the goals are for
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -41,6 +43,7 @@ class Broker:
         command = [sys.executable, "-m", "millstream", "serve", "--port", str(port)]
         command += ["--http-port", str(free_port()), "--data-dir", str(home / "data")]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.pid = self._process.pid
         while True:
             try:
                 connect(self.url, timeout=5).close()
@@ -61,6 +64,44 @@ class Broker:
         self._process.wait()
 
 
+class Cost:
+    """What a piece of work costs: wall time, and the CPU time of Java, of Python and of the broker.
+
+    On a machine that does other things too, only the CPU time says something.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker.pid
+        self._before = self._now()
+        self._started = time.perf_counter()
+
+    def _now(self) -> dict[str, float]:
+        spent = {"java": 0.0, "python": 0.0, "broker": 0.0}
+        for pid, burnt in cpu_by_process().items():
+            spent[self._kind(pid)] += burnt
+        return spent
+
+    def _kind(self, pid: int) -> str:
+        if pid == self._broker:
+            return "broker"
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return "python"
+        return "java" if b"java" in command.split(b"\0")[0] else "python"
+
+    def told(self, count: int) -> str:
+        """Return the costs in words, as a rate for ``count`` records."""
+        wall = time.perf_counter() - self._started
+        spent = {kind: now - self._before[kind] for kind, now in self._now().items()}
+        cpu = sum(spent.values())
+        parts = ", ".join(f"{kind} {burnt:.2f}" for kind, burnt in spent.items())
+        return (
+            f"{wall:.2f} s, {count / wall:,.0f}/s; {cpu:.2f} s of CPU ({parts}), "
+            f"{CORES * count / max(cpu, 0.01):,.0f}/s on {CORES} cores of its own"
+        )
+
+
 def rows(spark: SparkSession, count: int, subject: str) -> DataFrame:
     """Return ``count`` rows with JSON payloads of 100 bytes."""
     number = "cast(id as string)"
@@ -74,12 +115,11 @@ def sink(spark: SparkSession, broker: Broker, source: DataFrame, count: int) -> 
     for at in range(3):
         broker.create(f"OUT{at}")
         frame = source.selectExpr(f"'out{at}.x' subject", "payload")
-        started = time.perf_counter()
+        cost = Cost(broker)
         frame.write.format("millstream").mode("append").options(
             url=broker.url, stream=f"OUT{at}", timeout=120
         ).save()
-        took = time.perf_counter() - started
-        print(f"sink, exactly once, {count} records: {took:.2f} s, {count / took:,.0f} records/s")
+        print(f"sink, exactly once, {count} records: {cost.told(count)}", flush=True)
 
 
 def catch_up(spark: SparkSession, broker: Broker, home: Path, count: int) -> None:
@@ -88,7 +128,7 @@ def catch_up(spark: SparkSession, broker: Broker, home: Path, count: int) -> Non
         reader = spark.readStream.format("millstream").options(
             url=broker.url, stream="OUT0", maxRecordsPerTrigger=500_000
         )
-        started = time.perf_counter()
+        cost = Cost(broker)
         query = (
             reader.load()
             .writeStream.format("noop")
@@ -97,11 +137,10 @@ def catch_up(spark: SparkSession, broker: Broker, home: Path, count: int) -> Non
             .start()
         )
         query.awaitTermination()
-        took = time.perf_counter() - started
+        told = cost.told(count)
         read = sum(p.numInputRows for p in query.recentProgress)
         best = max(p.processedRowsPerSecond for p in query.recentProgress)
-        print(f"catch-up of {read} rows: {took:.2f} s, {read / took:,.0f} rows/s in all, ", end="")
-        print(f"{best:,.0f} rows/s in the best batch")
+        print(f"catch-up of {read} rows: {told}; best batch {best:,.0f}/s", flush=True)
     assert read == count
 
 

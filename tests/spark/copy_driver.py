@@ -18,6 +18,7 @@ def session(home: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.memory", "512m").config("spark.local.dir", str(home))
     builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.python.authenticate.socketTimeout", "120s")
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
