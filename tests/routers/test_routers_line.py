@@ -1,4 +1,4 @@
-"""Whose turn it is: everyone once a round, nobody twice in a turn, and no look at those who rest."""
+"""Whose turn it is: everyone once a round, nobody twice in a turn, no look at those who rest."""
 
 from dataclasses import dataclass
 

@@ -38,6 +38,10 @@ class Host(Protocol):
         """Run on the loop, soon."""
         ...
 
+    def may_erase(self, log_id: int) -> bool:
+        """Say whether no start needs what the log held; else a snapshot comes, and a step then."""
+        ...
+
     def withdraw(
         self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
     ) -> bool:
@@ -75,6 +79,7 @@ class Erasure:
     def __init__(self, host: Host, owner: Erasing) -> None:
         self._host = host
         self._log = owner
+        self._held: list[tuple[list[int], Committed]] = []  # copies must be safe elsewhere first
         self._waiting: list[tuple[list[int], Committed]] = []
         self._under_way: list[tuple[list[int], Committed]] = []
         self._failed: list[int] = []  # for the next try, and at the latest for the next start
@@ -82,16 +87,16 @@ class Erasure:
     @property
     def pending(self) -> list[int]:
         """Return what is logged as erased and may still be in a file."""
-        begun = [seq for seqs, _ in (*self._under_way, *self._waiting) for seq in seqs]
+        all_begun = (*self._under_way, *self._waiting, *self._held)
+        begun = [seq for seqs, _ in all_begun for seq in seqs]
         return sorted({*self._failed, *begun})
 
     def begin(self, seqs: list[int], done: Committed) -> None:
-        """Take records out of index and memory now, and out of the files before ``done``."""
-        for segment, at in self._places(seqs):
-            segment.scrub(at, erased)
+        """Take records out of the index now, and out of memory and files before ``done``."""
+        for segment, _ in self._places(seqs):
             segment.erasing = True
         self._log.apply_delete(seqs)
-        self._waiting.append((seqs, done))
+        self._held.append((seqs, done))
         self.step()
 
     def again(self, seqs: Iterable[int]) -> None:
@@ -100,6 +105,8 @@ class Erasure:
 
     def step(self) -> None:
         """Begin with the files of all that waits, unless other work is under way on them."""
+        if self._held and self._host.may_erase(self._log.log_id):
+            self._take_up()
         if self._failed and not self._waiting:
             self._waiting.append((self._failed, lambda error: None))
             self._failed = []
@@ -118,6 +125,14 @@ class Erasure:
         sealed = [segment for segment in touched.values() if segment.sealed]
         if not sealed or not self._host.withdraw(self._log.log_id, sealed, begin):
             begin(None)
+
+    def _take_up(self) -> None:
+        """Overwrite in memory what nothing is made of any more, and let the files follow."""
+        held, self._held = self._held, []
+        for seqs, _ in held:
+            for segment, at in self._places(seqs):
+                segment.scrub(at, erased)
+        self._waiting += held
 
     def _overwrite(self, seqs: set[int], touched: list[Segment], error: Exception | None) -> None:
         """Go on with the files, which are all here now."""

@@ -118,6 +118,10 @@ class Host(Protocol):
         """Remove a dead segment's files once the frames that killed it are stable."""
         ...
 
+    def may_erase(self, log_id: int) -> bool:
+        """Say whether no start needs what the log held; else a snapshot comes, and a step then."""
+        ...
+
     def may_rewrite(self, log_id: int, position: int) -> bool:
         """Say whether records that were dead at ``position`` may go; 0 asks for a turn."""
         ...

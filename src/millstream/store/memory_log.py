@@ -60,6 +60,10 @@ class _NoDisk:
     def remove(self, segment: Segment) -> None:
         """There are no files."""
 
+    def may_erase(self, log_id: int) -> bool:
+        """Nothing is replayed here."""
+        return True
+
     def may_rewrite(self, log_id: int, position: int) -> bool:
         """There are no files."""
         return False
