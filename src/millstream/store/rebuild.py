@@ -226,7 +226,8 @@ class Logs:
             first = max(base, target.first_kept)
             lost = target.deleted.missing(first, last)
             if lost:
-                log.error("segment file is missing log=%x base_seq=%d", log_id, base)
+                path = f"{target.directory}/{segment_name(base)}.data"
+                log.error("segment file is missing file=%s offset=0", path)
             for a, b in lost:
                 new = target.add_gap(a, b, "corruption")
                 self.recovered[log_id].lost += sum(g.last - g.first + 1 for g in new)
