@@ -89,6 +89,21 @@ def test_encoding_under_given_sequences_and_times_agrees_with_the_reference(
     assert made == reference.encode_exact(records, stream_id, seqs, times, least_ns)
 
 
+@given(some_records, st.integers(0, 400))
+def test_pieces_are_cut_as_the_reference_cuts_them(records: list[Fields], most: int) -> None:
+    data = reference.encode_batch(records, 1, 1, 1, True)
+    pieces = _frames.cut(data, most)
+    assert pieces == reference.cut(data, most)
+    assert b"".join(data[start:end] for start, end, _ in pieces) == data
+    assert sum(count for _, _, count in pieces) == len(records)
+
+
+@pytest.mark.parametrize("damaged", [b"short", bytes(80), b"\xf7ms1\xff\xff\xff\x7f" + bytes(80)])
+def test_what_is_no_frame_is_not_cut(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match="no frame at 0"):
+        _frames.cut(damaged, 100)
+
+
 def test_given_sequences_that_do_not_ascend_or_fit_leave_the_index_as_it_was() -> None:
     index = SegmentIndex(10, SubjectTable())
     batch = batch_of([Fields(b"a", b"x")] * 2)

@@ -526,6 +526,31 @@ def body(buffer, Py_ssize_t offset):
     return (view.data + offset + head.frame_len - C_TRAILER - head.payload_len)[:head.payload_len]
 
 
+def cut(buffer, Py_ssize_t most):
+    """Return (start, end, frames) of pieces of at most ``most`` bytes, cut at frame borders.
+
+    A larger frame is a piece of its own. The frames are believed: they come from ``encode_batch``.
+    """
+    cdef _View view = _View(buffer)
+    cdef list pieces = []
+    cdef Py_ssize_t start = 0, at = 0, count = 0
+    cdef uint32_t size
+    while at < view.size:
+        if view.size - at < 8:
+            raise ValueError(f"there is no frame at {at}")
+        memcpy(&size, view.data + at + 4, 4)
+        if size < C_HEADER + C_TRAILER or size > <uint64_t>(view.size - at):
+            raise ValueError(f"there is no frame at {at}")
+        if count and at + size - start > most:
+            pieces.append((start, at, count))
+            start, count = at, 0
+        at += size
+        count += 1
+    if count:
+        pieces.append((start, at, count))
+    return pieces
+
+
 def scan(buffer, Py_ssize_t start=0, Py_ssize_t stop=-1):
     """Return (frames, damaged ranges) of ``start..stop``, in order.
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import cramjam
 from xxhash import xxh3_64_intdigest
 
+from millstream.kernel._frames import cut
 from millstream.store.keys import NO_KEY, NONCE_BYTES, TAG_BYTES, KeyRing
 
 MOST_BYTES = 64 << 10
@@ -56,15 +57,8 @@ class BlockRef(NamedTuple):
 
 def cut_frames(data: memoryview) -> Iterator[memoryview]:
     """Cut frames into pieces for blocks, at frame borders."""
-    start = at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if at > start and at + size - start > MOST_BYTES:
-            yield data[start:at]
-            start = at
-        at += size
-    if start < len(data):
-        yield data[start:]
+    for start, end, _ in cut(data, MOST_BYTES):
+        yield data[start:end]
 
 
 def encode_block(raw: Raw, offset: int, codec: int, ring: KeyRing | None, bound: bytes) -> bytes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly, StorageFull
-from millstream.kernel._frames import scan
+from millstream.kernel._frames import cut, scan
 from millstream.store.blocks import MOST_BYTES, OVERHEAD
 from millstream.store.commit import Ok
 from millstream.store.entry import RUN, TARGET_BYTES, Run, encode_entry
@@ -491,7 +491,8 @@ def split_pieces(pieces: Iterable[tuple[Run, bytes]], target: int) -> list[list[
     entries: list[list[tuple[Run, bytes]]] = []
     room = 0
     for (stream_id, first, _, _), frames in pieces:
-        for data, count in split_frames(frames, target):
+        for start, end, count in cut(frames, target):
+            data = frames[start:end]
             if len(data) > room:
                 entries.append([])
                 room = target
@@ -499,18 +500,3 @@ def split_pieces(pieces: Iterable[tuple[Run, bytes]], target: int) -> list[list[
             room -= len(data)
             first += count if first else 0
     return entries
-
-
-def split_frames(data: bytes, target: int = TARGET_BYTES) -> list[tuple[bytes, int]]:
-    """Cut frames into pieces of about ``target`` bytes at frame borders: (bytes, frames) each."""
-    pieces: list[tuple[bytes, int]] = []
-    start = at = count = 0
-    while at < len(data):
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        if count and at + size - start > target:
-            pieces.append((data[start:at], count))
-            start, count = at, 0
-        at += size
-        count += 1
-    pieces.append((data[start:], count))
-    return pieces

@@ -131,6 +131,21 @@ def check(data: bytes, at: int) -> int:
     return size if xxhash.xxh3_64_intdigest(data[at:end]) == stored else 0
 
 
+def cut(data: bytes, most: int) -> list[tuple[int, int, int]]:
+    """Return (start, end, frames) of pieces of at most ``most`` bytes, cut at frame borders."""
+    pieces: list[tuple[int, int, int]] = []
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        start, _, count = pieces[-1] if pieces else (0, 0, 0)
+        if count and at + size - start <= most:
+            pieces[-1] = (start, at + size, count + 1)
+        else:
+            pieces.append((at, at + size, 1))
+        at += size
+    return pieces
+
+
 Found = tuple[int, int, int, int, int, int, int, bool]
 
 
