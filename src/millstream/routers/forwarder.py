@@ -167,8 +167,7 @@ class Forwarder:
             return
         router.cursor = max(router.cursor, made.passed)
         router.forwarded += made.known
-        if router.is_blocked or router.is_behind:
-            self._settled([router], None)
+        self._settled([router], None)
 
     def _hops_of(self, source: Stream) -> Callable[[int], int]:
         hops = self.hops.get(source.incarnation)

@@ -252,6 +252,7 @@ class Routers:
         if one.source_id not in self._unwatch:
             self._unwatch[one.source_id] = router.source.watch(partial(self._grown, router.source))
             self._forwarder.hops.setdefault(one.source_id, Hops())
+        router.claim()
         return router
 
     def _remove(self, router: Router) -> None:
@@ -359,10 +360,19 @@ class Routers:
         else:
             for source in {router.source for router in routers}:
                 self._forget_hops(source)
+            self._release(routers)
             self._again(routers)
         for router in routers:
             if router.is_blocked:
                 self._wait_for_room(router)
+
+    def _release(self, routers: Sequence[Router]) -> None:
+        """Let sources that keep what somebody needs drop what was copied."""
+        moved = [router for router in routers if router.source.config.retention == "interest"]
+        for router in moved:
+            router.claim()
+        for source in {router.source for router in moved}:
+            source.drop_unclaimed()
 
     def _wait_for_room(self, router: Router) -> None:
         """Go on once the destination has changed: something may have gone from it."""

@@ -8,6 +8,7 @@ import msgspec
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.derived import WITHOUT_NODE, WITHOUT_TAG, Part
 from millstream.store.seq_ranges import SeqRanges
+from millstream.streams.claims import Claim
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -91,6 +92,15 @@ class Router:
         """Say whether it has something to look at and nothing holds it up."""
         return not self.is_busy and not self.is_blocked and self.is_behind
 
+    def claim(self) -> None:
+        """Keep what is still to be copied, where the source drops what nobody needs."""
+        if self.source.config.retention == "interest" and not self.is_gone:
+            self.source.claim(self._holder, Claim((), self.cursor + 1, ()))
+
+    @property
+    def _holder(self) -> str:
+        return f"router {self.definition.id}"  # no consumer has a blank in its name
+
     def redefine(self, definition: Definition) -> None:
         """Go on in another way from here on."""
         self.definition = definition
@@ -120,4 +130,6 @@ class Router:
     def end(self) -> None:
         """Forward nothing any more."""
         self.is_gone = True
+        if self.source.config.retention == "interest" and not self.source.is_closed:
+            self.source.unclaim(self._holder)
         self.settled()
