@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 4.0  # for an answer that must come
+SLOWNESS = 10  # so many round trips longer is waited for what may come
 QUIET = 0.05  # nothing for so long: nothing more comes
 Seen = list[Any]
 EVENTS = {
@@ -66,6 +68,7 @@ class Caller:
         self._boxes: dict[str, asyncio.Queue[Delivery]] = defaultdict(asyncio.Queue)
         self._parser = Parser(lenient=True)
         self._made = 0
+        self._pong = asyncio.Event()
         self._task = asyncio.create_task(self._read())
 
     @classmethod
@@ -90,6 +93,8 @@ class Caller:
                 for event in self._parser.feed(data):
                     if isinstance(event, Delivery):
                         self._boxes[event.sid].put_nowait(event)
+                    elif event.text == "PONG":
+                        self._pong.set()
 
     def subscribe(self, subject: str, sid: str, queue: str = "") -> None:
         """Receive under this sid."""
@@ -110,6 +115,15 @@ class Caller:
             self._writer.write(line.encode() + head + body + b"\r\n")
         else:
             self._writer.write(f"PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n")
+
+    async def patience(self, seconds: float) -> float:
+        """Wait until the server has read everything; returns ``seconds``, more where it is slow."""
+        begun = time.monotonic()
+        self._pong.clear()
+        self._writer.write(b"PING\r\n")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._pong.wait(), PATIENCE)
+        return seconds + min(SLOWNESS * (time.monotonic() - begun), PATIENCE)
 
     async def take(self, sid: str, patience: float) -> Delivery | None:
         """Return the next message of a subscription, None when none comes in time."""
@@ -156,7 +170,7 @@ class Player:
             self.seen.append([step.kind, *await self._carry_out(step)])
             if self._pace:
                 await asyncio.sleep(self._pace)
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(await caller.patience(QUIET))
         self.seen.append(["push", *await self._pushed()])
         self.seen.append(["events", *await self._events()])
         await caller.close()
@@ -181,7 +195,7 @@ class Player:
             case "listen":
                 return self._listen(subject, body.decode())
             case _:
-                await asyncio.sleep(QUIET)
+                await asyncio.sleep(await self._wire.patience(QUIET))
                 return await self._pushed()
 
     @property
@@ -193,9 +207,9 @@ class Player:
         inbox, sid = self._wire.inbox()
         self._wire.publish(subject, body, inbox, headers)
         # Publishes to a stream that does not answer, or to an open batch, stay unanswered.
-        patience = PATIENCE if subject.startswith("$JS.API") else 0.5
+        patience = PATIENCE if subject.startswith("$JS.API") else await self._wire.patience(0.3)
         if ".CONSUMER.RESET." in subject:
-            patience = 0.5
+            patience = await self._wire.patience(0.3)
         answer = await self._wire.take(sid, patience)
         self._wire.unsubscribe(sid)
         if ".CONSUMER.RESET." in subject and answer is not None and b'"code":404' in answer.payload:
@@ -227,15 +241,18 @@ class Player:
     async def _pull(self, subject: str, body: bytes, wanted: int) -> Seen:
         inbox, sid = self._wire.inbox()
         self._wire.publish(subject, body, inbox)
-        return await self._deliveries(sid, 0.4 if b"expires" in body or not wanted else 0.15)
+        patience = await self._wire.patience(0.4 if b"expires" in body or not wanted else 0.15)
+        return await self._deliveries(sid, patience, wanted if b"batch" in body else 0)
 
-    async def _deliveries(self, sid: str, patience: float) -> Seen:
+    async def _deliveries(self, sid: str, patience: float, wanted: int = 0) -> Seen:
+        """Take what comes until nothing more does; an end or all that is wanted makes it short."""
         seen: Seen = []
         while (got := await self._wire.take(sid, patience)) is not None:
             seen.append(self._plain(got))
             if got.reply.startswith(b"$JS.ACK"):
                 self._acks.append(got.reply.decode())
-            if re.match(rb"NATS/1.0 (404|408|409|400|423|503)", got.headers):
+            ended = re.match(rb"NATS/1.0 (404|408|409|400|423|503)", got.headers)
+            if ended or len(seen) == wanted:
                 patience = 0.01
         return seen
 
@@ -245,7 +262,8 @@ class Player:
         subject = self._acks[-1 - n % len(self._acks)]
         inbox, sid = self._wire.inbox()
         self._wire.publish(subject, body, inbox)
-        patience = 0.15 if body.startswith((b"+NXT", b"nonsense")) else 0.5
+        confirmed = not body.startswith((b"+NXT", b"nonsense"))
+        patience = await self._wire.patience(0.3 if confirmed else 0.15)
         return [_token(subject), *await self._deliveries(sid, patience)]
 
     def _listen(self, subject: str, queue: str) -> Seen:
@@ -282,8 +300,9 @@ class Player:
         block = re.sub(r"Nats-Pin-Id: .*", "Nats-Pin-Id: PIN", block)
         block = re.sub(r"Nats-Time-Stamp: .*", "Nats-Time-Stamp: TIME", block)
         block = re.sub(r"Nats-Subject: \$JS.ACK.*", "Nats-Subject: ACK", block)
-        if "Millstream-Gap" in block:  # an addition of ours
-            block = re.sub(r"Millstream-Gap: .*\r\n", "", block)
+        # An addition of ours, and one for the reference's own mirrors.
+        if "Millstream-Gap" in block or "Nats-Stream-Identity" in block:
+            block = re.sub(r"(Millstream-Gap|Nats-Stream-Identity): .*\r\n", "", block)
             block = "" if block == "NATS/1.0\r\n\r\n" else block
         body: Any = message.payload.decode(errors="replace")
         if body.startswith("{"):

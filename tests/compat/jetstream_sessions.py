@@ -165,9 +165,9 @@ class _Writer:
             "max_age": (3600 * SECOND, 5, 20 * SECOND),
             "num_replicas": (1, 0, 3, -1, 9),
             "consumer_limits": (
-                {"inactive_threshold": 20 * SECOND},
+                {"inactive_threshold": 80 * SECOND},
                 {"max_ack_pending": 3},
-                {"max_ack_pending": 3, "inactive_threshold": 9 * SECOND},
+                {"max_ack_pending": 3, "inactive_threshold": 70 * SECOND},
             ),
             "subject_transform": (
                 {"src": "@.x.*", "dest": "@.t.{{wildcard(1)}}"},
@@ -335,6 +335,8 @@ class _Writer:
         config: Json = {"name": name}
         if self._chance(0.7):
             config["durable_name"] = name
+        else:  # the default would end it while a slow machine plays
+            config["inactive_threshold"] = 65 * SECOND
         config["ack_policy"] = self._pick("explicit", "explicit", "explicit", "all", "none")
         options: dict[str, tuple[Any, ...]] = {
             "filter_subject": ("@.x.*", "@.x.a", "@.y", "@.>", "@.q"),
@@ -351,7 +353,7 @@ class _Writer:
             "max_expires": (SECOND, 1),
             "headers_only": (True,),
             "mem_storage": (True,),
-            "inactive_threshold": (60 * SECOND, 8 * SECOND, -1),
+            "inactive_threshold": (60 * SECOND, 90 * SECOND, -1),
             "num_replicas": (0, 1, 3, -1),
             "sample_freq": ("100", "100%", "x"),
             "description": ("more words",),

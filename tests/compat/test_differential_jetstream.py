@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROOF = bool(os.environ.get("MILLSTREAM_PROOF"))
 SESSIONS = int(os.environ.get("MILLSTREAM_JS_SESSIONS", "2000" if PROOF else "40"))
 FIRST = int(os.environ.get("MILLSTREAM_JS_FIRST", "0"))
-AT_ONCE = 20
+AT_ONCE = 40
 # The reference tells consumers of new records, and streams of acks, a moment later than it
 # answers: what differs is played again with pauses, and must still differ.
 PACES = (0.0, 0.02, 0.08)

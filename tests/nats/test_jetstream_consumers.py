@@ -566,3 +566,19 @@ async def test_a_purge_moves_only_consumers_that_wanted_nothing_else(tmp_path):
         assert (wide["ack_floor"]["consumer_seq"], wide["ack_floor"]["stream_seq"]) == (3, 0)
         assert wide["num_ack_pending"] == 1
         assert other["delivered"]["stream_seq"] == 0
+
+
+async def test_a_term_is_told_even_of_what_was_answered_and_names_the_delivery(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+        await stream(client)
+        await client.jetstream().publish("s.a", b"1")
+        await consumer(client)
+        (message,) = await take(await pull(client, "in", batch=1, no_wait=True), 1)
+        await client.publish(message.reply, b"-NAK")
+        (again,) = await take(await pull(client, "again", batch=1, no_wait=True), 1)
+        for _ in range(2):
+            await client.request(again.reply, b"+TERM", timeout=2)
+        for advisory in await take(told, 2):
+            fields = json.loads(advisory.data)
+            assert (fields["consumer_seq"], fields["deliveries"]) == (2, 2)

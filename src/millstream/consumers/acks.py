@@ -73,6 +73,15 @@ def _delay(text: bytes) -> float:
     return go_duration(text) or 0.0
 
 
+def delivery(subject: bytes) -> tuple[int, int]:
+    """Return which delivery an ack subject answers: (consumer sequence, deliveries so far)."""
+    tokens = subject.split(b".")
+    return (
+        int(tokens[6]) if tokens[6].isdigit() else 0,
+        int(tokens[4]) if tokens[4].isdigit() else 0,
+    )
+
+
 def stream_seq(subject: bytes) -> int:
     """Return the stream sequence that an ack subject names, 0 when it is no ack subject."""
     tokens = subject.split(b".")

@@ -86,30 +86,38 @@ class Answers:
             case acks.Ack() if seq > self._ledger.delivered[1]:
                 return False  # of something that was not delivered, or is to come again
             case acks.Ack() | acks.Next():
-                self._ack(seq, settled)
+                self._ack(subject, seq, settled)
             case acks.Nak(delay):
-                fields = self._fields(seq)
                 if self._ledger.nak(seq, now, delay):
-                    self._event("MSG_NAKED", "nak", **fields)
+                    self._event("MSG_NAKED", "nak", **_fields(subject, seq))
             case acks.Progress():
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
-                fields = self._fields(seq)
-                if self._ledger.ack(seq):
-                    settled.append(seq)
-                    if reason:
-                        fields["reason"] = reason
-                    self._event("MSG_TERMINATED", "terminated", **fields)
+                self._terminate(subject, seq, reason, settled)
+                return seq <= self._ledger.delivered[1]
         if isinstance(answer, acks.Next):
             self._consumer.request(reply, answer.request)
             return False
         return True
 
-    def _ack(self, seq: int, settled: list[int]) -> None:
+    def _terminate(self, subject: bytes, seq: int, reason: str, settled: list[int]) -> None:
+        """Take it for answered, and tell of it even where it was."""
+        if seq <= self._ledger.delivered[1]:
+            self.last_acked_ns = self._clock.time_ns()
+            self._settle(seq, settled)
+        fields = _fields(subject, seq)
+        if reason:
+            fields["reason"] = reason
+        self._event("MSG_TERMINATED", "terminated", **fields)
+
+    def _ack(self, subject: bytes, seq: int, settled: list[int]) -> None:
         self.last_acked_ns = self._clock.time_ns()
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
             took = self._clock.monotonic() - self._ledger.delivered_at(seq)
-            self._event("", "consumer_ack", **self._fields(seq), ack_time=int(took * 1e9))
+            self._event("", "consumer_ack", **_fields(subject, seq), ack_time=int(took * 1e9))
+        self._settle(seq, settled)
+
+    def _settle(self, seq: int, settled: list[int]) -> None:
         if self._all:
             settled += self._ledger.ack_all(seq)
         elif self._ledger.ack(seq):
@@ -117,14 +125,15 @@ class Answers:
 
     def dropped(self, seq: int) -> list[int]:
         """Take the removal of a pending record for an answer; returns what that settles."""
-        fields = self._fields(seq)
+        consumer_seq, deliveries, _ = self._ledger.pending.get(seq) or (0, 0, 0.0)
+        fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}
         self.last_acked_ns = self._clock.time_ns()
         settled = self._ledger.ack_all(seq) if self._all else [seq]
         self._ledger.ack(seq)
         self._event("MSG_TERMINATED", "terminated", **fields, reason=DROPPED)
         return settled
 
-    def _fields(self, seq: int) -> dict[str, int | str]:
-        known = self._ledger.pending.get(seq)
-        consumer_seq, deliveries = known[:2] if known is not None else (0, 0)
-        return {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}
+
+def _fields(subject: bytes, seq: int) -> dict[str, int | str]:
+    consumer_seq, deliveries = acks.delivery(subject)
+    return {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}

@@ -156,13 +156,14 @@ class PullDesk:
         return request.pin == self.pin.id
 
     def _pin_fields(self, group: str) -> dict[str, str]:
-        return {"group": group, "pinned_id": self.pin.id}
+        return {"account": self._feed.stream.account, "group": group, "pinned_id": self.pin.id}
 
     def unpin(self, reason: str) -> None:
         """Let another client be pinned."""
         if self.pin.release() or reason == "admin":
-            group = self.config.priority_groups[0]
-            self._event("UNPINNED", "consumer_group_unpinned", group=group, reason=reason)
+            fields = {"group": self.config.priority_groups[0], "reason": reason}
+            account = self._feed.stream.account
+            self._event("UNPINNED", "consumer_group_unpinned", account=account, **fields)
 
     def _give(self, request: PullRequest, parcel: Parcel) -> int:
         """Deliver a parcel to a request; 0 when it did not fit and the request ended."""
