@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from millstream.accounts.account import Export, Import
+from millstream.accounts.account import Export, Import, StreamLimits
 from millstream.accounts.account import Mapping as SubjectMapping
 from millstream.clock import Clock
 from millstream.monitor.machine import CpuMeter
@@ -123,6 +123,11 @@ class JetStreamAccount(Protocol):
         """Return the consumers."""
         ...
 
+    @property
+    def limits(self) -> Callable[[], StreamLimits]:
+        """Return what it may use, when asked."""
+        ...
+
     def streams(self) -> "list[Stream]":
         """Return the streams."""
         ...
@@ -186,7 +191,8 @@ class Facts:
 
     ``port`` and ``http_port`` are set to the real ones once the doors are open. Durations are in
     seconds. ``traffic`` returns the hub's totals since the start, ``open_totals`` what the open
-    connections add up to, ``storage`` the write-ahead log's figures.
+    connections add up to, ``storage`` the write-ahead log's figures,
+    ``cold`` those of cold history and the scrub.
     """
 
     clock: Clock
@@ -223,6 +229,7 @@ class Facts:
     health: Callable[[], list[str]] = field(default=_healthy)
     traffic: Callable[[], dict[str, int]] = field(default=_no_figures)
     storage: Callable[[], dict[str, int]] = field(default=_no_figures)
+    cold: Callable[[], dict[str, int]] = field(default=_no_figures)
     connections: Callable[[], list[Connection]] = field(default=_nobody)
     open_totals: Callable[[], dict[str, int]] = field(default=_no_figures)
     closed: Callable[[], list[Connection]] = field(default=_nobody)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 DEFAULT_LIMIT = 1024
+_UNSIGNED = 1 << 64  # no limit, -1, is shown as the largest number, as the reference does
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,14 @@ class Options:
     streams: bool = False
     consumers: bool = False
     config: bool = False
+    raft: bool = False
     offset: int = 0
     limit: int = 0
 
     @classmethod
     def of(cls, query: Query) -> "Options":
         """Read an HTTP query; switches that change nothing here must still be readable."""
-        for name in ("direct-consumers", "leader-only", "stream-leader-only", "raft"):
+        for name in ("direct-consumers", "leader-only", "stream-leader-only"):
             parameters.flag(query, name)
         return cls(
             acc=query.get("acc", ""),
@@ -37,6 +39,7 @@ class Options:
             streams=parameters.flag(query, "streams"),
             consumers=parameters.flag(query, "consumers"),
             config=parameters.flag(query, "config"),
+            raft=parameters.flag(query, "raft"),
             offset=parameters.number(query, "offset"),
             limit=parameters.number(query, "limit"),
         )
@@ -51,13 +54,16 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
     accounts = list(kept.accounts())
     streams = [stream for account in accounts for stream in account.streams()]
     states = [stream.state() for stream in streams]
+    consumers = sum(a.consumers.count(s) for a in accounts for s in a.streams())
     answer: dict[str, Any] = {
         **usage(kept),
         **shown,
         "config": settings(kept),
         "limits": {},
         "streams": len(streams),
-        "consumers": sum(a.consumers.count(s) for a in accounts for s in a.streams()),
+        **({"streams_leader": len(streams)} if options.raft and streams else {}),
+        "consumers": consumers,
+        **({"consumers_leader": consumers} if options.raft and consumers else {}),
         "messages": sum(state.messages for state in states),
         "bytes": sum(state.bytes for state in states),
     }
@@ -85,12 +91,14 @@ def settings(kept: JetStreamFacts) -> dict[str, Any]:
 def usage(kept: JetStreamFacts) -> dict[str, Any]:
     """Return what all accounts use together."""
     accounts = list(kept.accounts())
-    memory, storage = _used([stream for account in accounts for stream in account.streams()])
+    streams = [stream for account in accounts for stream in account.streams()]
+    memory, storage = _used(streams)
+    reserved_memory, reserved_storage = _reserved(streams)
     return {
         "memory": memory,
         "storage": storage,
-        "reserved_memory": 0,
-        "reserved_storage": 0,
+        "reserved_memory": reserved_memory,
+        "reserved_storage": reserved_storage,
         "accounts": len(accounts),
         "ha_assets": 0,
         "api": {
@@ -106,6 +114,14 @@ def _used(streams: "list[Stream]") -> tuple[int, int]:
     for stream in streams:
         used[stream.config.storage] += stream.state().bytes
     return used["memory"], used["file"]
+
+
+def _reserved(streams: "list[Stream]") -> tuple[int, int]:
+    """Return what streams with ``max_bytes`` may still grow to, in memory and on disk."""
+    reserved = {"memory": 0, "file": 0}
+    for stream in streams:
+        reserved[stream.config.storage] += max(0, stream.config.max_bytes)
+    return reserved["memory"], reserved["file"]
 
 
 def _wanted(accounts: list[JetStreamAccount], options: Options) -> list[JetStreamAccount]:
@@ -126,13 +142,14 @@ def _account(
 ) -> dict[str, Any]:
     streams = account.streams()
     memory, storage = _used(streams)
+    limits = account.limits()
     shown: dict[str, Any] = {
         "name": account.account,
         "id": account.account,
         "memory": memory,
         "storage": storage,
-        "reserved_memory": 0,
-        "reserved_storage": 0,
+        "reserved_memory": limits.max_memory % _UNSIGNED,
+        "reserved_storage": limits.max_storage % _UNSIGNED,
         "accounts": 0,
         "ha_assets": 0,
         "api": {"level": 0, "total": account.requests, "errors": account.errors},
@@ -160,6 +177,10 @@ def _stream(
     shown["state"] = kept.shapes.stream_state(stream, len(consumers))
     if options.consumers and consumers:
         shown["consumer_detail"] = [_consumer(facts, kept, c, options) for c in consumers]
+    origins = [feed.info() for feed in stream.feeds]
+    if origins:
+        is_mirror = stream.config.mirror is not None
+        shown |= {"mirror": origins[0]} if is_mirror else {"sources": origins}
     return shown
 
 

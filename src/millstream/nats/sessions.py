@@ -4,6 +4,7 @@ import base64
 import logging
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 from millstream.accounts.credentials import Credentials
 from millstream.accounts.sight import BLIND, Sight
@@ -192,6 +193,11 @@ class Sessions:
             return True
         place = (text.encode("utf-8", "surrogateescape") for text in (subject, group))
         return session.may_be_sent_to(*place)
+
+    def client_of(self, cid: int) -> dict[str, Any]:
+        """Return what advisories tell of a client, nothing when it is gone."""
+        session = self._sessions.get(cid)
+        return session.client_info() if session is not None else {}
 
     def sight_of(self, cid: int, account: str, stream: str) -> Sight | None:
         """Return what a client sees of a stream of ``account``, None for everything.

@@ -77,6 +77,8 @@ class Admission:
         self._idle: Timer | None = None
         # Who hears of a batch that was given up: its id, and why.
         self.abandoned: Callable[[bytes, str], None] = _nobody_hears
+        # How many bytes the account may still store in such streams, None for any number.
+        self.account_room: Callable[[], int | None] = _any_number
         self._transform: SubjectTransform | None = None
         self.configure(stream.config)
 
@@ -194,7 +196,7 @@ class Admission:
         config = self._stream.config
         if config.sealed or config.discard == "new" or config.allow_msg_ttl:
             return False
-        if config.allow_msg_counter:
+        if config.allow_msg_counter or self.account_room() is not None:
             return False
         if 0 < config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
@@ -230,6 +232,8 @@ class Admission:
         """Whether a message without demands can join the run before it."""
         config = self._stream.config
         if config.sealed or config.discard == "new" or config.allow_msg_counter:
+            return False
+        if self.account_room() is not None:
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
@@ -304,6 +308,7 @@ class Admission:
                 raise StreamSealed()
             if 0 < config.max_msg_size < len(part.headers) + len(part.payload):
                 raise RecordTooLarge()
+            self._check_account(record_size(config, part.subject, part.headers, part.payload))
             if not config.allow_atomic:
                 raise PublishRefused(400, 10174, "atomic publish is disabled")
             whole = self._batches.take(part, self._clock.time_ns())
@@ -417,8 +422,15 @@ class Admission:
         if preconditions.TTL in values:
             preconditions.ttl_seconds(values[preconditions.TTL])
         rolls = values.get(preconditions.ROLLUP, b"").lower() == b"sub"
-        self._check_room(subject, 1, record_size(config, subject, headers, payload), rolls=rolls)
+        size = record_size(config, subject, headers, payload)
+        self._check_account(size)
+        self._check_room(subject, 1, size, rolls=rolls)
         return added
+
+    def _check_account(self, size: int) -> None:
+        room = self.account_room()
+        if room is not None and size + self._writes.backlog > room:
+            raise PublishRefused(400, 10002, "resource limits exceeded for account")
 
     def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
         """Apply discard new, staged writes counted in."""
@@ -454,6 +466,11 @@ class Admission:
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _any_number() -> int | None:
+    """Limit nothing."""
+    return None
 
 
 def _nobody_hears(_batch_id: bytes, _reason: str) -> None:

@@ -135,6 +135,10 @@ class Stream:
         """Call ``hears`` with each atomic batch that is given up, and why."""
         self._admission.abandoned = hears
 
+    def limit_by(self, account_room: Callable[[], int | None]) -> None:
+        """Take publishes only while the account may store that much more; None is no limit."""
+        self._admission.account_room = account_room
+
     def feed_by(self, feeds: Sequence[Feed]) -> None:
         """Be fed by these from now on."""
         old, self.feeds = self.feeds, feeds

@@ -41,6 +41,16 @@ def check_stream(js: "JetStream", config: "StreamConfig") -> None:
         raise ApiError(500, code, f"insufficient {what} resources available")
 
 
+def room(js: "JetStream", storage: str) -> int | None:
+    """Return how many bytes more the account may store so, None for any number."""
+    limits = js.limits()
+    most = limits.max_memory if storage == "memory" else limits.max_storage
+    if most < 0:
+        return None
+    used = (stream.state().bytes for stream in js.streams() if stream.config.storage == storage)
+    return most - sum(used)
+
+
 def with_ack_pending(js: "JetStream", config: dict[str, Any]) -> dict[str, Any]:
     """Return a consumer's request with the account's own default for what may be pending."""
     most = js.limits().max_ack_pending

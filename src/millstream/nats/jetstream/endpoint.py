@@ -19,7 +19,14 @@ from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.errors import Forbidden, MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.nats.jetstream import cluster, consumers, messages, snapshots, streams
+from millstream.nats.jetstream import (
+    account_limits,
+    cluster,
+    consumers,
+    messages,
+    snapshots,
+    streams,
+)
 from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere, asked_by
 from millstream.nats.jetstream.direct_get import DirectGet
 from millstream.nats.jetstream.domain import DomainGate
@@ -98,6 +105,10 @@ def find_route(operation: str) -> tuple[Route, list[str]] | None:
     return None
 
 
+def _unknown_client(_cid: int) -> dict[str, Any]:
+    return {}
+
+
 class JetStream:
     """Streams, consumers and their API for one account; a sink for its requests."""
 
@@ -130,6 +141,8 @@ class JetStream:
         self.domain = domain
         self.outlet = Outlet(hub, interest, clock)
         self.may_deliver: MayDeliver = anywhere
+        # What is known of the client behind a connection; whoever keeps sessions sets it.
+        self.client_of: Callable[[int], dict[str, Any]] = _unknown_client
         self.limits: Callable[[], StreamLimits] = StreamLimits
         self.requests = 0
         self.errors = 0
@@ -172,6 +185,7 @@ class JetStream:
             domain=self.domain,
         )
         other.may_deliver = self.may_deliver
+        other.client_of = self.client_of
         return other
 
     def start(self) -> None:
@@ -261,7 +275,12 @@ class JetStream:
         self.outlet.event(f"$JS.EVENT.ADVISORY.{kind}", f"advisory.v1.{type_name}", **about)
 
     def _client(self) -> dict[str, Any]:
-        return {"acc": self.account}
+        found = self.client_of(ASKER.get())
+        return (
+            {"acc": self.account, **found, "server": self._server_name}
+            if found
+            else {"acc": self.account}
+        )
 
     def _domain_field(self) -> dict[str, Any]:
         return {"domain": self.domain} if self.domain else {}
@@ -333,9 +352,9 @@ class JetStream:
             "$JS.EVENT.ADVISORY.API",
             "advisory.v1.api_audit",
             server=self._server_name,
-            client={"acc": self.account},
+            client=self._client(),
             subject=subject.decode("utf-8", "replace"),
-            request=payload.decode("utf-8", "replace"),
+            **({"request": payload.decode("utf-8", "replace")} if payload else {}),
             response=answer.decode(),
         )
         self._hub.flush()
@@ -363,6 +382,7 @@ class JetStream:
             return
         if alive:
             stream.tell_abandoned(partial(self._tell_abandoned, stream.name))
+            stream.limit_by(partial(account_limits.room, self, stream.config.storage))
         wanted = alive and stream.config.allow_direct
         self._answer_direct(self._direct, stream, wanted, stream.name, b"")
         if alive and stream.config.mirror is not None:

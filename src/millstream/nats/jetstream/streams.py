@@ -47,14 +47,15 @@ class _Purge(msgspec.Struct, frozen=True):
 async def account_info(js: "JetStream", body: bytes) -> Answer:
     """Return what the account uses and may use."""
     streams = js.streams()
-    usage = {"memory": 0, "file": 0}
+    usage, reserved = {"memory": 0, "file": 0}, {"memory": 0, "file": 0}
     for stream in streams:
         usage[stream.config.storage] += stream.state().bytes
+        reserved[stream.config.storage] += max(0, stream.config.max_bytes)
     return {
         "memory": usage["memory"],
         "storage": usage["file"],
-        "reserved_memory": 0,
-        "reserved_storage": 0,
+        "reserved_memory": reserved["memory"],
+        "reserved_storage": reserved["file"],
         "streams": len(streams),
         "consumers": sum(js.consumers.count(stream) for stream in streams),
         "limits": account_limits.shown(js.limits()),
