@@ -249,6 +249,8 @@ def _own(facts: Facts) -> Iterator[Family]:
     for name, value in facts.storage().items():
         kind = COUNTER if name.endswith("_total") else GAUGE
         yield Family(f"millstream_wal_{name}", kind, f"{name} of the log", [Sample(value)])
+    for name, value in facts.cold().items():
+        yield Family(f"millstream_{name}", COUNTER, name.replace("_", " "), [Sample(value)])
     if facts.wal is not None:
         yield from _wal(facts.wal)
     reasons = sorted(facts.closed_by_reason().items())

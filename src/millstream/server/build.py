@@ -387,6 +387,7 @@ def monitored(
         facts.health = kept.store.health
         facts.jetstream = stored(options.jetstream, kept)
         facts.storage = partial(wal_figures, kept.store)
+        facts.cold = kept.store.cold.figures
         facts.wal = meter_of(kept.store)
     return facts
 

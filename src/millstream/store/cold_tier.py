@@ -159,6 +159,17 @@ class ColdTier:
         """Return what is wrong, in words."""
         return list(self._problems.values())
 
+    def figures(self) -> dict[str, int]:
+        """Return what was done since the start."""
+        return {
+            "cold_segments_moved_total": self.moved,
+            "cold_pieces_fetched_total": self.fetched,
+            "cold_reads_failed_total": self.failed,
+            "scrub_segments_total": self.scrubbed,
+            "scrub_objects_mended_total": self.mended,
+            "scrub_records_lost_total": self.lost,
+        }
+
     # --- reading
 
     def adopt(self, segment: Segment, form: cold_manifest.Form | None) -> ColdCopy:
