@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import socket
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -138,3 +139,41 @@ def test_the_door_works_on_uvloop_too(tmp_path: Path) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert b"x" * 900_000 in runner.run(round_trip())
+
+
+async def test_a_watcher_that_stops_reading_its_socket_changes_nothing_for_the_others(
+    api: Api, port: int
+) -> None:
+    await api.call("PUT", "/v0/topics/t", {"cap_records": 5})
+    stuck = await asyncio.to_thread(_tail, port, 4096)
+    quick = await asyncio.to_thread(_tail, port, None)
+    heard = b""
+    text = "x" * 400_000
+    for n in range(40):  # far more than the sockets and the server's buffers take
+        await api.write("t", {"n": n, "text": text})
+        while b'"n":%d,' % n not in heard:
+            heard = heard[-20:] + await asyncio.to_thread(quick.recv, 65536)
+    assert api.topics.scheduler.depth <= 1
+    left = bytearray()
+    while b'"n":39,' not in left:
+        left += await asyncio.to_thread(stuck.recv, 1 << 20)
+    assert left.index(b'"n":0,') < left.index(b"event: tombstone")  # told, not skipped in silence
+    stuck.close()
+    quick.close()
+    async with asyncio.timeout(10):
+        while api.topics.sse_connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def _tail(port: int, buffer: int | None) -> socket.socket:
+    """Return a watcher that has caught up; ``buffer`` bounds what its socket takes unread."""
+    sock = socket.socket()
+    if buffer is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    sock.settimeout(20)
+    sock.connect(("127.0.0.1", port))
+    sock.sendall(b"GET /v0/topics/t/tail HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    heard = b""
+    while b"caught-up" not in heard:
+        heard += sock.recv(65536)
+    return sock

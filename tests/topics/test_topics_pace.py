@@ -110,3 +110,21 @@ async def test_metrics_tell_the_pressure_and_what_is_given_up(api: Api) -> None:
         b"topics_delivery_ready 0\n",
     ):
         assert line in body
+
+
+async def test_a_wider_commit_window_lets_writes_that_come_later_share_one_commit(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/t", {"durability": "fsync"})
+
+    def commits() -> int:
+        return api.store.written_position(api.stream("t").incarnation)
+
+    before = commits()
+    impose(api, replace(CALM, commit_window_ms=1000.0))
+    first = asyncio.create_task(api.write("t", 1))
+    await asyncio.sleep(0.05)  # long after a commit without a window would have begun
+    await asyncio.gather(first, api.write("t", 2))
+    assert commits() - before == 1
+    impose(api, CALM)
+    await api.write("t", 3)
+    await api.write("t", 4)
+    assert commits() - before == 3
