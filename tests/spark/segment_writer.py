@@ -38,6 +38,7 @@ class PlannedStream:
         self.stream_id = stream_id
         self.first_seq = rows[0].seq
         self.gaps: list[tuple[int, int, str]] = []
+        self.cold: dict[str, Any] = {}  # what the plan says about cold files
         self.reads = 0
 
     def plan(self) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class PlannedStream:
                 for s in self.segments
             ],
             "tail": {"from_seq": sealed + 1, "to_seq": last},
-        }
+        } | self.cold
 
     def read(self, from_seq: int, to_seq: int, max_bytes: int) -> bytes:
         self.reads += 1

@@ -1,10 +1,15 @@
 """A stream as one DataFrame: its history in place, its tail through the server, one moment."""
 
+import os
 from typing import TYPE_CHECKING
 
+from millstream.client.streams import ReadPlan
+from millstream.clock import SystemClock
 from millstream.spark.columns import RECORD_COLUMNS
-from millstream.spark.options import parse
+from millstream.spark.options import Access, ReadOptions, parse, time_ns
+from millstream.spark.planner import lost
 from millstream.spark.session import register
+from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,9 +30,7 @@ def table(
     register(spark)
     asked = parse({"stream": stream, **options})
     plan = asked.server.streams().plan(stream)
-    cold_to = max((file.last_seq for file in plan.cold), default=0)
-    if len(plan.cold_deleted) > MOST_CONDITIONS:
-        cold_to = 0  # the server reads it out
+    cold_to = _cold_to(plan, asked)
     reader = spark.read.format("millstream").options(**options).option("stream", stream)
     last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
     reader = reader.option("endSeq", last)
@@ -38,13 +41,37 @@ def table(
     frame = reader.load()
     if cold_to:
         columns = [name for name in frame.columns if name in RECORD_COLUMNS]
-        cold = spark.read.parquet(*(file.path for file in plan.cold)).select(*columns)
-        for first, end in plan.cold_deleted:
-            cold = cold.where(~cold.seq.between(first, end))
-        if asked.start_seq is not None:
-            cold = cold.where(cold.seq >= asked.start_seq)
-        frame = cold.where(cold.seq <= last).unionByName(frame, allowMissingColumns=True)
+        cold = _cold(spark, plan, asked, last).select(*columns)
+        frame = cold.unionByName(frame, allowMissingColumns=True)
     return with_payload_json(frame) if payload_json else frame
+
+
+def _cold_to(plan: ReadPlan, asked: ReadOptions) -> int:
+    """Return up to where cold files serve the table, 0 where the source reads everything."""
+    if asked.access is Access.BROKER or len(plan.cold_deleted) > MOST_CONDITIONS:
+        return 0
+    if not all("://" in file.path or os.path.exists(file.path) for file in plan.cold):
+        return 0  # another machine's files
+    reach = max((file.last_seq for file in plan.cold), default=0)
+    # What is lost in between is for the source to tell.
+    return 0 if lost(plan, max(asked.start_seq or 0, plan.first_seq), reach) else reach
+
+
+def _cold(spark: "SparkSession", plan: ReadPlan, asked: ReadOptions, last: int) -> "DataFrame":
+    """Return the rows of cold files that the options ask for."""
+    cold = spark.read.parquet(*(file.path for file in plan.cold))
+    first = max(asked.start_seq or 0, plan.first_seq)
+    cold = cold.where(cold.seq.between(first, last))
+    for begin, end in plan.cold_deleted:
+        cold = cold.where(~cold.seq.between(begin, end))
+    now_ns = SystemClock().time_ns()
+    if asked.start_time is not None:
+        cold = cold.where(cold.ts_ns >= time_ns(asked.start_time, now_ns))
+    if asked.end_time is not None:
+        cold = cold.where(cold.ts_ns < time_ns(asked.end_time, now_ns))
+    if asked.subject is not None:
+        cold = cold.where(cold.subject.rlike(f"^{pattern_of(asked.subject).pattern}$"))
+    return cold
 
 
 def with_payload_json(frame: "DataFrame") -> "DataFrame":

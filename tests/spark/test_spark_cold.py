@@ -1,0 +1,63 @@
+"""A stream as a table: cold history by Spark's own Parquet reader, the rest in place."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from segment_writer import PlannedStream, serving
+from spark_frames import Row
+
+from millstream.spark import table
+from millstream.store import twin
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+STREAM_ID = 7
+T0 = 1_700_000_000_000_000_000
+ROWS = [Row(s, T0 + s * 1000, b"orders.%d" % (s % 3), b"p%d" % s) for s in range(1, 21)]
+
+
+def cooled(directory: Path, rows: list[Row]) -> dict[str, object]:
+    """Write rows as a cold file; returns what a plan says about it."""
+    fields = ((r.seq, r.ts_ns, r.subject, r.payload, b"", b"", b"", b"") for r in rows)
+    path = directory / "seg.parquet"
+    path.write_bytes(twin.make(fields, "ORDERS"))
+    return {"path": str(path), "base_seq": rows[0].seq, "last_seq": rows[-1].seq}
+
+
+def seqs(frame: DataFrame) -> list[int]:
+    return sorted(row.seq for row in frame.select("seq").collect())
+
+
+def test_cold_history_and_the_rest_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    stream = PlannedStream([], ROWS[12:], STREAM_ID)  # the server has no more than the rest
+    stream.first_seq = 1
+    stream.cold = {"cold": [cooled(tmp_path, ROWS[:12])], "cold_deleted": [[3, 4], [9, 9]]}
+    left = [s for s in range(1, 21) if s not in (3, 4, 9)]
+    with serving({"ORDERS": stream}) as url:
+        whole = table(spark, "ORDERS", url=url)
+        rows = {row.seq: (row.subject, bytes(row.payload)) for row in whole.collect()}
+        assert rows == {s: (f"orders.{s % 3}", b"p%d" % s) for s in left}
+        some = table(spark, "ORDERS", url=url, startSeq="2", endSeq="15", columns="seq,subject")
+        assert (seqs(some), some.columns) == ([s for s in left if 2 <= s <= 15], ["seq", "subject"])
+        found = table(spark, "ORDERS", url=url, subject="orders.1", columns="payload").collect()
+        assert {bytes(row.payload) for row in found} == {b"p%d" % s for s in left if s % 3 == 1}
+        stream.first_seq = 6  # the limits took some of the cold file's rows
+        assert seqs(table(spark, "ORDERS", url=url)) == [s for s in left if s >= 6]
+
+
+def test_cold_files_are_left_alone_where_they_do_not_tell_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = PlannedStream([], ROWS, STREAM_ID)
+    cold = cooled(tmp_path, ROWS[:12])
+    with serving({"ORDERS": stream}) as url:
+        stream.cold = {"cold": [cold | {"path": str(tmp_path / "elsewhere.parquet")}]}
+        assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 21))
+        stream.cold = {"cold": [cold], "cold_deleted": [[n, n] for n in range(1, 300)]}
+        assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 21))
+        stream.cold = {"cold": [cold]}
+        stream.gaps = [(5, 5, "corruption")]
+        with pytest.raises(PySparkException, match=r"has lost records 5..5 \(corruption\)"):
+            table(spark, "ORDERS", url=url).count()
