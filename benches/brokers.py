@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from cases import SYNCED
+from cases import MEMORY, SYNCED
 
 from support.broker import millstream
 from support.peers import Peer, nats_server
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STREAM = "BENCH"
+BUCKET = "KV_bench"
 DURABILITY = {"synced": "fsync", "unsynced": "disk"}
 
 
@@ -36,19 +37,38 @@ def broker(name: str, setting: str) -> Iterator[Peer]:
 
 
 def fresh_stream(peer: Peer, setting: str) -> None:
-    """Leave an empty file stream on ``bench.js`` and below, durable as the setting says."""
+    """Leave an empty stream on ``bench.js`` and below, durable as the setting says."""
     config: dict[str, Any] = {
         "name": STREAM,
         "subjects": ["bench.js", "bench.js.>"],
-        "storage": "file",
+        "storage": "memory" if setting == MEMORY else "file",
         "retention": "limits",
         "num_replicas": 1,
     }
-    if peer.name == "millstream":
+    _create(peer, setting, config)
+
+
+def fresh_bucket(peer: Peer, setting: str) -> None:
+    """Leave an empty key-value bucket, as clients make them."""
+    config: dict[str, Any] = {
+        "name": BUCKET,
+        "subjects": ["$KV.bench.>"],
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "num_replicas": 1,
+    }
+    _create(peer, setting, config)
+
+
+def _create(peer: Peer, setting: str, config: dict[str, Any]) -> None:
+    if peer.name == "millstream" and setting in DURABILITY:
         config["metadata"] = {"millstream.durability": DURABILITY[setting]}
     with contextlib.suppress(ApiError):
-        api(peer, f"STREAM.DELETE.{STREAM}", {})
-    api(peer, f"STREAM.CREATE.{STREAM}", config)
+        api(peer, f"STREAM.DELETE.{config['name']}", {})
+    api(peer, f"STREAM.CREATE.{config['name']}", config)
 
 
 def fresh_consumer(peer: Peer, *, acks: bool, filtered: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CORE, UNSYNCED, SYNCED = "core", "unsynced", "synced"
+CORE, UNSYNCED, SYNCED, MEMORY = "core", "unsynced", "synced", "memory"
 STORED = 1_000_000
 
 
@@ -24,6 +24,7 @@ class Case:
     cpu_reach: float = 0.0
     stored: int = 0  # records that the stream holds beforehand, over 10,000 subjects
     filtered: str = ""  # the consumer's filter subject
+    bucket: bool = False  # against a key-value bucket instead of a plain stream
 
     @property
     def section(self) -> str:
@@ -33,7 +34,14 @@ class Case:
 
 def all_cases() -> list[Case]:
     """Every row, in the order of the table."""
-    return [*_core(), *_jetstream(UNSYNCED, 3.0), *_jetstream(SYNCED, 10.0), *_consume()]
+    return [
+        *_core(),
+        *_jetstream(MEMORY, 0.0),
+        *_jetstream(UNSYNCED, 3.0),
+        *_jetstream(SYNCED, 10.0),
+        *_consume(),
+        *_key_value(),
+    ]
 
 
 def _core() -> list[Case]:
@@ -69,7 +77,7 @@ def _core_case(name: str, messages: int, **options: str | int) -> Case:
 
 
 def _jetstream(setting: str, reach: float) -> list[Case]:
-    quick = setting == UNSYNCED
+    quick = setting != SYNCED
     several, alone = (200_000, 10_000) if quick else (20_000, 1_000)
     return [
         _publish("async publish, 1 client, 128 B", setting, several, reach, window=1000),
@@ -91,12 +99,27 @@ def _publish(name: str, setting: str, messages: int, reach: float, **options: st
 
 def _consume() -> list[Case]:
     fetch: dict[str, str | int] = {"mode": "fetch", "size": 128, "batch": 500}
+    ordered: dict[str, str | int] = {"mode": "ordered", "size": 128}
+    create: dict[str, str | int] = {"mode": "create", "window": 1, "size": 0}
     name = "fetch 500 at a time, 128 B"
     # One record in a hundred matches; the eighth is the first.
     picky: dict[str, str | int] = {**fetch, "first": 8, "stride": 100}
     return [
         Case(f"{name}, no acks", UNSYNCED, 300_000, fetch, 2.0, stored=STORED),
         Case(f"{name}, acks", UNSYNCED, 200_000, {**fetch, "ack": 1}, 2.0, stored=STORED),
+        *(
+            Case(
+                f"fetch {batch} at a time, 128 B, acks",
+                UNSYNCED,
+                200_000,
+                {**fetch, "batch": batch, "ack": 1},
+                2.0,
+                stored=STORED,
+            )
+            for batch in (100, 1000)
+        ),
+        Case("ordered consume, 128 B", UNSYNCED, STORED, ordered, 2.0, stored=STORED),
+        Case("consumer create, 1 M records", UNSYNCED, 500, create, stored=STORED),
         Case(
             "fetch filtered, 1 of 100, 10k subjects",
             UNSYNCED,
@@ -106,6 +129,24 @@ def _consume() -> list[Case]:
             stored=STORED,
             filtered="bench.js.7.*",
         ),
+    ]
+
+
+def _key_value() -> list[Case]:
+    """Puts and gets of 10,000 keys, as the clients' key-value stores send them."""
+    put: dict[str, str | int] = {
+        "mode": "jspub", "subject": "$KV.bench", "size": 128, "spread": 10_000,
+    }  # fmt: skip
+    get: dict[str, str | int] = {
+        **put,
+        "mode": "get",
+        "subject": "$JS.API.DIRECT.GET.KV_bench.$KV.bench",
+    }
+    return [
+        Case("KV put, 1 at a time", UNSYNCED, 10_000, {**put, "window": 1}, bucket=True),
+        Case("KV put, 100 at once", UNSYNCED, 100_000, {**put, "window": 100}, bucket=True),
+        Case("KV get, 1 at a time", UNSYNCED, 10_000, {**get, "window": 1}, bucket=True),
+        Case("KV get, 100 at once", UNSYNCED, 100_000, {**get, "window": 100}, bucket=True),
     ]
 
 

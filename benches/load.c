@@ -364,6 +364,8 @@ static void answer(Conn *c, const Message *m) {
     put(c, "\r\n", 2);
 }
 
+static void asked(Conn *c, long slot);
+
 static void ask(Conn *c, long slot) {
     char line[256];
     char token[64] = "";
@@ -371,11 +373,36 @@ static void ask(Conn *c, long slot) {
         long k = c->sent % opt.spread;
         sprintf(token, ".%ld.%ld", k % 100, k / 100);
     }
-    int n = sprintf(line, "PUB %s%s _INBOX.%d.%ld %d\r\n", opt.subject, token, c->number, slot,
-                    opt.size);
+    int size = !strcmp(opt.mode, "get") ? 0 : opt.size; /* of a get, the answer has that size */
+    int n = sprintf(line, "PUB %s%s _INBOX.%d.%ld %d\r\n", opt.subject, token, c->number, slot, size);
     put(c, line, (size_t)n);
-    put(c, filler, (size_t)opt.size);
+    put(c, filler, (size_t)size);
     put(c, "\r\n", 2);
+    asked(c, slot);
+}
+
+static void ask_to_create(Conn *c, long slot) {
+    char name[64], body[512], line[1024];
+    sprintf(name, "c%d_%d_%ld", (int)getpid(), c->number, c->sent);
+    int n = sprintf(body,
+                    "{\"stream_name\":\"%s\",\"config\":{\"name\":\"%s\",\"ack_policy\":\"none\","
+                    "\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"mem_storage\":true,"
+                    "\"num_replicas\":1,\"inactive_threshold\":60000000000}}",
+                    opt.stream, name);
+    sprintf(line, "PUB $JS.API.CONSUMER.CREATE.%s.%s _INBOX.%d.%ld %d\r\n%s\r\n", opt.stream, name,
+            c->number, slot, n, body);
+    put_text(c, line);
+    asked(c, slot);
+}
+
+static void ask_next(Conn *c, long slot) {
+    if (!strcmp(opt.mode, "create"))
+        ask_to_create(c, slot);
+    else
+        ask(c, slot);
+}
+
+static void asked(Conn *c, long slot) {
     c->asked_at[slot] = now_ns();
     c->sent++;
     c->outstanding++;
@@ -400,7 +427,7 @@ static void take_answer(Conn *c, const Message *m, int good) {
     c->outstanding--;
     delivered++;
     if (c->sent < c->quota)
-        ask(c, slot);
+        ask_next(c, slot);
 }
 
 static void take_reply(Conn *c, const Message *m) {
@@ -411,6 +438,43 @@ static void take_reply(Conn *c, const Message *m) {
 }
 
 static void take_ack(Conn *c, const Message *m) { take_answer(c, m, is_good_ack(m)); }
+
+static void take_value(Conn *c, const Message *m) {
+    take_answer(c, m, m->headers_len > 16 && m->payload_len == opt.size);
+}
+
+static void take_created(Conn *c, const Message *m) {
+    take_answer(c, m, memmem(m->payload, (size_t)m->payload_len, "\"created\":", 10) != NULL);
+}
+
+static long stream_seq(const Message *m);
+
+/* An ordered consumer: pushed without acks; flow control asks for an answer, heartbeats do not. */
+static void ask_ordered(Conn *c) {
+    char body[512], line[1024];
+    int n = sprintf(body,
+                    "{\"stream_name\":\"%s\",\"config\":{\"deliver_subject\":\"_INBOX.0\",\"ack_policy\":"
+                    "\"none\",\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"max_deliver\":1,"
+                    "\"flow_control\":true,\"idle_heartbeat\":5000000000,\"mem_storage\":true,"
+                    "\"num_replicas\":1,\"inactive_threshold\":60000000000}}",
+                    opt.stream);
+    sprintf(line, "PUB $JS.API.CONSUMER.CREATE.%s _INBOX.api %d\r\n%s\r\n", opt.stream, n, body);
+    put_text(c, line);
+}
+
+static void take_ordered(Conn *c, const Message *m) {
+    char line[256];
+    if (m->reply_len > 8 && !memcmp(m->reply, "$JS.ACK.", 8)) {
+        if (delivered >= opt.messages)
+            return; /* the stream may hold more than was asked for */
+        if (stream_seq(m) != ++delivered || m->payload_len != opt.size)
+            errors++;
+        c->received++;
+    } else if (m->reply_len) {
+        sprintf(line, "PUB %.*s 0\r\n\r\n", m->reply_len, m->reply);
+        put_text(c, line);
+    }
+}
 
 static void ask_batch(Conn *c) {
     char body[64], line[256];
@@ -511,7 +575,7 @@ static void run_publishers(int every_subscriber) {
 static void run_asking(void) {
     for (int i = 0; i < opt.publishers; i++)
         for (long slot = 0; slot < opt.window && conns[i]->sent < conns[i]->quota; slot++)
-            ask(conns[i], slot);
+            ask_next(conns[i], slot);
     while (delivered < opt.messages && errors < 100)
         round_trip(50);
 }
@@ -529,7 +593,10 @@ static void prepare_asking(int with_responder) {
 }
 
 static void run_fetch(void) {
-    ask_batch(conns[0]);
+    if (!strcmp(opt.mode, "ordered"))
+        ask_ordered(conns[0]);
+    else
+        ask_batch(conns[0]);
     while (delivered < opt.messages && errors < 100)
         round_trip(50);
     ping(conns[0]);
@@ -537,19 +604,27 @@ static void run_fetch(void) {
         round_trip(50);
 }
 
+static int is_asking(void) {
+    return !strcmp(opt.mode, "request") || !strcmp(opt.mode, "jspub") || !strcmp(opt.mode, "get") ||
+           !strcmp(opt.mode, "create");
+}
+
 static void prepare(void) {
     const char *mode = opt.mode;
-    int asking = !strcmp(mode, "request") || !strcmp(mode, "jspub");
-    if (!strcmp(mode, "fetch"))
+    int asking = is_asking(), pushed = !strcmp(mode, "ordered");
+    if (!strcmp(mode, "fetch") || pushed)
         opt.publishers = 1;
     open_publishers();
     on_message = count_delivery;
     if (asking) {
         prepare_asking(!strcmp(mode, "request"));
-        on_message = !strcmp(mode, "request") ? take_reply : take_ack;
-    } else if (!strcmp(mode, "fetch")) {
+        on_message = !strcmp(mode, "request")  ? take_reply
+                     : !strcmp(mode, "get")    ? take_value
+                     : !strcmp(mode, "create") ? take_created
+                                               : take_ack;
+    } else if (!strcmp(mode, "fetch") || pushed) {
         subscribe(conns[0], "_INBOX.0", 1);
-        on_message = take_fetched;
+        on_message = pushed ? take_ordered : take_fetched;
     } else {
         if (strcmp(mode, "pub"))
             open_subscribers(mode);
@@ -562,9 +637,9 @@ static void prepare(void) {
 }
 
 static void run(void) {
-    if (!strcmp(opt.mode, "request") || !strcmp(opt.mode, "jspub"))
+    if (is_asking())
         run_asking();
-    else if (!strcmp(opt.mode, "fetch"))
+    else if (!strcmp(opt.mode, "fetch") || !strcmp(opt.mode, "ordered"))
         run_fetch();
     else
         run_publishers(!strcmp(opt.mode, "fan"));
@@ -626,7 +701,8 @@ static int set_option(const char *name, const char *value) {
 }
 
 static int is_mode(const char *mode) {
-    const char *known[] = {"pub", "fan", "wild", "literal", "request", "jspub", "fetch"};
+    const char *known[] = {"pub",   "fan",   "wild",    "literal", "request",
+                           "jspub", "fetch", "ordered", "get",     "create"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(mode, known[i]))
             return 1;

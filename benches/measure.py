@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from brokers import STREAM, fresh_consumer, fresh_stream
+from brokers import STREAM, fresh_bucket, fresh_consumer, fresh_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 LOAD = HERE / "build" / "load"
 LIMIT_SECONDS = 180
+KEYS = 10_000
 FILLING: dict[str, str | int] = {
     "mode": "jspub",
     "subject": "bench.js",
@@ -58,14 +59,18 @@ def build_load() -> None:
 def measured(case: Case, peer: Peer, scale: float) -> Figures:
     """Set the stage, run the case once, and return what it cost."""
     messages = max(int(case.messages * scale), 100)
-    if case.stored:
+    if case.bucket:
+        fresh_bucket(peer, case.setting)
+        if case.options["mode"] == "get":
+            load(peer, KEYS, {**FILLING, "subject": "$KV.bench"})
+    elif case.stored:
         _fill(case, peer, max(int(case.stored * scale), 10_000))
         acks = bool(case.options.get("ack"))
         fresh_consumer(peer, acks=acks, filtered=case.filtered)
     elif case.section == "js":
         fresh_stream(peer, case.setting)
         _filled.pop(peer.pid, None)
-    shown = _load(peer, messages, {"stream": STREAM, **case.options})
+    shown = load(peer, messages, {"stream": STREAM, **case.options})
     return Figures(shown["rate"], shown["cpu_ns"], shown["p50_us"], shown["p99_us"])
 
 
@@ -75,7 +80,7 @@ def _fill(case: Case, peer: Peer, records: int) -> None:
     if _filled.get(peer.pid) == wanted:
         return
     fresh_stream(peer, case.setting)
-    _load(peer, records, FILLING)
+    load(peer, records, FILLING)
     _filled[peer.pid] = wanted
 
 
@@ -89,7 +94,8 @@ def middle(runs: Sequence[Figures]) -> Figures:
     )
 
 
-def _load(peer: Peer, messages: int, options: dict[str, str | int]) -> dict[str, float]:
+def load(peer: Peer, messages: int, options: dict[str, str | int]) -> dict[str, float]:
+    """Run the load generator; returns its report."""
     given = {"host": peer.host, "port": peer.port, "pid": peer.pid, "messages": messages, **options}
     command = [str(LOAD)]
     for name, value in given.items():
