@@ -199,3 +199,10 @@ def test_a_pedantic_request_is_refused_for_what_comes_first(asked, why):
         StreamConfig.from_request({"name": "S", "pedantic": True, **asked})
     assert refused.value.err_code == 10157
     assert why in str(refused.value)
+
+
+def test_a_counter_takes_delete_markers_but_no_lifetimes_that_were_asked_for():
+    counter = {"name": "S", "allow_msg_counter": True, "subject_delete_marker_ttl": 60 * NS}
+    assert StreamConfig.from_request(counter).allow_msg_ttl
+    with pytest.raises(InvalidStreamConfig, match="counter stream cannot use message TTLs"):
+        StreamConfig.from_request({**counter, "allow_msg_ttl": True})

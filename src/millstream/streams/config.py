@@ -136,7 +136,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         asked = _converted(given)
         config = _filled(asked, given, existing)
         sent = {**msgspec.structs.asdict(asked), "duplicate_window": given.get("duplicate_window")}
-        _check(config, sent if pedantic else None)
+        _check(config, sent, pedantic=pedantic)
         return config
 
     @classmethod
@@ -426,11 +426,13 @@ def _default_window(config: StreamConfig) -> int:
     return min(DEFAULT_WINDOW_NS, config.max_age) if config.max_age > 0 else DEFAULT_WINDOW_NS
 
 
-def _check(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
+def _check(config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool) -> None:
     """Refuse what could not work; in the reference's order, so that its answer is the same.
 
-    ``sent`` are the fields as a pedantic request has them: what was filled in is refused too.
+    ``asked`` are the fields as they were sent: a pedantic request is refused for what was
+    filled in too.
     """
+    sent = asked if pedantic else None
     _check_name(config)
     _refuse(
         (
@@ -450,6 +452,8 @@ def _check(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
         feature_rules.check_unlimited(sent)
     _check_limits(config, sent)
     fields = msgspec.structs.asdict(config)
+    if fields["allow_msg_counter"]:
+        feature_rules.check_counter({**fields, "allow_msg_ttl": asked["allow_msg_ttl"]})
     feature_rules.check_features(fields, sent)
     feature_rules.check_mirror(fields)
     if config.mirror is not None:

@@ -81,8 +81,6 @@ def check_republish_source(sent: Mapping[str, Any]) -> None:
 
 def check_features(fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
     """Refuse features that contradict each other; where ``sent``, also what they turned on."""
-    if fields["allow_msg_counter"]:
-        _check_counter(fields)
     if fields["discard_new_per_subject"]:
         if fields["discard"] != "new":
             raise InvalidStreamConfig(
@@ -140,13 +138,11 @@ def check_mirror(fields: Mapping[str, Any]) -> None:
         raise InvalidStreamConfig("subject delete markers forbidden on mirrors")
 
 
-def _check_counter(fields: Mapping[str, Any]) -> None:
+def check_counter(fields: Mapping[str, Any]) -> None:
+    """Refuse what no counter can be; ``allow_msg_ttl`` is as asked, not as markers turn it on."""
     for refused, why in (
         (fields["discard"] == "new", "counter stream cannot use discard new"),
-        (
-            fields["allow_msg_ttl"] and fields["subject_delete_marker_ttl"] < _SHORTEST_MARKER_NS,
-            "counter stream cannot use message TTLs",
-        ),
+        (fields["allow_msg_ttl"], "counter stream cannot use message TTLs"),
         (fields["allow_msg_schedules"], "counter stream cannot use message schedules"),
         (fields["retention"] != "limits", "counter stream can only use limits retention"),
     ):

@@ -19,6 +19,8 @@ class Excess:
 
 def excess(config: StreamConfig, state: StreamState) -> Excess:
     """Return what is above the stream's caps; nothing for discard new, which refuses instead."""
+    if config.discard == "new":
+        return Excess(0, 0)
     messages = state.messages - config.max_msgs if config.max_msgs > 0 else 0
     held = state.bytes if state.capped is None else state.capped
     size = held - config.max_bytes if config.max_bytes > 0 else 0
