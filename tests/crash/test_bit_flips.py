@@ -93,4 +93,5 @@ def test_one_flipped_bit_costs_at_most_one_record_and_names_it(checkpoints: int)
         second = Bench(flipped.after_crash(Mode.KEEP, 0))
         assert image(second.store) == image(bench.store), where
     print(f"bit flips after {checkpoints} checkpoints: tried {tried}, noticed {fired}")
+    assert tried >= count(700, 10_000)
     assert fired > tried // 10

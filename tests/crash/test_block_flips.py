@@ -84,4 +84,5 @@ def test_one_flipped_bit_costs_at_most_one_block_and_names_it(form: str, checkpo
         second = Bench(flipped.after_crash(Mode.KEEP, 0), FORMS[form])
         assert image(second.store) == image(bench.store), where
     print(f"bit flips {form} after {checkpoints} checkpoints: tried {tried}, noticed {noticed}")
+    assert tried >= count(250, 10_000)
     assert noticed > tried // 20

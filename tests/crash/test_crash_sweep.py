@@ -147,6 +147,16 @@ def each_with_a_form(forms: list[str]) -> list[tuple[Mode, str]]:
     return count(turns, [(mode, form) for mode in modes for form in forms])
 
 
+def chances(mode: Mode) -> int:
+    """Return how often a crash is tried at one call: what is left may depend on luck."""
+    return count(1, 12) if mode not in (Mode.KEEP, Mode.DROP) else 1
+
+
+def test_the_sweep_has_enough_points() -> None:
+    points = [total_calls(form) * chances(mode) for mode, form in each_with_a_form(list(SWEPT))]
+    assert sum(points) >= count(1_200, 20_000)
+
+
 def run_until_crash(disk: FakeDisk, form: str = "plain") -> Sent:
     sent = Sent()
     bench = None
@@ -171,7 +181,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: s
     calls = total_calls(form)
     tried = fired = 0
     for call in range(1, calls + 1):
-        for seed in range(count(1, 12) if mode not in (Mode.KEEP, Mode.DROP) else 1):
+        for seed in range(chances(mode)):
             disk = FakeDisk()
             disk.crash_at = call
             sent = run_until_crash(disk, form)
@@ -181,7 +191,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: s
             wrong = check_recovery(left, sent, mode, SWEPT[form])
             assert not wrong, (mode, call, seed, disk.trace[-3:], wrong)
     print(f"crash sweep {form} {mode.value}: tried {tried}, fired {fired}")
-    assert fired == tried > count(200, 400)
+    assert fired == tried > 200 * chances(mode)
 
 
 @pytest.mark.parametrize(("mode", "form"), each_with_a_form(["plain", "both"]))
@@ -207,7 +217,7 @@ def test_a_crash_inside_recovery_changes_nothing(mode: Mode, form: str) -> None:
             wrong = check_recovery(after, sent, mode, FORMS[form])
             assert not wrong, (mode, call, inner, again.trace, wrong)
     print(f"recovery sweep {form} {mode.value}: tried {tried}, fired {fired}")
-    assert fired == tried > count(150, 3000)
+    assert fired == tried > count(150, 1000)
 
 
 def test_nothing_old_is_removed_before_the_new_is_durable_under_its_name() -> None:

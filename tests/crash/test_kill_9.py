@@ -17,7 +17,7 @@ from support.scale import count
 def test_kill_9_under_load_loses_nothing_acknowledged(tmp_path: Path, durability: str) -> None:
     rng = random.Random(durability)
     publisher = Publisher("KILL.a")
-    checked = 0
+    checked = killed = 0
     cycles = count(6, 110)
     for cycle in range(cycles + 1):
         with millstream(data_dir=tmp_path / "data") as peer:
@@ -30,7 +30,9 @@ def test_kill_9_under_load_loses_nothing_acknowledged(tmp_path: Path, durability
             kill_soon(peer.process, rng.uniform(0.02, count(0.3, 0.6)))
             publisher.run(peer.port, 10)
             assert peer.process.wait(5) == -9
-    print(f"kill -9 {durability}: cycles {cycles}, acked {len(publisher.acked)}, lost 0")
+            killed += 1
+    print(f"kill -9 {durability}: killed {killed}, acked {len(publisher.acked)}, lost 0")
+    assert killed >= count(6, 100)  # of each class
     assert len(publisher.acked) > cycles
 
 
