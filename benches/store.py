@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import resource
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ class Tally:
     seconds: float = 0.0
     cpu: float = 0.0
     waits: list[float] = field(default_factory=list)
+    blocks: tuple[int, int] = (0, 0)  # that the allocator holds, before and after
 
     def line(self, name: str) -> str:
         """Return the case as one line."""
@@ -46,6 +48,8 @@ class Tally:
             waits = sorted(self.waits)
             at = [waits[int(len(waits) * q)] * 1e6 for q in (0.5, 0.99, 0.999)]
             text += f"  p50 {at[0]:>7.0f}  p99 {at[1]:>7.0f}  p99.9 {at[2]:>7.0f} us"
+        if any(self.blocks):
+            text += f"  blocks {self.blocks[0]} -> {self.blocks[1]}"
         return text
 
 
@@ -119,12 +123,15 @@ class Appender:
 
     async def run(self) -> Tally:
         """Append until the end; return what happened."""
+        held = sys.getallocatedblocks()
         started, cpu = time.perf_counter(), cpu_seconds()
         for _ in range(self._window):
             self._append()
         await self._over
         self.tally.seconds = time.perf_counter() - started
         self.tally.cpu = cpu_seconds() - cpu
+        measured = len(self.tally.waits)  # one number each, which is the bench's own
+        self.tally.blocks = (held, sys.getallocatedblocks() - measured)
         return self.tally
 
     def _append(self) -> None:
