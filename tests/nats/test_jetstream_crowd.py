@@ -1,0 +1,84 @@
+"""Very many consumers of one stream: all of them work, and those that do nothing cost nothing."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from jetstream_broker import Broker
+from nats.aio.client import Client
+
+import nats
+
+CROWD = 2_000  # the proof form makes 10,000; nothing here depends on how many
+
+
+async def create(client: Client, names: list[str]) -> list[Any]:
+    """Create pull consumers, many requests under way at once."""
+    made = []
+    for start in range(0, len(names), 200):
+        asked = [
+            client.request(
+                f"$JS.API.CONSUMER.CREATE.S.{name}",
+                json.dumps(
+                    {
+                        "stream_name": "S",
+                        "config": {
+                            "name": name,
+                            "ack_policy": "explicit",
+                            "mem_storage": True,
+                            "inactive_threshold": 3600 * 10**9,
+                            "filter_subject": f"s.{at % 100}",
+                        },
+                    }
+                ).encode(),
+                timeout=30,
+            )
+            for at, name in enumerate(names[start : start + 200], start)
+        ]
+        made += [json.loads(reply.data) for reply in await asyncio.gather(*asked)]
+    return made
+
+
+async def publish(client: Client, count: int) -> float:
+    """Return the CPU seconds of the whole process for this many acknowledged publishes."""
+    before = time.process_time()
+    for start in range(0, count, 100):
+        asked = [
+            client.request(f"s.{at % 100}", b"x", timeout=30) for at in range(start, start + 100)
+        ]
+        await asyncio.gather(*asked)
+    return time.process_time() - before
+
+
+async def crowd(tmp_path: Path, size: int) -> None:
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    try:
+        asked = {"name": "S", "subjects": ["s.*"], "storage": "memory"}
+        await client.request("$JS.API.STREAM.CREATE.S", json.dumps(asked).encode(), timeout=5)
+        await publish(client, 500)
+        alone = await publish(client, 2_000)
+        names = [f"c{number}" for number in range(size)]
+        made = await create(client, names)
+        assert {answer["num_pending"] for answer in made} == {25}
+        crowded = await publish(client, 2_000)
+        info = json.loads((await client.request("$JS.API.STREAM.INFO.S", timeout=10)).data)
+        assert info["state"]["consumer_count"] == size
+        assert not broker.js.catalog.get("S")._watchers  # nobody is woken by a commit
+        js = client.jetstream()
+        for name in names[:: size // 20]:
+            subscription = await js.pull_subscribe_bind(name, "S")
+            fetched = await subscription.fetch(45, timeout=10)
+            assert len(fetched) == 45
+            await fetched[-1].ack_sync()
+        # Nobody looks when something comes; what is allowed for is the noise of a busy machine.
+        assert crowded < 3 * alone + size * 0.0005
+    finally:
+        await client.close()
+        await broker.stop()
+
+
+async def test_a_crowd_of_consumers_works_and_idle_ones_cost_nothing(tmp_path: Path):
+    await crowd(tmp_path, CROWD)
