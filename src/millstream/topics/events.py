@@ -12,6 +12,7 @@ import msgspec
 from millstream.errors import NotHere
 from millstream.http.request import Caller, Request
 from millstream.http.response import Parcel, Push, StreamedResponse
+from millstream.streams.presence import look_again
 from millstream.topics.alarm import Alarm
 from millstream.topics.context import Topics
 from millstream.topics.errors import NotAcceptable
@@ -258,7 +259,11 @@ class EventStream(AsyncIterator[bytes]):
             if news is not None:
                 session.cursors[name] = news.cursor
                 return (self._parcel(news).plain if news.parcel else b""), True
-        page = self._page(heard.stream, before)
+        try:
+            page = self._page(heard.stream, before)
+        except NotHere as missing:
+            missing.wait(partial(look_again, self._alarm.ring))
+            return b"", True
         return self._render(name, before, page), page.caught_up
 
     def _page(self, stream: "Stream", before: int) -> Page:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from millstream.errors import NotHere
 from millstream.http.request import Caller
+from millstream.streams.presence import look_again
 from millstream.topics.context import Topics
 from millstream.topics.page import Page, Query, read_page
 from millstream.topics.pulse import Pulse, Variant
@@ -108,6 +111,11 @@ class Subscriptions:
                 return found
         return None
 
+    def _mark_known(self, name: str) -> None:
+        """Look again at a topic that was waited for, if it is still wanted."""
+        if name in self._known:
+            self._mark(name)
+
     def _mark(self, name: str) -> None:
         self._dirty[name] = None
         self._wake()
@@ -127,7 +135,11 @@ class Subscriptions:
             frames, each.cursor = variant.chunks[before]
             return frames
         query = replace(each.query, from_seq=each.cursor)
-        page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
+        try:
+            page = read_page(stream, query, topics.clock.time_ns(), topics.last_page)
+        except NotHere as missing:
+            missing.wait(partial(look_again, lambda: self._mark_known(each.name)))
+            return b""
         frames = self._render(each, page)
         if shared and each.at_tail and page.count:
             variant.keep(before, (frames, each.cursor))
