@@ -9,6 +9,7 @@ from millstream.routers.tag_filter import TagFilter
 from millstream.store.file_log import FileLog
 from millstream.streams.data_size import data_bytes
 from millstream.streams.presence import once_here
+from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.performance import Stopwatch
@@ -30,6 +31,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     before = bodies.unsigned(body.before_seq, "before_seq", bodies.U64)
     matches = None if body.match is None else TagFilter.read(body.match)
     stream = topics.find(topic_of(request), request.caller)
+    _refuse_if_closed(stream, by_position=matches is None)
     deleted = await _delete(stream, before, matches)
     state = settled(stream, topics.clock.time_ns())
     answer = {
@@ -42,6 +44,19 @@ async def delete_records(request: Request, topics: Topics) -> Response:
         "performance": watch.performance(),
     }
     return json_response(answer)
+
+
+def _refuse_if_closed(stream: "Stream", *, by_position: bool) -> None:
+    """Raise where a stream's configuration forbids what is asked, whatever it would select."""
+    config = stream.config
+    if config.sealed:
+        raise StreamSealed()
+    if config.mirror is not None:
+        raise OperationDenied(10057, "a mirror's records are deleted at its origin")
+    if by_position and config.deny_purge:
+        raise OperationDenied(10110, "stream purge not permitted")
+    if not by_position and config.deny_delete:
+        raise OperationDenied(10057, "message delete not permitted")
 
 
 async def _delete(stream: "Stream", before: int, matches: TagFilter | None) -> int:
