@@ -4,6 +4,7 @@ What one form lost comes from the other: the segment's frames from its twin, the
 segment, the index from the one that stayed here. What neither has is told record by record.
 """
 
+import threading
 from dataclasses import dataclass, field
 
 import msgspec
@@ -22,6 +23,9 @@ from millstream.store.segment import (
     decode_idx,
     read_data_header,
 )
+
+BREATH = 2000  # records after which the loop has its turn for certain
+_pause = threading.Event()  # never set: waiting for it gives the processor away
 
 
 @dataclass(slots=True)
@@ -161,4 +165,9 @@ def rotten(files: Files, segment: Segment) -> list[int]:
     if segment.head.in_blocks:
         refs, _ = blocks.find_blocks(data, HEADER_BYTES, len(data), segment.bound)
         image = bytes(blocks.plain_image(data, refs, segment.bound, segment.keeping.ring)[0])
-    return [index.seq(at) for at in cold_mend.damaged(image, 0, index, range(len(index)))]
+    found: list[int] = []
+    for start in range(0, len(index), BREATH):
+        where = range(start, min(start + BREATH, len(index)))
+        found += [index.seq(at) for at in cold_mend.damaged(image, 0, index, where)]
+        _pause.wait(0.001)
+    return found
