@@ -582,3 +582,14 @@ async def test_a_term_is_told_even_of_what_was_answered_and_names_the_delivery(t
         for advisory in await take(told, 2):
             fields = json.loads(advisory.data)
             assert (fields["consumer_seq"], fields["deliveries"]) == (2, 2)
+
+
+async def test_a_roll_up_moves_consumers_as_a_purge_does(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client, allow_rollup_hdrs=True)
+        await client.jetstream().publish("s.a", b"1")
+        await consumer(client, filter_subject="s.a")
+        await client.jetstream().publish("s.a", b"2", headers={"Nats-Rollup": "sub"})
+        info = await api(client, "CONSUMER.INFO.S.C")
+        assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (1, 1)
+        assert info["num_pending"] == 1

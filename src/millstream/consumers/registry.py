@@ -239,6 +239,7 @@ class Registry:
                 timer = self._timers.after(delay, tell)
 
         stream.removals.on_drop, stream.removals.tell = soon, tell
+        stream.removals.rolled_up = partial(self.purged, stream)
 
     def _waiting_for_answers(self, stream: Stream) -> list[Consumer]:
         found = self._consumers.get(stream.incarnation, {}).values()

@@ -294,6 +294,7 @@ class Removal:
         text, index = subject.decode("utf-8", "surrogateescape"), self._stream.index
         if what == b"all" and self.log.state().count > _MOST_HIDDEN:
             self._trim_to(seq, "delete")
+            self.notes.rolled_up("")
             return
         found = index.seqs(index.select(())) if what == b"all" else index.seqs_of(subject)
         if what == b"sub" and has_wildcard(
@@ -303,6 +304,7 @@ class Removal:
         older = [one for one in found if one < seq]
         if older:
             self._forget(older, _log_failure)
+        self.notes.rolled_up("" if what == b"all" else text)
 
     def _first_kept(self, over: retention.Excess) -> int:
         """Walk from the old end until enough has been passed; the newest record always stays."""

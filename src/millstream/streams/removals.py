@@ -18,6 +18,7 @@ class Removals:
         self.count = 0
         self.on_drop: Callable[[], None] | None = None
         self.tell: Callable[[], None] = _nobody
+        self.rolled_up: Callable[[str], None] = _nothing  # a subject, or all: "", as by a purge
         self._reached: deque[int] = deque(maxlen=_REMEMBERED)
         self._dropped: list[int] = []
         self._dropped_below = 0
@@ -50,3 +51,7 @@ class Removals:
 
 def _nobody() -> None:
     """Tell nobody."""
+
+
+def _nothing(_subject: str) -> None:
+    """Tell nobody of a roll-up."""
