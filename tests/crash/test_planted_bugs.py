@@ -148,6 +148,22 @@ def sweep_finds_something(seeds: int) -> bool:
     return False
 
 
+def power_cuts_find_something(seeds: range) -> bool:
+    """Crash long workloads with no other fault, and drop all that was not synced."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        dry = FakeDisk()
+        run_until_crash(dry, seed, 40)
+        for _ in range(4):
+            disk = FakeDisk()
+            disk.crash_at = rng.randint(1, dry.calls)
+            sent, workload = run_until_crash(disk, seed, 40)
+            left = disk.after_crash(Mode.DROP, seed)
+            if check_recovery(left, sent, Mode.DROP, workload.options):
+                return True
+    return False
+
+
 def flips_find_something() -> bool:
     try:
         for checkpoints in (0, 1, 2):
@@ -169,6 +185,7 @@ def test_a_planted_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> N
         caught = (
             bool(judge_older_snapshots(15)[1])
             or sweep_finds_something(count(60, 300))
+            or power_cuts_find_something(range(120, 160))
             or flips_find_something()
         )
     except Exception:
