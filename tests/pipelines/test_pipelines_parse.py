@@ -44,7 +44,7 @@ steps:
   - name: last
     sql: select * from joined
 sinks:
-  - {from: last, stream: TOTALS, mode: update, subject: 'totals.{region}'}
+  - {from: last, stream: TOTALS, mode: append, subject: 'totals.{region}'}
   - {from: orders, parquet: lake/orders, partition_by: [region]}
 """
 SMALL = "sources: {a: {stream: A}}\nsinks:\n  - {from: a, parquet: out}\n"
@@ -81,7 +81,7 @@ def test_a_file_says_what_is_read_done_and_written() -> None:
     assert isinstance(sql, SqlStep)
     totals, files = pipeline.sinks
     assert isinstance(totals, StreamSink)
-    assert (totals.name, totals.mode) == ("stream-TOTALS", Mode.UPDATE)
+    assert (totals.name, totals.mode) == ("stream-TOTALS", Mode.APPEND)
     assert isinstance(files, TableSink)
     assert (files.name, files.partition_by) == ("parquet-orders", ("region",))
     assert pipeline.schedule == Schedule(every="30 seconds")
@@ -130,9 +130,9 @@ def test_one_micro_batch_is_bounded_unless_the_file_says_otherwise() -> None:
             "{from: lost,",
             "p.yaml:24: sinks[0].from: nothing is named 'lost'; did you mean 'last'?",
         ),
-        ("mode: update", "mode: upsert", "p.yaml:24: sinks[0].mode: must be one of append"),
+        ("mode: append", "mode: upsert", "p.yaml:24: sinks[0].mode: must be one of append"),
         (
-            "mode: update",
+            "mode: append",
             "mode: complete",
             "p.yaml:24: sinks[0].mode: complete does not go with this sink over streams",
         ),

@@ -24,5 +24,10 @@ pipeline = PipelineGroup(
     places={
         "run": ("millstream.cli.pipeline_run:run", "Run a pipeline file (YAML or Python)."),
         "check": ("millstream.cli.pipeline_run:check", "Check a pipeline file without Spark."),
+        "archive": ("millstream.cli.pipeline_ready:archive", "Streams into a lake table."),
+        "replay": ("millstream.cli.pipeline_ready:replay", "An archived table into a stream."),
+        "compact": ("millstream.cli.pipeline_ready:compact", "Many files into few sorted ones."),
+        "backfill": ("millstream.cli.pipeline_ready:backfill", "A pipeline over past records."),
+        "audit": ("millstream.cli.pipeline_ready:audit", "Check every record of streams."),
     },
 )

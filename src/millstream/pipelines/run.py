@@ -22,7 +22,7 @@ POLL_SECONDS = 0.1
 START_SECONDS = 30.0
 # Spark gives a Python process ten seconds to start, which a busy machine may not manage.
 SLOW_START = "Python worker failed to connect back"
-MAX_STARTS = 4
+MAX_STARTS = 8
 _UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 

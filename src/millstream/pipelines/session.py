@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.pipelines.java import check_java
 from millstream.pipelines.problems import MissingPackage, PipelineError
+from millstream.pipelines.worker_python import workers_use_it
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,12 +42,14 @@ def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
     _check_pyspark()
     if options.remote is None:
         check_java()
-    with _java_writes_to(options.log):
-        spark = _started(options)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    # From before Java starts: it looks for data sources by itself, with whatever Python it finds.
+    with workers_use_it() if _is_local(options) else nullcontext():
+        with _java_writes_to(options.log):
+            spark = _started(options)
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def ui_link(spark: "SparkSession") -> str | None:
@@ -64,9 +67,11 @@ def configuration(options: SessionOptions) -> dict[str, str]:
         "spark.ui.enabled": "true" if options.ui else "false",
         "spark.sql.session.timeZone": "UTC",
     }
-    if options.remote is None and (options.master or "local").startswith("local"):
-        own |= _LOCAL
-    return own | dict(options.settings)
+    return own | (_LOCAL if _is_local(options) else {}) | dict(options.settings)
+
+
+def _is_local(options: SessionOptions) -> bool:
+    return options.remote is None and (options.master or "local").startswith("local")
 
 
 def _started(options: SessionOptions) -> "SparkSession":
@@ -74,8 +79,6 @@ def _started(options: SessionOptions) -> "SparkSession":
 
     from millstream.spark.session import register
 
-    # Before Java starts: it looks for data sources by itself, with whatever Python it finds.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(options.name)
     if options.remote is not None:
         builder = builder.remote(options.remote)

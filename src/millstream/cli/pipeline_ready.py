@@ -1,0 +1,158 @@
+"""``millstream pipeline archive``, ``replay``, ``compact``, ``audit``, ``backfill``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from millstream.cli.options import server_option
+from millstream.cli.pipeline_options import SparkChoice, opened, run_pipeline, spark_options
+from millstream.cli.pipeline_run import FILE, loaded
+from millstream.cli.pipeline_shown import print_table, show, wants_lines
+from millstream.pipelines import ready_made
+from millstream.pipelines.audit import Finding
+from millstream.pipelines.audit import audit as audited
+from millstream.pipelines.document import Document
+from millstream.pipelines.parse import parse
+from millstream.pipelines.preflight import preflight
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.run import run_tables
+from millstream.pipelines.spec import Pipeline
+from millstream.spark.options import parse as parse_read
+
+LAKE = click.Choice(["parquet", "delta"])
+
+
+def _parsed(data: dict[str, Any], url: str | None = None) -> Pipeline:
+    return parse(Document(f"pipeline {data['name']}", data), {"url": url} if url else None)
+
+
+def _schedule(data: dict[str, Any], every: str | None, follow: bool) -> dict[str, Any]:
+    if every and follow:
+        raise click.UsageError("give --every or --follow, not both")
+    return data | {"run": {"every": every} if every else "continuous" if follow else "once"}
+
+
+@click.command()
+@click.argument("streams")
+@click.option("--to", "place", required=True, help="The table: a directory or url.")
+@click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
+@click.option("--by", type=click.Choice(["day", "hour"]), default="day", show_default=True)
+@click.option("--subject", help="Only subjects like this, such as orders.>.")
+@click.option("--every", help="Again after so long, such as 10m.  [default: once]")
+@click.option("--follow", is_flag=True, help="All the time.")
+@server_option
+@spark_options
+def archive(
+    streams: str,
+    place: str,
+    form: str,
+    by: str,
+    subject: str | None,
+    every: str | None,
+    follow: bool,
+    url: str | None,
+    spark: SparkChoice,
+) -> None:
+    """Copy STREAMS into a lake table, each record once; the next run goes on from there."""
+    options = {"subject": subject} if subject else {}
+    data = ready_made.archive(streams, place, form, by, options)
+    run_pipeline(_parsed(_schedule(data, every, follow), url), spark)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--to", "stream", required=True, help="The stream to write to.")
+@click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
+@click.option("--subject", help="For all records.  [default: that of each]")
+@click.option("--where", default="true", help="Only rows like this, in SQL.")
+@server_option
+@spark_options
+def replay(
+    table: str,
+    stream: str,
+    form: str,
+    subject: str | None,
+    where: str,
+    url: str | None,
+    spark: SparkChoice,
+) -> None:
+    """Write the records of an archived TABLE to a stream, in order, all or none."""
+    run_pipeline(_parsed(ready_made.replay(table, form, stream, subject, where), url), spark)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--to", "target", required=True, help="The new table.")
+@click.option("--key", "keys", multiple=True, help="Keep the last row of each; repeatable.")
+@click.option("--cluster-by", multiple=True, help="Sort by these.  [default: subject, seq]")
+@click.option("--files", type=click.IntRange(1, 10_000), default=1, show_default=True)
+@spark_options
+def compact(
+    table: str,
+    target: str,
+    keys: tuple[str, ...],
+    cluster_by: tuple[str, ...],
+    files: int,
+    spark: SparkChoice,
+) -> None:
+    """Merge the files of a Parquet TABLE into few sorted ones, in a table of their own."""
+    if Path(table).resolve() == Path(target).resolve():
+        raise click.UsageError("--to must be another table: archive may be writing to this one")
+    columns = cluster_by or ("subject", "seq")
+    run_pipeline(_parsed(ready_made.compact(table, target, keys, columns, files)), spark)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--from", "start", help="A time, such as 2026-05-01T00:00:00Z or -7d.")
+@click.option("--to", "end", help="A time; records at it are left out.")
+@server_option
+@spark_options
+def backfill(
+    file: Path, start: str | None, end: str | None, url: str | None, spark: SparkChoice
+) -> None:
+    """Run the pipeline in FILE over a range of history, as one job without checkpoints.
+
+    Done again with the same range, stream, Delta and Iceberg sinks take nothing twice.
+    """
+    given = {"startTime": start, "endTime": end}
+    bounds = {name: value for name, value in given.items() if value is not None}
+    try:
+        parse_read({"stream": "x", **bounds})
+    except Exception as error:
+        raise PipelineError(f"--from, --to: {error}") from error
+    pipeline = ready_made.backfill(loaded(file, url), bounds)
+    preflight(pipeline)
+    sink_id = f"{pipeline.name}/{start or ''}/{end or ''}"
+    with opened(spark, pipeline.name, dict(pipeline.spark)) as session:
+        show(run_tables(session, pipeline, sink_id), as_lines=wants_lines(spark.as_json))
+
+
+@click.command()
+@click.argument("streams", nargs=-1, required=True)
+@server_option
+@spark_options
+def audit(streams: tuple[str, ...], url: str | None, spark: SparkChoice) -> int:
+    """Check every record of STREAMS: checksums, and that no sequence is missing.
+
+    Exits with 0 when all is well and with 3 when something is damaged or missing.
+    """
+    server = parse_read({"stream": "x", **({"url": url} if url else {})}).server
+    for stream in streams:
+        server.streams().plan(
+            stream
+        )  # before Spark starts: the server answers, the stream is there
+    found: list[Finding] = []
+    with opened(spark, "audit") as session:
+        for stream in streams:
+            found += audited(session, server, stream)
+    if wants_lines(spark.as_json):
+        for one in found:
+            click.echo(msgspec.json.encode(msgspec.to_builtins(one)))
+    else:
+        columns = ("stream", "part", "first", "last", "records", "problem")
+        rows = [[getattr(one, name) for name in columns] for one in found]
+        print_table("audit", columns, rows)
+    return 3 if any(one.problem for one in found) else 0

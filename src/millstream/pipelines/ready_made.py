@@ -1,0 +1,91 @@
+"""The pipelines that everybody needs, as the documents that one would write by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from millstream.pipelines.spec import (
+    Mode,
+    Pipeline,
+    Schedule,
+    Sink,
+    Source,
+    StreamSource,
+    TableSink,
+)
+
+
+def archive(
+    streams: str, place: str, form: str, by: str, options: dict[str, str]
+) -> dict[str, Any]:
+    """Streams → a lake table, partitioned by stream and day (or hour)."""
+    pattern = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}[by]
+    query = f"select *, date_format(ts, '{pattern}') as {by} from records"
+    return {
+        "name": f"archive-{_plain(streams)}",
+        "sources": {"records": {"stream": streams, "options": {"includeHeaders": True, **options}}},
+        "steps": [{"name": "dated", "sql": query}],
+        "sinks": [{"from": "dated", form: place, "partition_by": ["stream", by], "name": "lake"}],
+    }
+
+
+def replay(place: str, form: str, stream: str, subject: str | None, where: str) -> dict[str, Any]:
+    """A table that was archived → a stream, in the order of sequences."""
+    columns = "payload, tag, headers" if subject else "subject, payload, tag, headers"
+    query = f"select {columns} from records where {where} order by stream, seq"
+    return {
+        "name": f"replay-{_plain(stream)}",
+        "sources": {"records": {form: place}},
+        "steps": [{"name": "ordered", "sql": query}],
+        "sinks": [{"from": "ordered", "stream": stream, "subject": subject}],
+    }
+
+
+def compact(
+    place: str, target: str, keys: Sequence[str], cluster: Sequence[str], files: int
+) -> dict[str, Any]:
+    """Many files of a Parquet table → few that are sorted; with keys, the last row of each."""
+    query = "select * from rows"
+    if keys:
+        ranked = f"row_number() over (partition by {', '.join(keys)} order by seq desc)"
+        query = f"select * except (_rank) from (select *, {ranked} _rank from rows) where _rank = 1"
+
+    def clustered(_spark: Any, frame: Any) -> Any:
+        return frame.repartitionByRange(files, *cluster).sortWithinPartitions(*cluster)
+
+    return {
+        "name": "compact",
+        "sources": {"rows": {"parquet": place}},
+        "steps": [
+            {"name": "kept", "sql": query},
+            {"name": "clustered", "from": "kept", "python": clustered},
+        ],
+        "sinks": [{"from": "clustered", "parquet": target, "mode": "overwrite"}],
+    }
+
+
+def backfill(pipeline: Pipeline, bounds: dict[str, str]) -> Pipeline:
+    """The same pipeline over a range of history, as one job."""
+    return replace(
+        pipeline,
+        name=f"backfill-{pipeline.name}",
+        sources=tuple(_bounded(source, bounds) for source in pipeline.sources),
+        sinks=tuple(_as_job(sink) for sink in pipeline.sinks),
+        schedule=Schedule(),
+    )
+
+
+def _bounded(source: Source, bounds: dict[str, str]) -> Source:
+    if not isinstance(source, StreamSource):
+        return source
+    return replace(source, snapshot=True, options={**source.options, **bounds})
+
+
+def _as_job(sink: Sink) -> Sink:
+    if isinstance(sink, TableSink) and sink.mode is Mode.COMPLETE:
+        return replace(sink, mode=Mode.OVERWRITE)
+    return replace(sink, mode=Mode.APPEND)
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:60]

@@ -1,0 +1,50 @@
+"""The Python that a local Spark starts its workers with: this one, without Spark's zip files."""
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Spark puts a zip of PySpark before the installed one. Nothing compiled can be kept beside a zip,
+# so every worker compiles all that it imports: a second of CPU each, and Spark waits for only ten.
+_SCRIPT = """\
+#!/bin/sh
+IFS=:
+kept=
+for place in $PYTHONPATH; do
+    case $place in
+    */pyspark.zip | */py4j-*-src.zip | *.jar) ;;
+    *) kept=${{kept:+$kept:}}$place ;;
+    esac
+done
+unset IFS
+export PYTHONPATH="$kept"
+exec {python} "$@"
+"""
+
+
+@contextmanager
+def worker_python() -> Iterator[str]:
+    """Make a command that runs this Python on the installed PySpark; it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="millstream-python-") as made:
+        script = Path(made, "python3")
+        script.write_text(_SCRIPT.format(python=shlex.quote(sys.executable)))
+        script.chmod(0o755)
+        yield str(script)
+
+
+@contextmanager
+def workers_use_it() -> Iterator[None]:
+    """Let a Spark that starts meanwhile use that command, unless the user chose a Python."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    with worker_python() as command:
+        os.environ["PYSPARK_PYTHON"] = command
+        try:
+            yield
+        finally:
+            del os.environ["PYSPARK_PYTHON"]
