@@ -6,7 +6,12 @@ import pytest
 from millstream.accounts.api_keys import make_key, parse_keys
 from millstream.server.config import CAPS, ConfigError, Given, ServeConfig, given
 from millstream.server.key_file import KeyFile
-from millstream.server.options import JetStreamOptions, MonitorOptions, SegmentOptions
+from millstream.server.options import (
+    ColdHistoryOptions,
+    JetStreamOptions,
+    MonitorOptions,
+    SegmentOptions,
+)
 from millstream.server.serve_options import load_serve
 from support.certificates import Authority
 
@@ -45,6 +50,9 @@ def test_every_option_can_come_from_the_environment() -> None:
         "api_keys": "s3cret:read",
         "probe_auth": "1",
         "wal_shards": "3",
+        "cold": "/cold",
+        "hot_segments": "4",
+        "hot_bytes": "5",
     }
     assert told.keys() == {field.name for field in fields(ServeConfig)} - set(CAPS)
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -64,6 +72,9 @@ def test_every_option_can_come_from_the_environment() -> None:
         parse_keys("s3cret:read"),
         True,
         3,
+        cold="/cold",
+        hot_segments=4,
+        hot_bytes=5,
     )
 
 
@@ -205,3 +216,11 @@ def test_https_takes_the_place_of_http(tmp_path: Path) -> None:
     file.write_text(f"https: '127.0.0.1:8443'\n{tls}\n")
     monitor = load_serve({}, str(file)).options.monitor
     assert (monitor.port, monitor.tls_port) == (None, 8443)
+
+
+def test_a_cold_place_is_told_by_flags_or_by_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text("jetstream { cold { place: '/far', hot_bytes: 1MB, parquet: none } }")
+    loaded = load_serve({"hot_segments": 2}, str(file)).options.jetstream
+    assert loaded is not None
+    assert loaded.cold == ColdHistoryOptions("/far", 2, 1024 * 1024, parquet="none")
