@@ -329,8 +329,8 @@ async def test_atomic_batches_check_their_messages_as_the_reference_does(tmp_pat
             if (answer := await tell(client, "a.x", headers)) or seq == 1001:
                 seen.append((seq, answer))
         last = (await state(client, "A"))[1]
-        for seq in range(1, last + 1):
-            seen.append(await api(client, "STREAM.MSG.GET.A", {"seq": seq}))
+        places = range(1, last + 1)
+        seen += [await api(client, "STREAM.MSG.GET.A", {"seq": seq}) for seq in places]
         await asyncio.sleep(QUIET)
         return [*seen, advised]
 

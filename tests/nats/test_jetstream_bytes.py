@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from jetstream_broker import Broker
 from nats.aio.client import Client
 
+import nats
 from support.nats_server import nats_server
 
 STREAM = {"name": "S", "subjects": ["s.*"], "allow_rollup_hdrs": True}
