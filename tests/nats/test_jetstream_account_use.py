@@ -51,12 +51,15 @@ def plain(value: Any) -> Any:
 
 async def scenario(client: Client, http: str) -> list[Any]:
     audits: list[Any] = []
+    all_told = asyncio.Event()
 
     async def note(msg: Any) -> None:
         told = json.loads(msg.data)
         told["client"]["server"] = told["client"]["server"] == told.pop("server")
         told["client"].pop("rtt", None)  # when it was measured
         audits.append((told["subject"], sorted(told), told["client"]))
+        if len(audits) == 6:
+            all_told.set()
 
     await client.subscribe("$JS.EVENT.ADVISORY.API", cb=note)
     await client.flush()
@@ -76,8 +79,7 @@ async def scenario(client: Client, http: str) -> list[Any]:
         seen.append(reply)
     seen.append(await ask(client, "$JS.API.INFO"))
     seen += [(query, plain(look(f"{http}/jsz{query}"))) for query in QUERIES]
-    while len(audits) < 6:
-        await asyncio.sleep(0.01)
+    await asyncio.wait_for(all_told.wait(), 5)
     return [*seen, plain({"audits": sorted(audits, key=str)})]
 
 
