@@ -51,6 +51,7 @@ class _Jsz(msgspec.Struct):
     streams: bool = False
     consumer: bool = False
     config: bool = False
+    raft: bool = False
     offset: int = 0
     limit: int = 0
 
@@ -154,6 +155,7 @@ def _jsz(asked: _Jsz) -> jsz.Options:
         asked.streams,
         asked.consumer,
         asked.config,
+        asked.raft,
         asked.offset,
         asked.limit,
     )

@@ -53,10 +53,9 @@ def _wal_frames(files: Files, directory: str, ring: KeyRing) -> Iterator[Frame]:
             finally:
                 file.close()
             for item in scan_entries(buffer, HEADER.size, 0):
-                is_damaged = isinstance(item, Damage)
                 start = item.start if isinstance(item, Damage) else item.body
-                if is_damaged or not item.sealed:
+                if isinstance(item, Damage) or not item.sealed:
                     yield from frames_in(buffer, start, item.end)
-                if is_damaged or item.sealed:
+                if isinstance(item, Damage) or item.sealed:
                     plain = plain_body(buffer, start, item.end, ring)
                     yield from frames_in(plain, 0, len(plain))
