@@ -24,6 +24,46 @@ def run_example(bench: Any, name: str) -> None:
     list(run(bench.spark, pipeline, bench.home))
 
 
+def test_clicks_become_sessions_that_end_after_a_pause(bench: Any) -> None:
+    def click(name: str, user: str, page: str, time: str) -> dict[str, str]:
+        return {"click": name, "user": user, "page": page, "at": f"2026-05-01T{time}:00Z"}
+
+    bench.create("CLICKS", "clicks.>")
+    bench.publish(
+        "clicks.web",
+        click("1", "ann", "home", "10:00"),
+        click("2", "ann", "cart", "10:10"),
+        click("2", "ann", "cart", "10:10"),
+        click("3", "bob", "home", "10:05"),
+        {"click": "x"},
+        click("4", "ann", "home", "12:00"),
+        click("5", "zoe", "home", "18:00"),
+    )
+    run_example(bench, "clickstream_sessions.yaml")
+    found = bench.parquet("lake/sessions", "user", "clicks", "pages")
+    assert found == [("ann", 1, ["home"]), ("ann", 2, ["cart", "home"]), ("bob", 1, ["home"])]
+    assert len(bench.records("CLICKS-BAD")) == 1
+
+
+def test_payments_over_the_limit_become_alerts(bench: Any) -> None:
+    limits = bench.spark.createDataFrame([("a", 100.0), ("b", 10.0)], "account string, most double")
+    limits.coalesce(1).write.parquet(str(bench.home / "lake" / "limits"))
+    bench.create("PAYMENTS", "payments.>")
+    bench.publish(
+        "payments.card",
+        {"id": 1, "account": "a", "amount": 99.0},
+        {"id": 2, "account": "b", "amount": 11.0},
+        {"id": 3, "account": "c", "amount": 1.0},
+        {"id": 4, "account": "a", "amount": -5.0},
+    )
+    run_example(bench, "fraud_alerts.yaml")
+    alerts = {row.subject: row for row in bench.records("ALERTS")}
+    assert sorted(alerts) == ["alerts.b", "alerts.c"]
+    reasons = {one["id"]: one["reason"] for one in bench.payloads("ALERTS")}
+    assert reasons == {2: "over the limit", 3: "unknown account"}
+    assert [one["id"] for one in bench.payloads("PAYMENTS-BAD")] == [4]
+
+
 def test_a_minute_counts_late_readings_until_the_watermark_has_passed_it(bench: Any) -> None:
     def reading(minute: int, fahrenheit: float) -> dict[str, Any]:
         at = f"2026-05-01T12:{minute:02d}:30Z"
