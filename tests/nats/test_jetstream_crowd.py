@@ -10,8 +10,9 @@ from jetstream_broker import Broker
 from nats.aio.client import Client
 
 import nats
+from support.scale import count
 
-CROWD = 2_000  # the proof form makes 10,000; nothing here depends on how many
+CROWD = count(2_000, 10_000)
 
 
 async def create(client: Client, names: list[str]) -> list[Any]:
