@@ -207,11 +207,15 @@ async def test_a_denied_subject_is_not_read_by_consumer_nor_by_asking() -> None:
                 ("$JS.API.DIRECT.GET.LOG", {"seq": 2}),
                 ("$JS.API.STREAM.MSG.GET.LOG", {"seq": 2}),
                 ("$JS.API.STREAM.MSG.GET.LOG", {"last_by_subj": "log.secret"}),
-                ("$MILLSTREAM.API.READ.LOG", {"from_seq": 1, "to_seq": 3}),
-                ("$MILLSTREAM.API.PLAN.LOG", {}),
             ):
                 with pytest.raises(nats.errors.TimeoutError):
                     await deaf.request(subject, json.dumps(body).encode(), timeout=0.3)
+            asked = json.dumps({"from_seq": 1, "to_seq": 3}).encode()
+            frames = await deaf.request("$MILLSTREAM.API.READ.LOG", asked, timeout=2)
+            assert frames.data.count(b"log.openlog.open") == 2
+            assert b"log.secret" not in frames.data
+            plan = json.loads((await deaf.request("$MILLSTREAM.API.PLAN.LOG", b"", timeout=2)).data)
+            assert (plan["whole"], plan["segments"]) == (False, [])
 
 
 async def test_a_consumer_delivers_only_where_its_maker_could_be() -> None:
