@@ -124,7 +124,7 @@ def test_the_door_works_on_uvloop_too(tmp_path: Path) -> None:
         head = b"POST /v0/topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
         writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         await reader.readuntil(b'"deduped":false')
-        await reader.readuntil(b"}}")
+        await reader.readuntil(b"]}")
         writer.write(b"POST /v0/topics/t/diff HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         answer = await reader.readexactly(900_100)
