@@ -20,7 +20,20 @@ SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", 
 collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines"]
 
 # Even the short forms of these take a while: `make test` runs them, `make check` does not.
-SLOW_PLACES = {"compat", "crash", "fuzz"}
+SLOW_PLACES = {
+    *("compat", "crash", "fuzz"),
+    # Files elsewhere that sweep crashes, or start many servers, often beside nats-server.
+    *(
+        "test_backup_cli.py",
+        "test_cli_messages.py",
+        "test_cli_nats_server.py",
+        "test_cli_repair.py",
+    ),
+    *("test_cli_serve.py", "test_cli_trace.py", "test_http_schemathesis.py"),
+    *("test_jetstream_batches.py", "test_jetstream_differential.py", "test_nats_auth_clients.py"),
+    *("test_nats_claim_updates.py", "test_queues_crash.py", "test_routers_crash.py"),
+    "test_server_cold_history.py",
+}
 
 
 def pytest_report_header() -> str | None:
