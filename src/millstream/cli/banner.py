@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from millstream import __version__
-from millstream.client.blocking import DEFAULT_URL
 from millstream.server.facts import RecoveredStream, ServerFacts
+from millstream.wire.info import DEFAULT_URL
 
 SHOWN_STREAMS = 10
 GAP = 5

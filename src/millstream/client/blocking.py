@@ -33,8 +33,8 @@ from millstream.client.errors import (
 )
 from millstream.client.login import Login
 from millstream.client.parser import Err, Info, Message, Op, Parser, Ping, Pong, ProtocolError
+from millstream.wire.info import DEFAULT_URL
 
-DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_TIMEOUT = 5.0
 SEND_AT = 64 * 1024
 READ_SIZE = 256 * 1024

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from millstream.client.blocking import DEFAULT_TIMEOUT, DEFAULT_URL, Client, connect
+from millstream.client.blocking import DEFAULT_TIMEOUT, Client, connect
 from millstream.client.errors import (
     AuthenticationFailed,
     ClientError,
@@ -26,6 +26,7 @@ from millstream.client.errors import (
     RequestTimeout,
 )
 from millstream.client.login import Login
+from millstream.wire.info import DEFAULT_URL
 
 PLAN_SUBJECT = "$MILLSTREAM.API.PLAN."
 READ_SUBJECT = "$MILLSTREAM.API.READ."

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+DEFAULT_URL = "nats://127.0.0.1:4222"  # where servers are, and clients look, unless told
 _SERVER_PREFIX = 13 << 3  # shows as N in base32
 _ENTROPY = 32
 

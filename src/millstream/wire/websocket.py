@@ -12,11 +12,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-try:
-    from websockets.speedups import apply_mask
-except ImportError:  # built without a compiler
-    from websockets.utils import apply_mask
-
 LONGEST_CONTROL = 125
 PIECE = 64 * 1024
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -24,6 +19,18 @@ _FIN, _RSV1, _RSV23, _MASK = 0x80, 0x40, 0x30, 0x80
 _TAIL = b"\x00\x00\xff\xff"  # what a sender leaves off the end of a compressed message
 _ENDS = (_TAIL, b"\x00" + _TAIL)
 _WORTH_COMPRESSING = 64
+
+
+def apply_mask(data: bytes, mask: bytes) -> bytes:
+    """Return the data with a client's mask taken off or put on.
+
+    Imported at the first use: a start that meets no WebSocket does without the package.
+    """
+    try:
+        from websockets.speedups import apply_mask as masked
+    except ImportError:  # built without a compiler
+        from websockets.utils import apply_mask as masked
+    return masked(data, mask)
 
 
 class Status(IntEnum):
