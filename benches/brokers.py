@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 STREAM = "BENCH"
 BUCKET = "KV_bench"
+MOST_CONSUMERS = 100_000  # said, since nats-server takes 1,000 where nothing is said
 DURABILITY = {"synced": "fsync", "unsynced": "disk"}
 
 
@@ -43,6 +44,7 @@ def fresh_stream(peer: Peer, setting: str) -> None:
         "subjects": ["bench.js", "bench.js.>"],
         "storage": "memory" if setting == MEMORY else "file",
         "retention": "limits",
+        "max_consumers": MOST_CONSUMERS,
         "num_replicas": 1,
     }
     _create(peer, setting, config)

@@ -493,8 +493,15 @@ static long stream_seq(const Message *m) {
     return number(at, (int)(end - at));
 }
 
+/* A server that is slow to find the next message may say that it is still there: no fault. */
+static int is_heartbeat(const Message *m) {
+    return m->headers_len > 12 && !memcmp(m->headers, "NATS/1.0 100", 12);
+}
+
 static void take_fetched(Conn *c, const Message *m) {
     char line[512];
+    if (is_heartbeat(m))
+        return;
     if (m->reply_len < 8 || memcmp(m->reply, "$JS.ACK.", 8)) {
         if (delivered < opt.messages && !errors++)
             fprintf(stderr, "load: status: %.*s\n", m->headers_len, m->headers);
