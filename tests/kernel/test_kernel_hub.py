@@ -604,6 +604,8 @@ def test_a_publisher_waits_for_a_client_that_is_nearly_full() -> None:
     take(slow)
     assert not door.hub.is_stalled(a)
     assert door.hub.room(door.interest, b"x") == 10_000
+    assert [door.hub.connection_stats(cid)["stalls"] for cid in (a, slow)] == [1, 0]
+    assert door.hub.stats()["stalled_clients"] == 1
 
 
 def test_closing_inside_a_callback_drops_the_rest_of_the_input() -> None:

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.skipif(not servable(), reason="this tree has no server 
 NOT_OURS = {
     "varz.git_commit": "no such build",
     "varz.gomaxprocs": "a setting of Go's runtime",
-    "varz.stalled_clients": "not counted",
     "varz.config_digest": "not computed",
     "varz.feature_flags": "flags of its own code",
     "varz.disk_io_wait_stats": "a figure of its own store",

@@ -234,6 +234,8 @@ async def test_the_names_in_a_verified_certificate_reach_the_session(
         (session,) = running.door.sessions.all()
         assert session.transport.tls
         assert session.transport.certificate_names == ("derek@nats.io", "CN=derek")
+        assert session.transport.certificate is not None
+        assert session.transport.certificate["subject"] == "CN=derek"
 
 
 def test_names_come_in_the_order_in_which_users_are_looked_for(authority: Authority) -> None:

@@ -63,6 +63,7 @@ cdef struct Conn:
     void *stalled_on          # borrowed: the SinkSlot or Conn that this publisher waits for
     bint stalled_by_client
     int waits                 # how often this stall was prolonged
+    uint64_t stalls           # how often this publisher had to wait
     uint64_t taken_before     # what the client waited for had taken when that was last looked at
     uint64_t taken            # bytes of output that left the outbox
     bint hopeless             # took nothing while a publisher waited: nobody waits for it again

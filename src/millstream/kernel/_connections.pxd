@@ -25,6 +25,7 @@ cdef class Connections(Outboxes):
     cdef uint32_t next_cid
     cdef int busy
     cdef uint64_t slow_consumers
+    cdef uint64_t stalls
     cdef public Py_ssize_t max_payload        # of connections to come
     cdef public Py_ssize_t max_pending        # of connections to come
     cdef public Py_ssize_t max_control_line

@@ -175,6 +175,7 @@ cdef class Connections(Outboxes):
             "in_bytes": peer.conn.in_bytes,
             "out_msgs": peer.conn.out_msgs,
             "out_bytes": peer.conn.out_bytes,
+            "stalls": peer.conn.stalls,
             "pending_bytes": queued(peer.conn),
             "outbox_room": peer.conn.out.room,
             "unfinished_bytes": pending(&peer.conn.inbox),
@@ -303,6 +304,8 @@ cdef class Connections(Outboxes):
         conn.stalled_on = on
         conn.stalled_by_client = is_client
         conn.waits = 0
+        conn.stalls += 1
+        self.stalls += 1
         self.stalled.append(<Peer>conn.peer)
         self._watch(conn)
         if is_client:

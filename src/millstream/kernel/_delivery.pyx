@@ -211,6 +211,7 @@ cdef class Delivery(Connections):
             "out_msgs": self.out_msgs,
             "out_bytes": self.out_bytes,
             "slow_consumers": self.slow_consumers,
+            "stalled_clients": self.stalls,
         }
 
 

@@ -148,6 +148,7 @@ def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
         "subscriptions": connection.num_subscriptions,
     }
     about = {
+        "stalls": connection.stalls,
         "name": connection.name,
         "lang": connection.lang,
         "version": connection.version,
@@ -165,6 +166,8 @@ def _asked_for(facts: Facts, connection: Connection, options: Options) -> dict[s
             shown["authorized_user"] = connection.user
         if connection.account != "$G":
             shown["account"] = connection.account
+        if connection.certificate is not None:
+            shown["tls_peer_certs"] = [dict(connection.certificate)]
     if not (options.subs or options.subs_detail):
         return shown
     found = facts.subscriptions_of(connection)

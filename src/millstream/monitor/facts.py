@@ -44,6 +44,7 @@ class Connection(NamedTuple):
     out_msgs: int = 0
     in_bytes: int = 0
     out_bytes: int = 0
+    stalls: int = 0  # how often it was held back as a publisher
     pending_bytes: int = 0
     num_subscriptions: int = 0
     type: str = "nats"
@@ -54,6 +55,7 @@ class Connection(NamedTuple):
     tls_version: str = ""
     tls_cipher: str = ""
     tls_first: bool = False
+    certificate: Mapping[str, str] | None = None  # the client's, where it was verified
     rtt_ns: int = 0  # 0 = not measured yet
     user: str = ""
     account: str = "$G"

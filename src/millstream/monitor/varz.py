@@ -15,6 +15,7 @@ TOTALS = (
     "out_msgs",
     "out_bytes",
     "slow_consumers",
+    "stalled_clients",
 )
 STALE = "Stale Connection"
 

@@ -35,6 +35,15 @@ def fingerprint(der: bytes) -> str:
     ).hexdigest()
 
 
+def shown(der: bytes) -> dict[str, str]:
+    """Return how /connz shows a client's certificate."""
+    return {
+        "subject": x509.load_der_x509_certificate(der).subject.rfc4514_string(),
+        "spki_sha256": fingerprint(der),
+        "cert_sha256": hashlib.sha256(der).hexdigest(),
+    }
+
+
 def host_names(cert_file: str) -> list[str]:
     """Return the host names of a server's certificate, in lower case; a name may be a wildcard."""
     with open(cert_file, "rb") as file:

@@ -101,6 +101,7 @@ def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:
         **dict.fromkeys(("sent", "sent_to_clients"), _moved(totals, "out")),
         **dict.fromkeys(("received", "received_from_clients"), _moved(totals, "in")),
         "slow_consumers": totals["slow_consumers"],
+        "stalled_clients": totals["stalled_clients"],
         "active_servers": 1,
     }
 

@@ -155,6 +155,14 @@ class Tls:
 
         return names(shown)
 
+    def shown(self, certificate: bytes | None) -> dict[str, str] | None:
+        """Return how a verified certificate is shown to who asks about connections."""
+        if certificate is None or not self.terms.verify:
+            return None
+        from millstream.nats.certificate import shown
+
+        return shown(certificate)
+
 
 def _by_name(
     pairs: Sequence[Pair], contexts: Sequence[ssl.SSLContext]

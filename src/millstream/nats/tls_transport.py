@@ -87,6 +87,7 @@ class TlsClient(FedClient):
             tls_version=version,
             tls_cipher=cipher,
             tls_first=self._pump is None,
+            certificate=tls.shown(certificate),
         )
         if self._pump is None:
             info = self._sessions.info.with_(tls_required=True)

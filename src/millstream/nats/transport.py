@@ -1,5 +1,6 @@
 """Transport: what is known about the way to a client, beside what the client says itself."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -41,6 +42,7 @@ class Transport:
     tls_version: str = ""
     tls_cipher: str = ""
     tls_first: bool = False  # the handshake came before INFO
+    certificate: Mapping[str, str] | None = None  # what /connz shows of a verified one
 
 
 class Carrier(Protocol):

@@ -20,6 +20,7 @@ from millstream.wire.websocket import FrameError, FrameReader, Status
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class WebsocketClient(FedClient):
         self._port = port
         self._stage = Stage.ASKING
         self._names: tuple[str, ...] = ()
+        self._certificate: Mapping[str, str] | None = None
         self._parser: RequestParser | None = RequestParser(_REQUEST)
         self._frames = FrameReader()
         self._compressed = False
@@ -108,6 +110,7 @@ class WebsocketClient(FedClient):
             self._fail("certificate not pinned")
             return
         self._names = self._port.tls.names(certificate)
+        self._certificate = self._port.tls.shown(certificate)
         self._stage = Stage.ASKING
         self._link.receive()
 
@@ -203,6 +206,7 @@ class WebsocketClient(FedClient):
             self._link.port,
             version,
             cipher,
+            certificate=self._certificate,
         )
 
     def _go_on(self) -> None:
