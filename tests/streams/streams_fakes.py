@@ -47,6 +47,10 @@ class FakeLog:
     def committed_seq(self) -> int:
         return self.last
 
+    @property
+    def next_seq(self) -> int:
+        return self.next
+
     def start_at(self, first_seq: int) -> None:
         if self.next == 1 and first_seq > 1:
             self.next, self.last = first_seq, first_seq - 1

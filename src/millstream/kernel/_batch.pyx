@@ -181,13 +181,25 @@ cdef class Batch:
         self.used += size
         self.any_headers = self.any_headers or headers
 
-    def subjects(self):
-        """Return the distinct subjects."""
+    def subject(self, Py_ssize_t i):
+        """Return the subject of entry ``i``."""
+        cdef const Entry *head
+        if i < 0 or i >= self.length:
+            raise IndexError(i)
+        head = self.entry(i)
+        return (<const char *>(head + 1))[:head.subject_len]
+
+    def subjects(self, Py_ssize_t start=0, Py_ssize_t count=-1):
+        """Return the distinct subjects of ``count`` entries from ``start`` on, or of all."""
         cdef set found = set()
         cdef const Entry *head
         cdef const Entry *before = NULL
         cdef Py_ssize_t i
-        for i in range(self.length):
+        if count < 0:
+            count = self.length - start
+        if start < 0 or start + count > self.length:
+            raise IndexError("no such entries in the batch")
+        for i in range(start, start + count):
             head = self.entry(i)
             if (
                 before == NULL or before.subject_len != head.subject_len

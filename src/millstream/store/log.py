@@ -123,6 +123,11 @@ class Log(Protocol):
         ...
 
     @property
+    def next_seq(self) -> int:
+        """Return the sequence that the next append gets."""
+        ...
+
+    @property
     def log_id(self) -> int:
         """Return the incarnation id: unique per created log, never reused."""
         ...

@@ -21,7 +21,6 @@ from millstream.streams.atomic_batch import (
 )
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
-from millstream.streams.data_size import counts_data
 from millstream.streams.fast_batch import SUFFIX as FAST
 from millstream.streams.fast_ingest import FastIngest
 from millstream.streams.feature_rules import transform_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_HEADERS = 65_535
-ENTRY_HEADER = 32  # of each record in a batch
+_NO_EXTRAS = (b"", b"", b"")
 
 
 class Admitting(Protocol):
@@ -194,7 +193,7 @@ class Admission:
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
         config = self._stream.config
-        if config.sealed or config.discard == "new" or config.allow_msg_ttl:
+        if config.sealed or _may_refuse(config) or config.allow_msg_ttl:
             return False
         if config.allow_msg_counter or self.account_room() is not None:
             return False
@@ -207,40 +206,36 @@ class Admission:
         return not (b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer)
 
     def _publish_each(self, batch: Batch) -> None:
-        start = 0
+        """Look at each message; neighbours that are stored as they are make one run."""
         for at in range(len(batch)):
-            subject, reply, headers, payload, _ = batch.message(at)
-            is_fast = reply.endswith(FAST)
-            if not is_fast:
-                self._fast.flush()
-                special = bool(headers) and extras.is_special(headers)
-                if not special and self.needs_no_look(headers, payload):
-                    continue
-            if at > start:
-                self._writes.append(Run(batch, start, at - start))
-            start = at + 1
-            if is_fast:
+            _, reply, headers, payload, _ = message = batch.message(at)
+            if reply.endswith(FAST):
                 self._fast.take(batch, at)
+                continue
+            self._fast.flush()
+            special = bool(headers) and extras.is_special(headers)
+            if not special and self.needs_no_look(headers, payload):
+                self._writes.join(batch, at, 1)
             else:
-                self._publish_special(subject, reply, headers, payload)
-        if len(batch) > start:
-            self._writes.append(Run(batch, start, len(batch) - start))
+                self._publish_special(batch, at, *message[:4])
         self._fast.flush()
+        self._writes.stage_joined()
         self._watch_idle()
 
     def needs_no_look(self, headers: bytes, payload: bytes) -> bool:
         """Whether a message without demands can join the run before it."""
         config = self._stream.config
-        if config.sealed or config.discard == "new" or config.allow_msg_counter:
+        if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
         if self.account_room() is not None:
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
     def _publish_special(
-        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+        self, batch: Batch, at: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         """Store one message that carries demands, or that a limit may turn away."""
+        given = headers
         headers = extras.without_status(headers)
         values = _demands(headers)
         acks = self._writes.acks
@@ -248,7 +243,12 @@ class Admission:
             self._publish_batched(reply, Part(subject, headers, payload, values))
             return
         try:
-            run = self._run_of_one(subject, reply, headers, payload, values)
+            added = self._check(subject, headers, payload, values)
+            if added is None and self._stored_form(headers, dict(values)) == (given, *_NO_EXTRAS):
+                demand = Demand.of(0, values) if values else None
+                self._writes.join(batch, at, 1, demand)
+                return
+            run = self._run_of_one(subject, reply, headers, payload, values, added)
         except preconditions.Duplicate as seen:
             acks.duplicate(reply, seen.seq, self._writes.inflight)
             return
@@ -260,21 +260,30 @@ class Admission:
     def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
         """Return a message that nobody answers as a run; raises what turns it away."""
         headers = extras.without_status(headers)
-        return self._run_of_one(subject, b"", headers, payload, _demands(headers))
+        values = _demands(headers)
+        added = self._check(subject, headers, payload, values)
+        return self._run_of_one(subject, b"", headers, payload, values, added)
+
+    def _stored_form(
+        self, headers: bytes, values: dict[bytes, bytes]
+    ) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the headers of a checked message as they are stored, with tag, node and meta."""
+        if not headers:
+            return b"", *_NO_EXTRAS
+        return extras.take_extras(_completed(self._stream.config, headers, values))
 
     def _run_of_one(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
-        values: dict[bytes, bytes],
+        values: dict[bytes, bytes], added: int | None,
     ) -> Run:  # fmt: skip
+        """Return a checked message as a run; ``added`` is what it adds to a counter."""
         suffix = b"}"
-        added = self._check(subject, headers, payload, values)
         if added is not None:
             count = self.count_of(subject)
             count = count._replace(total=count.total + added)
             headers = count.with_sources(headers)
             payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
-        headers = _completed(self._stream.config, headers, values)
-        stored, tag, node, meta = extras.take_extras(headers)
+        stored, tag, node, meta = self._stored_form(headers, values)
         batch = Batch()
         try:
             batch.add(subject, reply, stored, payload, tag, node, meta)
@@ -429,7 +438,7 @@ class Admission:
 
     def _check_account(self, size: int) -> None:
         room = self.account_room()
-        if room is not None and size + self._writes.backlog > room:
+        if room is not None and size + self._writes.staged_size > room:
             raise PublishRefused(400, 10002, "resource limits exceeded for account")
 
     def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
@@ -437,8 +446,7 @@ class Admission:
         config, log = self._stream.config, self._stream.log
         if config.discard != "new":
             return
-        per_subject = config.max_msgs_per_subject
-        if per_subject > 0 and self._stream.index.count_of(subject, staged=True) >= per_subject:
+        if 0 < config.max_msgs_per_subject <= self._count_of(subject):
             if config.discard_new_per_subject and not rolls:
                 raise StreamFull("maximum messages per subject exceeded", config, log.state())
             return  # the oldest of this subject makes room
@@ -452,20 +460,33 @@ class Admission:
         self._check_total(messages, size)
         if not config.discard_new_per_subject or preconditions.ROLLUP in part.values:
             return
-        held = self._stream.index.count_of(part.subject, staged=True)
+        held = self._count_of(part.subject)
         if 0 < config.max_msgs_per_subject < held + of_subject:
             state = self._stream.log.state()
             raise StreamFull("maximum messages per subject exceeded", config, state)
 
+    def _count_of(self, subject: bytes) -> int:
+        """Return how many records of a subject there are, with all that is in flight."""
+        staged = self._stream.index.count_of(subject, staged=True)
+        return staged + self._writes.unstaged_of(subject)
+
     def _check_total(self, messages: int, size: int) -> None:
         config, log = self._stream.config, self._stream.log
+        if config.max_msgs <= 0 and config.max_bytes <= 0:
+            return
         held = log.state().count + self._writes.staged
-        held_bytes = self._stream.stored_bytes() + self._writes.backlog
-        if counts_data(config):  # a batch is laid out with more than that
-            held_bytes -= self._writes.staged * (ENTRY_HEADER + len(config.name.encode()))
+        held_bytes = self._stream.stored_bytes() + self._writes.staged_size
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _may_refuse(config: StreamConfig) -> bool:
+    """Whether a stream that is full turns messages away, and has a limit that can fill it."""
+    if config.discard != "new":
+        return False
+    by_subject = config.discard_new_per_subject and config.max_msgs_per_subject > 0
+    return by_subject or config.max_msgs > 0 or config.max_bytes > 0
 
 
 def _any_number() -> int | None:

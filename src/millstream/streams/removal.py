@@ -183,6 +183,7 @@ class Removal:
         doomed = [s for s in index.seqs(chosen) if s <= stop]
         if keep:
             doomed = doomed[:-keep]
+        self.notes.purge(doomed)
         return await self._remove(doomed)
 
     def drop_subject(self, subject: bytes) -> None:
@@ -268,7 +269,7 @@ class Removal:
             seqs = [run.seq_of(at) for at in range(run.count)]
             self._let_go(self.claims.unwanted(seqs, subjects))
         if config.max_msgs_per_subject > 0:
-            touched = set(run.last_of_subjects()) if run is not None else None
+            touched = run.subjects() if run is not None else None
             doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
             if doomed:
                 self.notes.drop(doomed)
@@ -303,6 +304,7 @@ class Removal:
             found = index.seqs(index.select([text]))
         older = [one for one in found if one < seq]
         if older:
+            self.notes.purge(older)
             self._forget(older, _log_failure)
         self.notes.rolled_up("" if what == b"all" else text)
 

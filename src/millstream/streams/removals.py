@@ -22,6 +22,7 @@ class Removals:
         self._reached: deque[int] = deque(maxlen=_REMEMBERED)
         self._dropped: list[int] = []
         self._dropped_below = 0
+        self._purged_alone: list[int] = []
 
     def note(self, highest: int = EVERYTHING) -> None:
         """Note a removal that touched nothing above ``highest``."""
@@ -41,6 +42,16 @@ class Removals:
             self._dropped += seqs
             self._dropped_below = max(self._dropped_below, below)
             self.on_drop()
+
+    def purge(self, seqs: list[int]) -> None:
+        """Note a purge: one of a single record is told of, as if that had been deleted."""
+        if len(seqs) == 1 and self.on_drop is not None:
+            self._purged_alone += seqs
+
+    def take_purged_alone(self) -> list[int]:
+        """Return what purges removed that removed nothing else, since the last call."""
+        taken, self._purged_alone = self._purged_alone, []
+        return taken
 
     def take_dropped(self) -> tuple[int, list[int]]:
         """Return below which everything went, and what went besides, since the last call."""

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.kernel._batch import Batch
 from millstream.streams import preconditions
+from millstream.streams.config import StreamConfig
+from millstream.streams.size import record_size
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +41,9 @@ class Run:
     """Entries ``start`` to ``start + count`` of a batch, and who waits for them."""
 
     __slots__ = (
-        "ack_suffix", "batch", "count", "demands", "done", "duplicates", "error", "first_seq",
-        "future", "last_of", "note", "previous", "seqs", "settled", "start", "times_ns",
+        "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
+        "demands", "done", "duplicates", "error", "first_seq", "future", "is_staged", "note",
+        "previous", "seqs", "settled", "start", "times_ns",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int) -> None:
@@ -50,6 +53,7 @@ class Run:
         self.first_seq = 0
         self.seqs: Sequence[int] | None = None  # where they must be stored, when not behind
         self.times_ns: Sequence[int] = ()  # and their times
+        self.is_staged = False  # the log has given it its sequences
         self.settled = False
         self.error: MillstreamError | None = None
         self.done: Committed | None = None
@@ -58,8 +62,10 @@ class Run:
         self.demands: list[Demand] = []
         self.ack_suffix = b"}"
         self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
-        self.last_of: dict[bytes, int] | None = None
         self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
+        self._last_of: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
+        self._looked = self._size = self._sized = 0
 
     @property
     def last_seq(self) -> int:
@@ -82,8 +88,32 @@ class Run:
 
     def last_of_subjects(self) -> dict[bytes, int]:
         """Return subject → newest sequence within this run."""
-        if self.last_of is None:
-            self.last_of = {
-                self.batch.message(self.start + at)[0]: self.seq_of(at) for at in range(self.count)
-            }
-        return self.last_of
+        self._look_at_subjects()
+        return self._last_of
+
+    def count_of(self, subject: bytes) -> int:
+        """Return how many entries have a subject."""
+        self._look_at_subjects()
+        return self._counts.get(subject, 0)
+
+    def subjects(self) -> set[bytes]:
+        """Return the distinct subjects."""
+        return self.batch.subjects(self.start, self.count)
+
+    def _look_at_subjects(self) -> None:
+        """Count in what the run has grown by since the last look."""
+        counts, last_of = self._counts, self._last_of
+        for at in range(self._looked, self.count):
+            subject = self.batch.subject(self.start + at)
+            counts[subject] = counts.get(subject, 0) + 1
+            last_of[subject] = self.seq_of(at)
+        self._looked = self.count
+
+    def stored_size(self, config: StreamConfig) -> int:
+        """Return what the entries count in ``max_bytes`` once they are stored."""
+        for at in range(self.start + self._sized, self.start + self.count):
+            subject, _, headers, payload, _ = self.batch.message(at)
+            meta = self.batch.extras(at)[2]
+            self._size += record_size(config, subject, headers, payload, meta)
+        self._sized = self.count
+        return self._size

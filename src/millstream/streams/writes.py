@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
+from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log import Committed, Log, Staged
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import DuplicateWindow
 from millstream.streams.pub_acks import PubAcks
 from millstream.streams.republish import Republish
-from millstream.streams.run import Run
+from millstream.streams.run import Demand, Run
 from millstream.streams.subject_index import SubjectIndex
 from millstream.subjects.matcher import matcher
+from millstream.subjects.subject import has_wildcard
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
@@ -49,6 +51,9 @@ class Writes:
         self.inflight: deque[Run] = deque()
         self.backlog = 0
         self.newest_msg_id = b""
+        self.changes = 0  # runs that were staged or settled: what was counted before is stale
+        self._growing: Run | None = None  # the newest in flight, which the log does not have yet
+        self._config = config
         self._log = log
         self._index = index
         self._clock = clock
@@ -63,6 +68,7 @@ class Writes:
 
     def configure(self, config: StreamConfig) -> None:
         """Follow what a configuration says about acks, ids and copies."""
+        self._config = config
         self.window.window_ns = config.duplicate_window
         self.acks.is_silent = config.no_ack
         self._republish = Republish.of(config.name, config.republish)
@@ -72,10 +78,53 @@ class Writes:
         """Return how many records wait for their commit."""
         return sum(run.count for run in self.inflight)
 
+    @property
+    def staged_size(self) -> int:
+        """Return what they will count in ``max_bytes``."""
+        return sum(run.stored_size(self._config) for run in self.inflight)
+
+    def unstaged_of(self, subject: bytes) -> int:
+        """Return how many records of a subject are in flight that the log does not know of yet."""
+        return self._growing.count_of(subject) if self._growing is not None else 0
+
     # -- appending ---------------------------------------------------------------------------
+
+    def join(self, batch: Batch, start: int, count: int, demand: Demand | None = None) -> None:
+        """Count in entries that may be stored as they are; ``stage_joined`` has them stored.
+
+        Neighbours make one run, and each is in flight for the checks of those behind it.
+        ``demand`` is what the last of them asks for.
+        """
+        run = self._growing
+        if run is None or run.batch is not batch or run.start + run.count != start:
+            run = self._begin(batch, start)
+        run.count += count
+        self._last_staged = run.last_seq
+        self.newest_msg_id = b""
+        if demand is not None:
+            run.demands.append(demand._replace(at=run.count - 1))
+            if demand.msg_id:
+                self.newest_msg_id = demand.msg_id
+                self.window.add(demand.msg_id, run.last_seq, self._clock.time_ns())
+
+    def _begin(self, batch: Batch, start: int) -> Run:
+        self.stage_joined()
+        run = self._growing = Run(batch, start, 0)
+        run.first_seq = self._log.next_seq
+        self.inflight.append(run)
+        return run
+
+    def stage_joined(self) -> None:
+        """Stage what was joined since; everything that is appended goes behind it."""
+        run, self._growing = self._growing, None
+        if run is not None:
+            self.inflight.pop()
+            self.append(run)
 
     def append(self, run: Run) -> None:
         """Stage a run; who waits for it hears of its commit or its failure."""
+        self.stage_joined()
+        self.changes += 1
         if self._republish is not None:
             self._note_previous(run, self._republish)
         self.inflight.append(run)
@@ -83,12 +132,15 @@ class Writes:
             first = self._stage(run, partial(self._settle, run))
         except MillstreamError as error:
             self.inflight.remove(run)
+            self._take_back(run)
             self.acks.settle(run, error)
             return
         self._note_staged(run, first)
 
     def stage(self, run: Run, ts_ns: int) -> Staged:
         """Stage a run that the caller logs in its own way; raises where the log takes nothing."""
+        self.stage_joined()
+        self.changes += 1
         if self._republish is not None:
             self._note_previous(run, self._republish)
         self.inflight.append(run)
@@ -102,12 +154,14 @@ class Writes:
 
     def skip(self, count: int, reason: str, done: Committed) -> Staged:
         """Stage sequences that hold nothing, likewise."""
+        self.stage_joined()
         staged = self._log.skip(count, reason, done)
         self._last_staged = staged.first_seq + count - 1
         return staged
 
     def _note_staged(self, run: Run, first: int) -> None:
         run.first_seq = first
+        run.is_staged = True
         self._last_staged = run.last_seq
         self.newest_msg_id = run.last_msg_id
         now = self._clock.time_ns()
@@ -131,17 +185,15 @@ class Writes:
     def _settle(self, run: Run, error: MillstreamError | None) -> None:
         run.settled = True
         run.error = error
-        if run.first_seq:
+        if run.is_staged:
             self._finish(run)
 
     def _finish(self, run: Run) -> None:
         self.inflight.remove(run)
+        self.changes += 1
         self.backlog -= run.batch.size
         if run.error is not None:
-            for demand in run.demands:
-                self.window.forget(demand.msg_id, run.seq_of(demand.at))
-            if not self.inflight:
-                self._last_staged = self._log.state().last_seq
+            self._take_back(run)
         self.acks.settle(run, run.error)
         if run.error is None and self._republish is not None:
             self._publish_again(run, self._republish)
@@ -149,6 +201,13 @@ class Writes:
             self._committed(run)
         if self._paused and self.backlog < BACKLOG_BYTES // 2:
             self._stall(False)
+
+    def _take_back(self, run: Run) -> None:
+        """Forget what was true with a run that never came to be."""
+        for demand in run.demands:
+            self.window.forget(demand.msg_id, run.seq_of(demand.at))
+        if not self.inflight:
+            self._last_staged = self._log.state().last_seq
 
     def _stall(self, paused: bool) -> None:
         self._paused = paused
@@ -204,6 +263,8 @@ class Writes:
     def last_of_subject(self, pattern: bytes) -> int:
         """Return the newest sequence of a subject or pattern, staged writes included."""
         text = pattern.decode("utf-8", "surrogateescape")
+        if not has_wildcard(text):
+            return self._last_of_literal(pattern)
         match = matcher([text])
         for run in reversed(self.inflight):
             staged = run.last_of_subjects()
@@ -213,3 +274,10 @@ class Writes:
             if found:
                 return found
         return self._index.last_seq(self._index.select([text]))
+
+    def _last_of_literal(self, subject: bytes) -> int:
+        for run in reversed(self.inflight):
+            found = run.last_of_subjects().get(subject, 0)
+            if found:
+                return found
+        return self._index.last_of(self._log.subjects.find(subject))

@@ -1,0 +1,177 @@
+"""Messages that arrive together and are checked one by one: as exact as if each had waited."""
+
+import json
+
+from streams_fakes import World, batch_of, headers_of
+
+from millstream.errors import StorageFull
+from millstream.streams.config import StreamConfig
+from millstream.streams.stream import Stream
+
+
+async def make(world: World, **config: object) -> Stream:
+    config = {"name": "S", "subjects": ["s.>"], **config}
+    stream, _ = await world.catalog.create(StreamConfig.from_request(config))
+    return stream
+
+
+def deliver(stream: Stream, *messages: tuple[bytes, bytes, bytes]) -> None:
+    """Publish (subject, headers, payload) together; the answers go to r0, r1 and so on."""
+    stream.deliver(batch_of(*[(s, b"r%d" % i, h, p) for i, (s, h, p) in enumerate(messages)]))
+
+
+def answers(world: World) -> dict[bytes, object]:
+    """Return what each publisher heard: a sequence, or the code and text of an error."""
+    heard: dict[bytes, object] = {}
+    for sent in world.hub.take():
+        body = json.loads(sent[3])
+        error = body.get("error")
+        heard[sent[0]] = body["seq"] if error is None else (error["err_code"], error["description"])
+    return heard
+
+
+async def test_a_bucket_without_a_limit_that_refuses_stores_what_came_together_in_one_append():
+    world = World()
+    stream = await make(world, max_msgs_per_subject=1, discard="new", allow_rollup_hdrs=True)
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.b", b"", b"2"), (b"s.a", b"", b"3"))
+    assert stream.log.appends == [3]
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": 3}
+    assert stream.subject_counts() == {b"s.a": 1, b"s.b": 1}
+    assert stream.get(3).payload == b"3"
+
+
+async def test_each_message_expects_what_the_one_before_it_left():
+    world = World()
+    stream = await make(world)
+    stream.log.hold()
+    deliver(
+        stream,
+        (b"s.a", headers_of(Nats_Expected_Last_Sequence="0"), b"1"),
+        (b"s.b", headers_of(Nats_Expected_Last_Sequence="1"), b"2"),
+        (b"s.c", headers_of(Nats_Expected_Last_Sequence="1"), b"no"),
+        (b"s.c", headers_of(Nats_Expected_Last_Sequence="2"), b"3"),
+    )
+    assert answers(world) == {b"r2": (10071, "wrong last sequence: 2")}
+    stream.log.commit()
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r3": 3}
+    assert stream.log.appends == [2, 1]
+    assert [stream.get(seq).payload for seq in (1, 2, 3)] == [b"1", b"2", b"3"]
+
+
+async def test_the_newest_of_a_subject_may_be_among_those_that_came_together():
+    world = World()
+    stream = await make(world)
+    first = headers_of(Nats_Expected_Last_Subject_Sequence="0")
+    second = headers_of(Nats_Expected_Last_Subject_Sequence="2")
+    wild = {
+        "Nats-Expected-Last-Subject-Sequence": "3",
+        "Nats-Expected-Last-Subject-Sequence-Subject": "s.*",
+    }
+    block = b"NATS/1.0\r\n%s\r\n" % b"".join(
+        b"%s: %s\r\n" % (k.encode(), v.encode()) for k, v in wild.items()
+    )
+    stream.log.hold()
+    deliver(
+        stream,
+        (b"s.b", b"", b"1"),
+        (b"s.a", first, b"2"),
+        (b"s.a", first, b"no"),
+        (b"s.a", second, b"3"),
+        (b"s.c", block, b"4"),
+    )
+    assert answers(world) == {b"r2": (10071, "wrong last sequence: 2")}
+    stream.log.commit()
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r3": 3, b"r4": 4}
+
+
+async def test_an_id_that_came_twice_together_is_stored_once_and_answered_after_the_commit():
+    world = World()
+    stream = await make(world)
+    one, other = headers_of(Nats_Msg_Id="1"), headers_of(Nats_Msg_Id="2")
+    stream.log.hold()
+    deliver(stream, (b"s.a", one, b"1"), (b"s.a", other, b"2"), (b"s.a", one, b"again"))
+    assert answers(world) == {}
+    stream.log.commit()
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": 1}
+    assert stream.state().messages == 2
+
+
+async def test_the_last_message_id_is_that_of_the_message_before():
+    world = World()
+    stream = await make(world)
+    deliver(
+        stream,
+        (b"s.a", headers_of(Nats_Msg_Id="1"), b"1"),
+        (b"s.a", headers_of(Nats_Expected_Last_Msg_Id="1"), b"2"),
+        (b"s.a", headers_of(Nats_Expected_Last_Msg_Id="1"), b"no"),
+    )
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": (10070, "wrong last msg ID: ")}
+
+
+async def test_ids_of_messages_that_the_log_refused_are_free_again():
+    world = World()
+    stream = await make(world)
+    message = (b"s.a", headers_of(Nats_Msg_Id="1"), b"1")
+    append = stream.log.append
+
+    def refuse(*_: object) -> int:
+        raise StorageFull("no space left")
+
+    stream.log.append = refuse
+    deliver(stream, message)
+    stream.log.append = append
+    deliver(stream, message)
+    assert answers(world) == {b"r0": 1}
+    assert stream.state().messages == 1
+
+
+async def test_discard_new_counts_messages_and_bytes_of_what_came_together():
+    world = World()
+    stream = await make(world, discard="new", max_msgs=2)
+    stream.log.hold()
+    deliver(stream, *[(b"s.%d" % i, b"", b"x") for i in range(4)])
+    full = (10077, "maximum messages exceeded")
+    assert answers(world) == {b"r2": full, b"r3": full}
+    stream.log.commit()
+    assert answers(world) == {b"r0": 1, b"r1": 2}
+    assert stream.log.appends == [2]
+
+    stream = await make(world, name="B", subjects=["b.>"], discard="new", max_bytes=3 * 44)
+    stream.log.hold()
+    deliver(stream, *[(b"b.%d" % i, b"", b"x" * 11) for i in range(4)])  # 30 more of each
+    assert answers(world) == {b"r3": (10077, "maximum bytes exceeded")}
+
+
+async def test_discard_new_per_subject_counts_what_came_together():
+    world = World()
+    stream = await make(world, discard="new", discard_new_per_subject=True, max_msgs_per_subject=1)
+    stream.log.hold()
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.b", b"", b"2"), (b"s.a", b"", b"no"))
+    assert answers(world) == {b"r2": (10077, "maximum messages per subject exceeded")}
+    deliver(stream, (b"s.b", b"", b"no"))
+    assert answers(world) == {b"r0": (10077, "maximum messages per subject exceeded")}
+
+
+async def test_a_rollup_among_others_takes_only_what_came_before_it():
+    world = World()
+    stream = await make(world, allow_rollup_hdrs=True)
+    deliver(
+        stream,
+        (b"s.a", b"", b"1"),
+        (b"s.b", b"", b"2"),
+        (b"s.a", headers_of(Nats_Rollup="sub"), b"3"),
+        (b"s.a", b"", b"4"),
+    )
+    assert stream.log.appends == [4]
+    assert list(stream.index.seqs(stream.index.select(()))) == [2, 3, 4]
+
+
+async def test_a_message_that_is_stored_otherwise_than_it_came_keeps_its_place():
+    world = World()
+    stream = await make(world)
+    tagged = b"NATS/1.0\r\nMillstream-Tag: t\r\n\r\n"
+    one = headers_of(Nats_Msg_Id="1")
+    deliver(stream, (b"s.a", one, b"1"), (b"s.a", tagged, b"2"), (b"s.a", b"", b"3"))
+    assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": 3}
+    assert [stream.get(seq).payload for seq in (1, 2, 3)] == [b"1", b"2", b"3"]
+    assert stream.get(2).tag == b"t"
