@@ -78,3 +78,66 @@ def test_no_bytes_crash_the_parser_or_mean_two_things(
     data = head + (b"Transfer-Encoding: chunked\r\n\r\n" if in_body else b"") + noise
     whole = parse([data])
     assert parse(cut(data, [at % (len(data) + 1) for at in cuts])) == whole
+
+
+GOOD = [
+    *FIRST.values(),
+    b"POST /first?a=1&b=2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nxyz",
+    b"POST /second HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+    b"GET /third HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    b"GET /large HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2000 + b"\r\n\r\n",
+]
+
+
+def meanings(parser: RequestParser, piece: bytes) -> list[tuple[object, ...]]:
+    parser.feed(piece)
+    found: list[tuple[object, ...]] = []
+    while (event := parser.next()) is not None:
+        assert not isinstance(event, Refusal)
+        found.append(
+            (event.method, event.path, event.query, event.headers, event.body, event.keep_alive)
+        )
+        event.params, event.peer = {"topic": "t"}, "192.0.2.1"  # what was done with it stays there
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(GOOD), max_size=12))
+def test_a_head_that_comes_again_means_what_it_meant_alone(requests: list[bytes]) -> None:
+    parser = RequestParser(Limits())
+    for request in requests:
+        assert meanings(parser, request) == meanings(RequestParser(Limits()), request)
+
+
+def test_a_request_that_comes_again_knows_nothing_of_the_one_before() -> None:
+    parser = RequestParser(Limits())
+    for _ in range(2):
+        parser.feed(GOOD[3])
+        request = parser.next()
+        assert request is not None
+        assert not isinstance(request, Refusal)
+        assert (request.params, request.peer) == ({}, "")
+        request.params, request.peer = {"topic": "t"}, "192.0.2.1"
+
+
+def test_a_client_that_expects_to_be_told_is_noticed_every_time() -> None:
+    head, body = GOOD[4][:-2], GOOD[4][-2:]
+    parser = RequestParser(Limits())
+    for _ in range(3):
+        parser.feed(head)
+        assert parser.next() is None
+        assert (parser.in_body, parser.expects_continue) == (True, True)
+        parser.feed(body)
+        request = parser.next()
+        assert request is not None
+        assert not isinstance(request, Refusal)
+        assert (request.body, parser.expects_continue) == (b"hi", False)
+
+
+def test_what_a_connection_remembers_of_heads_is_bounded() -> None:
+    parser = RequestParser(Limits())
+    for number in range(100):
+        meanings(parser, b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number)
+        meanings(parser, GOOD[-1])
+    assert len(parser._known) <= 4
+    assert all(len(head) <= 1024 for head in parser._known)

@@ -31,19 +31,18 @@ class BrowserGuard:
         self._app = app
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self._origins = frozenset(origin.lower() for origin in origins)
+        self._judged = lru_cache(maxsize=256)(self._judge)  # mostly the same few again
 
-    async def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Awaitable[Answer]:
         """Refuse what a foreign page sent, pass on the rest."""
-        reason = self._reason_to_refuse(request)
-        if reason is not None:
-            return Response(403, error_body("forbidden", reason))
-        return await self._app(request)
+        reason = self._judged(request.header(b"host") or b"", request.header(b"origin"))
+        return self._app(request) if reason is None else _refused(reason)
 
-    def _reason_to_refuse(self, request: Request) -> str | None:
-        host = (request.header(b"host") or b"").decode("latin-1").lower()
+    def _judge(self, named: bytes, origin: bytes | None) -> str | None:
+        """Return why a request to this Host from this Origin is refused, None when it is not."""
+        host = named.decode("latin-1").lower()
         if host and self._hosts is not None and not self._known(host):
             return "this Host is not served here; add it to the allowed hosts to open it"
-        origin = request.header(b"origin")
         if origin is not None and not self._same_site(origin.decode("latin-1").lower(), host):
             return "requests from pages of other origins are refused"
         return None
@@ -59,7 +58,10 @@ class BrowserGuard:
         return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
 
 
-@lru_cache(maxsize=256)  # every request asks, mostly the same
+async def _refused(reason: str) -> Answer:
+    return Response(403, error_body("forbidden", reason))
+
+
 def is_loopback(name: str) -> bool:
     """Return whether a host name or literal address stays on this machine."""
     if name == "localhost" or name.endswith(".localhost"):

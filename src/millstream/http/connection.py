@@ -90,6 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self._limits = door.limits
         self._parser = RequestParser(door.limits)
         self._transport: asyncio.Transport | None = None
+        self._peer = ""
         self._task: asyncio.Task[None] | None = None
         self._streaming = False
         self._closing = False  # nothing that arrives now is read
@@ -115,6 +116,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the first head."""
         self._transport = cast("asyncio.Transport", transport)
+        self._peer = peer_of(self._transport)
         self.deadline = self._door.now() + self._limits.head_seconds
         if not self._door.admit(self):
             self._refuse(Refusal(503, "too_many_connections", "no room for more connections"))
@@ -282,7 +284,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> bool:
         """Write one answer; returns whether the connection goes on."""
-        request.peer = peer_of(self._transport)
+        request.peer = self._peer
         answer = await self._app(request)
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):
@@ -291,7 +293,8 @@ class HttpConnection(asyncio.Protocol):
             return self._leave(answer)
         keep = keep and not answer.close
         self._send(answer, keep, head_only=request.method == "HEAD")
-        await self._drain()
+        if self.stalled:
+            await self._drain()
         return keep
 
     def _leave(self, answer: Upgraded) -> bool:

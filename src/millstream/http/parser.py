@@ -18,6 +18,7 @@ HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%-]*(:[0-9]*)?|\[[0-9A-Fa-f:.]+\](:
 CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[\t -~]*)?\r\n")
 LONGEST_CHUNK_LINE = 256
 LONGEST_TRAILER = 4096
+LARGEST_KNOWN, MOST_KNOWN = 1024, 4  # heads that a connection remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,15 @@ class _Refused(Exception):
     def __init__(self, message: str, status: int = 400, code: str = "invalid_request") -> None:
         super().__init__(message)
         self.refusal = Refusal(status, code, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a head means: clients that stay send the same one again and again."""
+
+    request: Request
+    missing: int | None  # bytes of its body; None = chunks
+    expects_continue: bool
 
 
 class _Head:
@@ -57,6 +67,7 @@ class RequestParser:
         self._missing: int | None = None  # bytes of a body with a length; None = chunks
         self._chunk_left = 0
         self._chunk_stage = "size"
+        self._known: dict[bytes, _Known] = {}
         self.expects_continue = False
 
     @property
@@ -110,8 +121,21 @@ class RequestParser:
         head = bytes(buffer[: end + 4])
         del buffer[: end + 4]
         self._searched = 0
-        self._request = self._parse_head(head)
+        known = self._known.get(head)
+        if known is None:
+            self._request = self._parse_head(head)
+            self._remember(head, self._request)
+        else:
+            self._request, self._missing = known.request.again(), known.missing
+            self.expects_continue = known.expects_continue
+            self._body, self._chunk_left, self._chunk_stage = bytearray(), 0, "size"
         return True
+
+    def _remember(self, head: bytes, request: Request) -> None:
+        if len(head) <= LARGEST_KNOWN:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[head] = _Known(request.again(), self._missing, self.expects_continue)
 
     def _check_start(self, start: bytes) -> None:
         if re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [!-~]", start) is None:

@@ -51,6 +51,7 @@ class Caller:
 
 
 ANYONE = Caller()
+FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(slots=True)
@@ -68,6 +69,19 @@ class Request:
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     _query: dict[str, str] | None = None
+
+    def again(self) -> "Request":
+        """Return the same request as it was before anybody looked at it, without its body."""
+        return Request(
+            self.method,
+            self.path,
+            self.query_string,
+            self.headers,
+            b"",
+            self.keep_alive,
+            self.version,
+            _query=self.query,
+        )
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header, by its lower-case name."""
@@ -90,6 +104,4 @@ class Request:
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean of the query: ``true``/``1``, ``false``/``0``, else the default."""
-        return {"true": True, "1": True, "false": False, "0": False}.get(
-            self.query.get(name, ""), default
-        )
+        return FLAGS.get(self.query.get(name, ""), default)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -108,9 +109,9 @@ def encode_head(
     chunked: bool = False,
 ) -> bytes:
     """Return the head of an HTTP/1.1 response; ``length`` None means that the body is streamed."""
-    lines = [b"HTTP/1.1 %d %b\r\nDate: %b\r\n" % (status, REASONS.get(status, b"Unknown"), date)]
-    if content_type:
-        lines.append(b"Content-Type: %b\r\nX-Content-Type-Options: nosniff\r\n" % content_type)
+    if length is not None and keep_alive and not headers:
+        return _opening(status, content_type, date) + b"Content-Length: %d\r\n\r\n" % length
+    lines = [_opening(status, content_type, date)]
     lines.extend(b"%b: %b\r\n" % (name, value) for name, value in headers)
     if length is not None:
         lines.append(b"Content-Length: %d\r\n" % length)
@@ -120,3 +121,12 @@ def encode_head(
         lines.append(b"Connection: close\r\n")
     lines.append(b"\r\n")
     return b"".join(lines)
+
+
+@lru_cache(maxsize=32)
+def _opening(status: int, content_type: bytes, date: bytes) -> bytes:
+    """Return what most answers of a second begin with."""
+    line = b"HTTP/1.1 %d %b\r\nDate: %b\r\n" % (status, REASONS.get(status, b"Unknown"), date)
+    if content_type:
+        line += b"Content-Type: %b\r\nX-Content-Type-Options: nosniff\r\n" % content_type
+    return line

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_FOUND = 1024  # paths whose route is remembered
+LONGEST_FOUND = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -55,6 +58,7 @@ class Routes:
         self.table = tuple(routes)
         self._authorize = authorize
         self._root = _Node()
+        self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         for route in self.table:
             self._add(route)
 
@@ -91,6 +95,20 @@ class Routes:
         node.names[route.method] = tuple(names)
 
     def _find(self, request: Request) -> Route | Response:
+        """Return the route of a request and set its parameters, or what to answer instead."""
+        key = request.method, request.path
+        known = self._found.get(key)
+        if known is not None:
+            route, request.params = known
+            return route
+        found = self._walk(request)
+        if isinstance(found, Route) and len(request.path) <= LONGEST_FOUND:
+            if len(self._found) >= MOST_FOUND:
+                self._found.clear()
+            self._found[key] = found, request.params
+        return found
+
+    def _walk(self, request: Request) -> Route | Response:
         node, values = self._root, []
         for raw in request.path.split("/")[1:]:
             branch = node.branches.get(raw)

@@ -14,7 +14,6 @@ import msgspec
 from millstream.errors import BadRequest
 
 DEEPEST = 64
-BLANKS = (b" ", b"\n", b"\t", b"\r")
 ESCAPE = re.compile(rb"\\(u[0-9A-Fa-f]{4}(?:\\u[dD][c-fC-F][0-9A-Fa-f]{2})?|.)", re.DOTALL)
 BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 WRAPPED = re.compile(rb'\{"(\$+)base64[^"\\]*":')
@@ -39,7 +38,7 @@ def decode(body: bytes, kind: Any) -> Any:
 def normal(text: bytes) -> bytes:
     """Return JSON compact and with unneeded escapes undone; raises BadRequest if it is none."""
     try:
-        if any(blank in text for blank in BLANKS):
+        if b" " in text or b"\n" in text or b"\t" in text or b"\r" in text:
             text = _format(text, indent=-1)
         return normal_escapes(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,7 +1,8 @@
 """The topics API as one table of routes."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
+from typing import Protocol
 
 from millstream.http.request import Request
 from millstream.http.response import Answer
@@ -22,10 +23,16 @@ from millstream.topics.staged import abort, commit, hold, stage
 from millstream.topics.watch import Watches, tail
 from millstream.topics.write import write
 
-Operation = Callable[[Request, Topics], Awaitable[Answer]]
-
 TOPIC = "/v0/topics/{topic}"
 ROUTER = "/v0/routers/{router}"
+
+
+class Operation(Protocol):
+    """What answers a request."""
+
+    def __call__(self, request: Request, topics: Topics) -> Awaitable[Answer]:
+        """Return the answer."""
+        ...
 
 
 def topics_routes(topics: Topics) -> list[Route]:
@@ -72,24 +79,20 @@ def topics_routes(topics: Topics) -> list[Route]:
         Route(
             method,
             pattern,
-            partial(_run, operation, topics),
+            partial(operation, topics=topics),
             scope,
             summary,
             parts=operation in (plan, frames),
         )
         for method, pattern, operation, scope, summary in table
     ]
-    push = partial(_run, work, topics)
+    push = partial(work, topics=topics)
     summary = "Stream jobs of a queue to a worker"
     routes.append(Route("GET", f"{TOPIC}/work", push, "read+write", summary, query_token=True))
-    stream = partial(_run, watches.stream, topics)
+    stream = partial(watches.stream, topics=topics)
     summary = "Stream the events of a watch"
     routes.append(Route("GET", "/v0/watch/{wid}", stream, "read", summary, query_token=True))
-    socket = partial(_run, open_socket, topics)
+    socket = partial(open_socket, topics=topics)
     summary = "Read and write topics over a WebSocket"
     routes.append(Route("GET", "/v0/ws", socket, "", summary, believed=True))
     return routes
-
-
-async def _run(operation: Operation, topics: Topics, request: Request) -> Answer:
-    return await operation(request, topics)

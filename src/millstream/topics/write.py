@@ -1,6 +1,7 @@
 """Writes: a batch of records, whole or absent, in one commit."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import BadRequest, Forbidden, StreamExists
@@ -214,22 +215,23 @@ def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
 
 
 async def _append(stream: "Stream", checked: Checked, topics: Topics) -> tuple[Written, bool]:
-    async def once() -> Written:
-        settle = topics.quota.take(checked.size)
-        kept = False
-        try:
-            first, last = await stream.append_batch(checked.batch)
-            kept = True
-        finally:
-            settle(kept)
-        return Written(first, last, max(last, stream.state().last_seq))
-
     if checked.key is None:
-        return await once(), False
+        return await _append_now(stream, checked, topics), False
     return await topics.idempotency.once(
         stream.incarnation,
         checked.key,
         stream.config.duplicate_window,
         topics.clock.time_ns,
-        once,
+        partial(_append_now, stream, checked, topics),
     )
+
+
+async def _append_now(stream: "Stream", checked: Checked, topics: Topics) -> Written:
+    settle = topics.quota.take(checked.size)
+    kept = False
+    try:
+        first, last = await stream.append_batch(checked.batch)
+        kept = True
+    finally:
+        settle(kept)
+    return Written(first, last, max(last, stream.log.committed_seq))
