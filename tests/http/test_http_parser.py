@@ -111,7 +111,7 @@ def test_a_head_that_comes_again_means_what_it_meant_alone(requests: list[bytes]
 
 def test_a_request_that_comes_again_knows_nothing_of_the_one_before() -> None:
     parser = RequestParser(Limits())
-    for _ in range(2):
+    for _ in range(3):
         parser.feed(GOOD[3])
         request = parser.next()
         assert request is not None
