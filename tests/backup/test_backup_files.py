@@ -211,3 +211,14 @@ def test_a_moment_of_an_encrypted_directory_is_restored_with_its_key(tmp_path: P
     assert found is not None
     assert [record[3] for record in records(found)] == [b"one", b"two"]
     again.close()
+
+
+def test_a_moment_does_not_miss_what_came_after_it(kept: Kept) -> None:
+    kept.append(b"early")
+    kept.backup()
+    kept.append(b"late")
+    kept.backup()
+    named = [file.path for moment in moments(kept.target) for file in moment.files]
+    assert (kept.root / "data" / "meta" / "marks-00.bin").exists()
+    assert not [path for path in named if "marks" in path]
+    assert kept.restored() == [b"early", b"late"]

@@ -10,6 +10,8 @@ from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Bench, records
 
+MARKED = "write /data/meta/marks-00.bin"
+
 
 def no_space() -> OSError:
     return OSError(errno.ENOSPC, "no space left on device")
@@ -42,7 +44,8 @@ def test_an_fsync_record_is_invisible_and_unacknowledged_until_the_sync() -> Non
     assert records(log) == []
     bench.run()
     assert answer == [None]
-    assert disk.trace[-1].startswith("sync /data/wal")
+    assert "sync /data/wal/shard-00/wal-0000000000000001.log" in disk.trace
+    assert disk.trace[-1] == MARKED  # which is told behind it
     assert log.state().synced_seq == 1
 
 

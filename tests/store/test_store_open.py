@@ -43,8 +43,8 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path) -> None
     again.close()
 
 
-@pytest.mark.parametrize("suffix", [".log", ".data", ".bin"])
-def test_a_file_of_a_future_version_is_refused_untouched(suffix: str) -> None:
+@pytest.mark.parametrize("kind", ["/wal-", "/seg-", "/snapshot-", "/marks-"])
+def test_a_file_of_a_future_version_is_refused_untouched(kind: str) -> None:
     from xxhash import xxh3_64_intdigest
 
     disk = FakeDisk()
@@ -55,13 +55,14 @@ def test_a_file_of_a_future_version_is_refused_untouched(suffix: str) -> None:
     bench.store.checkpoint({})
     bench.run()
     left = disk.after_crash(Mode.KEEP, 0)
-    path = next(p for p in left.names if p.endswith(suffix))
+    path = next(p for p in left.names if kind in p)
     node = left.names[path]
     assert node is not None
     node.data[8:12] = (9).to_bytes(4, "little")
-    at, checked = (
-        (24, node.data[:24] + node.data[32:]) if suffix == ".bin" else (56, node.data[:56])
-    )
+    at, checked = {
+        "/snapshot-": (24, node.data[:24] + node.data[32:]),
+        "/marks-": (24, node.data[:24]),
+    }.get(kind, (56, node.data[:56]))
     node.data[at : at + 8] = xxh3_64_intdigest(bytes(checked)).to_bytes(8, "little")
     node.sync()
     before = left.content()

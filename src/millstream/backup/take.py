@@ -30,6 +30,7 @@ from millstream.backup.moment import (
 )
 from millstream.clock import Clock
 from millstream.errors import BackupFailed
+from millstream.store.marks import is_marks
 from millstream.store.objects import Objects
 
 ATTEMPTS = 5
@@ -111,6 +112,8 @@ class _Copy:
         """Yield the regular files, in descending order of names."""
         if path.name in NOT_COPIED or path.name.endswith(".tmp") or path.is_symlink():
             return
+        if is_marks(path.name):
+            return  # restored to an earlier time, they would call lost what came later
         if path.is_dir():
             for child in sorted(path.iterdir(), reverse=True):
                 yield from self._below(child)

@@ -26,6 +26,7 @@ from millstream.store.blocks import MOST_BYTES, OVERHEAD
 from millstream.store.commit import Ok
 from millstream.store.entry import RUN, TARGET_BYTES, Run, encode_entry
 from millstream.store.local_engine import LocalEngine
+from millstream.store.marks import SYNCED, Key, Known, Marks
 
 if TYPE_CHECKING:
     from millstream.store.keys import KeyRing
@@ -54,11 +55,19 @@ class Submission:
     control: bytes = b""  # control frames that count only together with these records
     runs: tuple[Run, ...] = ()  # the stretches of ``data``, where sequences are left out
     order: tuple[int, ...] = ()  # further logs on whose timeline this stands
+    tells: tuple[tuple[Key, int], ...] = ()  # marks that are true once this is stable
 
     @property
     def ordered(self) -> tuple[int, ...]:
         """Return the logs whose order this must keep."""
         return (self.stream_id, *self.order)
+
+    @property
+    def last_seq(self) -> int:
+        """Return the sequence of the last record, 0 without any."""
+        if self.runs:
+            return self.runs[-1].first_seq + self.runs[-1].frames - 1
+        return self.first_seq and self.first_seq + self.count - 1
 
     @property
     def size(self) -> int:
@@ -121,6 +130,8 @@ class Committer:
         self._marked = engine.synced_position  # the durable mark that the log itself tells
         self._thread: threading.Thread | None = None
         self.ring: KeyRing | None = None  # seals entries
+        self.marks: Marks | None = None  # where to tell what is stable, outside of the log
+        self._noted: Known = {}  # what the next sync makes true
         self.window = 0.0  # seconds that a commit waits for more to join it
         self.backlog_bytes = 0
         self.applied_position = engine.position - 1  # the loop has seen everything up to here
@@ -325,7 +336,10 @@ class Committer:
         """Make stable what is written now; what the loop writes meanwhile is dirty again."""
         with self._wake:
             self._dirty_since = None
+            noted, self._noted = self._noted, {}
         self._engine.sync()
+        if self.marks is not None:
+            self.marks.write(noted)
 
     def _write(self, group: list[Submission]) -> tuple[list[Submission], MillstreamError | None]:
         """Write the group as entries of about 1 MiB; says how much of it is in the log."""
@@ -342,8 +356,17 @@ class Committer:
                     self._append(runs, parts, commits=True)
             except (StorageFull, ShardReadOnly) as error:
                 return written, error
+            self._note(chunk)
             written += chunk
         return written, None
+
+    def _note(self, chunk: list[Submission]) -> None:
+        """Remember what a sync from now on makes stable."""
+        with self._wake:
+            for submission in chunk:
+                if submission.first_seq:
+                    self._noted[SYNCED, submission.stream_id] = submission.last_seq
+                self._noted.update(submission.tells)
 
     def _write_large(self, submission: Submission) -> None:
         """Write a batch above the entry size as several entries; only the last one commits it."""
@@ -405,13 +428,15 @@ class Committer:
             pass
         if not self._paused:
             try:
-                self._engine.sync()
+                self._sync()
                 self._write_mark()
                 self._engine.sync()
                 self._engine.give_back()
             except (StorageFull, ShardReadOnly, OSError) as error:
                 log.warning("last sync failed error=%s", error)
         self._engine.close()
+        if self.marks is not None:
+            self.marks.close()
 
     def _run(self) -> None:
         while not self._stopping:

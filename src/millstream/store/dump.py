@@ -21,6 +21,7 @@ from millstream.store.erase import decode_redo
 from millstream.store.files import Files
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
+from millstream.store.marks import RESERVED, SYNCED, is_marks, read_marks
 from millstream.store.segment import (
     HEADER_BYTES,
     binding,
@@ -52,6 +53,8 @@ CONTROLS = {
     33: "erase",
 }
 
+MARKED = {SYNCED: "synced", RESERVED: "reserved"}
+
 Item = dict[str, object]
 
 
@@ -72,6 +75,8 @@ def dump_directory(directory: str, files: Files, ring: KeyRing | None = None) ->
     for number in snapshot_numbers(files, meta):
         path = f"{meta}/{snapshot_name(number)}"
         yield from _readable(path, partial(_dump_snapshot, path, files, ring))
+    for name in filter(is_marks, _names(files, meta)):
+        yield from _readable(f"{meta}/{name}", partial(_dump_marks, f"{meta}/{name}", files))
     if files.exists(f"{meta}/{REDO}"):
         yield from _readable(f"{meta}/{REDO}", partial(_dump_redo, f"{meta}/{REDO}", files))
 
@@ -289,6 +294,13 @@ def _dump_snapshot(path: str, files: Files, ring: KeyRing) -> Iterator[Item]:
             "segments": [msgspec.structs.asdict(state) for state in each.segments],
         }
         yield {"kind": "log", "file": path, **fields}
+
+
+def _dump_marks(path: str, files: Files) -> Iterator[Item]:
+    marks: dict[str, dict[str, int]] = {}
+    for (kind, log_id), seq in sorted(read_marks(files, path).items()):
+        marks.setdefault(f"{log_id:016x}", {})[MARKED.get(kind, str(kind))] = seq
+    yield {"kind": "marks", "file": path, "logs": marks}
 
 
 def _dump_redo(path: str, files: Files) -> Iterator[Item]:

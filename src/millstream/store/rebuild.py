@@ -40,6 +40,7 @@ from millstream.store.file_log import (
 )
 from millstream.store.files import Files, replace_file
 from millstream.store.log import Durability, Gap
+from millstream.store.marks import RESERVED, SYNCED, Known
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import index_segment, missing_seqs, repair_segment
 from millstream.store.salvage import Frame, batches, frames_in, whole_batches
@@ -675,18 +676,42 @@ class Logs:
             if frame.seq > logged:
                 self._log_again(frame)
 
-    def finish(self, power_lost: bool) -> None:
+    def _name_missed(self, marks: Known, named: set[int]) -> set[int]:
+        """Name what was stable and is gone with the end of a WAL file; returns the logs.
+
+        No frame behind it tells, and without the mark its sequences would be given out again.
+        """
+        missed: set[int] = set()
+        for (kind, log_id), seq in sorted(marks.items()):
+            if log_id in self.dropped or not (log_id in self.logs or log_id in named):
+                continue  # dropped, and long forgotten
+            target = self._log(log_id)
+            if kind == RESERVED and seq > max(target.reserved_seq, target.committed_seq):
+                target.reserved_seq = seq
+                missed.add(log_id)
+            elif kind == SYNCED and seq >= target.next_seq:
+                first = target.next_seq
+                torn, self.torn = self.torn, True  # have the gap logged
+                self.expect(log_id, seq, "corruption")
+                self.torn = torn
+                missed.add(log_id)
+                log.error("wal lost its end log=%x first=%d last=%d", log_id, first, seq)
+        return missed
+
+    def finish(self, power_lost: bool, marks: Known, named: set[int]) -> None:
         """Count what there is, and give up sequences that a power cut may have taken."""
         self._fill_holes()
         self._keep_blocks()
         self._name_absent()
+        missed = self._name_missed(marks, named)
         self._log_unlogged()
         if power_lost or self.torn:
             self._rescue()
         for log_id, target in self.logs.items():
             for segment in target.segments:
                 segment.index.delete_below(target.first_kept)
-            if power_lost and target.reserved_seq > target.committed_seq:
+            lost = power_lost or log_id in missed
+            if lost and target.reserved_seq > target.committed_seq:
                 first = target.committed_seq + 1
                 self._log_gaps(log_id, target.add_gap(first, target.reserved_seq, "void"))
                 target.committed_seq = target.reserved_seq

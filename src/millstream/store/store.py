@@ -22,12 +22,13 @@ from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation, Part
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.erase import finish_last
-from millstream.store.file_log import DELETE, VOID, FileLog, LogOptions, Voided
+from millstream.store.file_log import DELETE, RESERVE, VOID, FileLog, LogOptions, Voided
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
+from millstream.store.marks import RESERVED, SYNCED, Key, Known, Marks, highest, load_marks
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Control, Recovery
@@ -154,10 +155,12 @@ class Store:
         files, options = self.files, self.options
         meta = f"{self.directory}/meta"
         finish_last(files, self.directory)
+        ensure_dir(files, meta)
         for number in range(options.shards):
             ensure_dir(files, shard_directory(self.directory, number))
         snapshots = load_snapshots(files, meta, options.ring)
         snapshot = snapshots[0] if snapshots else None
+        marks = load_marks(files, meta)
         logs = Logs(files, self._make_log, self.keeping, self.cold.adopt)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
@@ -166,7 +169,8 @@ class Store:
         newest = max(replays, key=lambda replay: replay.epoch)
         before = newest.last_nonce & 0xFFFFFFFF
         cut = any(replay.cut for replay in replays)  # as good as a power cut
-        logs.finish(power_lost=cut or (bool(newest.wal_files) and before != boot))
+        named = {control.log_id for replay in replays for control in replay.controls}
+        logs.finish(cut or (bool(newest.wal_files) and before != boot), highest(marks), named)
         for run, data in logs.relog:
             replays[shard_number(run.stream_id, options.shards)].relog.append((run, data))
         self._logs = logs.logs
@@ -180,7 +184,7 @@ class Store:
         self._harden(logs, [replay.shard for replay in replays])
         for replay in replays:
             self._give_back(replay)
-        self._start_committing(replays, boot)
+        self._start_committing(replays, boot, marks)
         self._remove_orphans([path for each in replays for path in each.unused] + logs.strays)
         self._recovering = False
         for log_id, seqs in sorted(logs.erased.items()):
@@ -239,7 +243,7 @@ class Store:
             finally:
                 file.close()
 
-    def _start_committing(self, replays: list[Replay], boot: int) -> None:
+    def _start_committing(self, replays: list[Replay], boot: int, marks: dict[int, Known]) -> None:
         epoch = max(replay.epoch for replay in replays) + 1
         nonce = (self.options.nonce or secrets.randbits(32)) << 32 | boot
         for replay in replays:
@@ -247,6 +251,7 @@ class Store:
             if replay.shard < self.options.shards:
                 self._shards.append(shard)
                 shard.committer = self._make_committer(shard, epoch, nonce)
+                shard.committer.marks = self._make_marks(shard.number, marks.get(shard.number, {}))
             else:
                 self._left_over.append(shard)
                 shard.engine.close()
@@ -290,6 +295,15 @@ class Store:
         if options.threads:
             committer.start()
         return committer
+
+    def _make_marks(self, shard: int, found: Known) -> Marks:
+        """Go on with a shard's marks; what this start has kept is stable, marked or not."""
+        mine = [g for i, g in self._logs.items() if shard_number(i, self.options.shards) == shard]
+        stable = {(SYNCED, each.log_id): each.committed_seq for each in mine if each.committed_seq}
+        ids = {each.log_id for each in mine}
+        known = {key: seq for key, seq in found.items() if key[1] in ids}
+        due = {key: seq for key, seq in stable.items() if seq > known.get(key, 0)}
+        return Marks(self.files, f"{self.directory}/meta", shard, known, due)
 
     def _shard(self, log_id: int) -> Shard:
         return self._shards[shard_number(log_id, self.options.shards)]
@@ -505,7 +519,8 @@ class Store:
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
     ) -> None:
         """Log a control frame on the timeline of its log; ``done`` as for an append."""
-        self._control(kind, log_id, body, done, sync, ())
+        tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE else ()
+        self._control(kind, log_id, body, done, sync, (), tells)
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
         """Log what copies were made of, in one frame; they commit with it, then ``done`` is told.
@@ -531,6 +546,7 @@ class Store:
             partial(self._derived, derivation.source, staged, done),
             any(each.sync for each in staged),
             targets,
+            tuple(((SYNCED, s.log_id), s.first_seq + s.count - 1) for s in staged),
         )
 
     def _log_copies(
@@ -598,6 +614,7 @@ class Store:
         done: Committed,
         sync: bool,
         order: tuple[int, ...],
+        tells: tuple[tuple[Key, int], ...],
     ) -> None:
         self.check(log_id)
         frame = self._control_frame(kind, log_id, body)
@@ -606,7 +623,9 @@ class Store:
         # Nothing else could rebuild them.
         copies = 2 if sync or kind in (DELETE, DERIVE) else 1
         settled = partial(self._control_settled, number, done)
-        self.submit(Submission(log_id, 0, copies, frame * copies, sync, settled, order=order))
+        submission = Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
+        submission.tells = tells
+        self.submit(submission)
 
     def _release_sources(self, positions: dict[int, int]) -> None:
         """Remove what was kept for copies that a snapshot at ``positions`` vouches for."""
