@@ -149,7 +149,7 @@ def each_with_a_form(forms: list[str]) -> list[tuple[Mode, str]]:
 
 def chances(mode: Mode) -> int:
     """Return how often a crash is tried at one call: what is left may depend on luck."""
-    return count(1, 12) if mode not in (Mode.KEEP, Mode.DROP) else 1
+    return count(1, 4) if mode not in (Mode.KEEP, Mode.DROP) else 1
 
 
 def test_the_sweep_has_enough_points() -> None:
@@ -198,7 +198,7 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: s
 def test_a_crash_inside_recovery_changes_nothing(mode: Mode, form: str) -> None:
     calls = total_calls(form)
     tried = fired = 0
-    for call in range(1, calls + 1, count(23, 1)):
+    for call in range(1, calls + 1, count(23, 3)):
         disk = FakeDisk()
         disk.crash_at = call
         sent = run_until_crash(disk, form)
