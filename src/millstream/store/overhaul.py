@@ -7,14 +7,17 @@ run over a copy in memory to say what they will do, and over the files once some
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.kernel._frames import scan
-from millstream.store.file_log import FileLog
+from millstream.store.file_log import VOID, FileLog, Voided
 from millstream.store.files import Files, ensure_dir, write_all
 from millstream.store.foundation import lay_foundation
 from millstream.store.inspect import (
@@ -154,7 +157,8 @@ def _overhaul(directory: str, files: Files, ring: KeyRing, adopt: Adopt) -> list
         for path in _rotten_indexes(directory, files):
             files.unlink(path)  # so that the start looks at the data, and asks the WAL for it
         options = StoreOptions(threads=False, ring=ring, wal_file_bytes=WAL_BYTES)
-        store = Store.open(directory, files, SystemClock(), lambda call: None, options)
+        posted: deque[Callable[[], None]] = deque()
+        store = Store.open(directory, files, SystemClock(), posted.append, options)
         try:
             log_ids = store.log_ids()
             logs = [found for log_id in log_ids if (found := store.log(log_id)) is not None]
@@ -162,6 +166,8 @@ def _overhaul(directory: str, files: Files, ring: KeyRing, adopt: Adopt) -> list
             for log in logs:
                 for _ in read_all(log):  # that is what finds rot in sealed files
                     pass
+            _log_losses(store, logs, posted)
+            for log in logs:
                 rebuilt += _write_anew(log, files)
             named = adopt(store.recovery, log_ids) if foundation.lacks_names else []
             rebuilt += [
@@ -173,6 +179,21 @@ def _overhaul(directory: str, files: Files, ring: KeyRing, adopt: Adopt) -> list
         finally:
             store.close()
     return rebuilt
+
+
+def _log_losses(store: Store, logs: list[FileLog], posted: deque[Callable[[], None]]) -> None:
+    """Have the WAL say what is lost, before the files that show it are written anew.
+
+    The snapshots that keep it come last: a crash before them would leave files in which nothing is
+    damaged and something is missing.
+    """
+    for log in logs:
+        for gap in log.gaps:
+            body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
+            store.control(VOID, log.log_id, body, lambda error: None)
+    store.pump()
+    while posted:
+        posted.popleft()()
 
 
 @contextmanager
