@@ -343,9 +343,10 @@ class _Writer:
             "filter_subjects": (["@.x.a", "@.y"], ["@.x.*", "@.x.a"], ["@.x.b"], [""]),
             "deliver_policy": ("all", "last", "new", "by_start_sequence", "last_per_subject"),
             "opt_start_seq": (1, 2, 5, 50),
-            "ack_wait": (10 * SECOND, 60 * SECOND, -1, 1000),
+            # No wait ends while a slow machine plays.
+            "ack_wait": (40 * SECOND, 60 * SECOND, -1, 1000),
             "max_deliver": (1, 2, 3, 0, -5),
-            "backoff": ([10 * SECOND, 20 * SECOND], [SECOND * 9] * 4, [-1]),
+            "backoff": ([40 * SECOND, 50 * SECOND], [SECOND * 39] * 4, [-1]),
             "max_ack_pending": (1, 2, 3, -1, 2000),
             "max_waiting": (1, 2, 0),
             "max_batch": (1, 2, -1),

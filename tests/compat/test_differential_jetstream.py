@@ -17,6 +17,7 @@ from compat.jetstream_sessions import Session, generate
 from support.broker import servable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PROOF = bool(os.environ.get("MILLSTREAM_PROOF"))
@@ -27,6 +28,9 @@ AT_ONCE = 40
 # answers: what differs is played again with pauses, and must still differ.
 PACES = (0.0, 0.02, 0.08)
 EPHEMERAL_NS = 5 * 10**9
+# Each showed a difference once: a removed record's deliveries, requests without the pin, consumers
+# of mirrors in counts, a -NAK of the last delivery, a purge of one pending record.
+ONCE_DIFFERED = (3046, 3091, 694, 1090, 2005)
 SHOWN = int(os.environ.get("MILLSTREAM_JS_SHOWN", "5"))
 
 
@@ -86,6 +90,11 @@ def forgive(mine: Any, other: Any) -> None:
             mine |= {key: other[key] for key in other if key.startswith("num_")}
         mine.pop("push_bound", None)
         other.pop("push_bound", None)
+    if "ack_floor" in mine and mine.get("config", {}).get("max_deliver", 0) > 0:
+        # What was given up is below the floor; the reference moves its own and shows the old one.
+        shown = other.get("ack_floor", mine["ack_floor"])
+        if mine["ack_floor"]["stream_seq"] > shown["stream_seq"]:
+            mine["ack_floor"] = shown
     ends = mine.get("durable_name") and mine.get("inactive_threshold") == EPHEMERAL_NS
     if ends and "inactive_threshold" not in other:
         # An update made it durable: at the next restart the reference forgets the threshold.
@@ -125,10 +134,10 @@ def where(mine: object, other: object, path: str = "") -> list[str]:
     return [f"{path or '.'} is {json.dumps(mine)[:600]}, not {json.dumps(other)[:600]}"]
 
 
-async def disagreeing(pair: Pair, seeds: range) -> list[Session]:
+async def disagreeing(pair: Pair, seeds: Sequence[int]) -> list[Session]:
     found: list[Session] = []
-    for start in range(seeds.start, seeds.stop, AT_ONCE):
-        group = [generate(seed) for seed in range(start, min(start + AT_ONCE, seeds.stop))]
+    for start in range(0, len(seeds), AT_ONCE):
+        group = [generate(seed) for seed in seeds[start : start + AT_ONCE]]
         for pace in PACES:
             named = await pair.differences(group, pace)
             group = [session for session, diffs in zip(group, named, strict=True) if diffs]
@@ -165,3 +174,9 @@ async def test_jetstream_sessions_end_as_they_do_on_nats_server(pair: Pair) -> N
     print(f"JetStream sessions tried: {SESSIONS}, differences: {[s.seed for s in found]}")
     assert "Traceback" not in pair.peers[0].output()
     assert not found, f"{len(found)} of {SESSIONS} differ\n" + await report(pair, found)
+
+
+@pytest.mark.timeout(300)
+async def test_sessions_that_once_differed_end_the_same(pair: Pair) -> None:
+    found = await disagreeing(pair, ONCE_DIFFERED)
+    assert not found, await report(pair, found)

@@ -37,6 +37,18 @@ def test_redeliveries_come_in_sequence_order():
     assert [ledger.queue.pop(), ledger.queue.pop()] == [1, 3]
 
 
+def test_a_nak_of_the_last_delivery_is_given_up_when_its_turn_comes():
+    ledger = Ledger(ack_wait=30, max_deliver=1)
+    for seq in (1, 2):
+        deliver(ledger, seq, now=0)
+    ledger.nak(1, now=0, delay=0)
+    ledger.nak(2, now=0, delay=5)
+    assert (ledger.queue.pop(), ledger.give_up(1)) == (1, GiveUp(1, 1))
+    assert ledger.give_up(1) is None
+    assert ledger.expire(now=4) == []
+    assert ledger.expire(now=5) == [GiveUp(2, 1)]
+
+
 def test_a_delayed_nak_waits_and_progress_starts_the_wait_anew():
     ledger = Ledger(ack_wait=30)
     deliver(ledger, 1, now=0)

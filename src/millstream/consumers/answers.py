@@ -125,13 +125,22 @@ class Answers:
 
     def dropped(self, seq: int) -> list[int]:
         """Take the removal of a pending record for an answer; returns what that settles."""
-        consumer_seq, deliveries, _ = self._ledger.pending.get(seq) or (0, 0, 0.0)
-        fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}
+        self.tell_dropped([seq])
         self.last_acked_ns = self._clock.time_ns()
         settled = self._ledger.ack_all(seq) if self._all else [seq]
         self._ledger.ack(seq)
-        self._event("MSG_TERMINATED", "terminated", **fields, reason=DROPPED)
         return settled
+
+    def tell_dropped(self, seqs: list[int]) -> None:
+        """Say which pending records were removed."""
+        for seq in seqs:
+            known = self._ledger.pending.get(seq)
+            if known is not None:
+                # Like the reference, which counts here how often it was delivered again.
+                fields = {"consumer_seq": known[0], "deliveries": max(known[1] - 1, 1)}
+                self._event(
+                    "MSG_TERMINATED", "terminated", **fields, stream_seq=seq, reason=DROPPED
+                )
 
 
 def _fields(subject: bytes, seq: int) -> dict[str, int | str]:

@@ -123,6 +123,11 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.filter_subjects or ((self.filter_subject,) if self.filter_subject else ())
 
     @property
+    def is_internal(self) -> bool:
+        """Whether it is a mirror's or source's: it takes copies, shares and counts for nothing."""
+        return self.direct or self.sourcing
+
+    @property
     def is_push(self) -> bool:
         """Whether messages go to a fixed subject instead of to whoever asks."""
         return bool(self.deliver_subject)

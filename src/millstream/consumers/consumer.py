@@ -73,6 +73,7 @@ class Consumer:
         self.outlet = Outlet(hub, interest, clock)
         self.feed = Feed(name, config, stream, self.cursor, self.ledger, self.outlet, clock)
         self.feed.woken = self.pump
+        self.feed.gave_up = self._gave_up
         self.pulls: PullDesk | None = None
         self.push: PushDesk | None = None
         if config.is_push:
@@ -416,16 +417,15 @@ class Consumer:
         now = self._clock.monotonic()
         for effect in self.ledger.expire(now):
             if isinstance(effect, GiveUp):
-                self.event(
-                    "MAX_DELIVERIES",
-                    "max_deliver",
-                    stream_seq=effect.seq,
-                    deliveries=effect.deliveries,
-                )
+                self._gave_up(effect)
         self._desk.beat(now, self._positions())
         self.pump()
         self.outlet.flush()
         self._arm(min(self.ledger.next_deadline(), self._desk.next_deadline(now)))
+
+    def _gave_up(self, effect: GiveUp) -> None:
+        fields = {"stream_seq": effect.seq, "deliveries": effect.deliveries}
+        self.event("MAX_DELIVERIES", "max_deliver", **fields)
 
     def _positions(self) -> Fields:
         consumer_seq, stream_seq = self.ledger.delivered
@@ -439,7 +439,7 @@ class Consumer:
     @property
     def is_persisted(self) -> bool:
         """Whether the consumer outlives a restart."""
-        return not self.config.mem_storage
+        return not self.config.mem_storage and not self.config.direct
 
     def _note_change(self) -> None:
         if not self.is_persisted or not self.ledger.is_dirty or self._closed:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
 from millstream.consumers.cursor import Cursor, Page
-from millstream.consumers.ledger import FOREVER, Ledger
+from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
 from millstream.consumers.outlet import Fields, Outlet
 from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 PAGE_BYTES = 1024 * 1024
+NO_LIMIT = 2**63
 COLD_RETRY = 1.0  # seconds until cold history that could not be read is asked again
 
 
@@ -49,6 +50,7 @@ class Feed:
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
         self.woken: Callable[[], None] = lambda: None  # called when what was missing is here
+        self.gave_up: Callable[[GiveUp], None] = lambda _: None  # called for what may not go again
         self._is_fetching = False  # the next record is on its way from cold history
         self._fetch_again_at = 0.0
         self._outlet = outlet
@@ -73,6 +75,18 @@ class Feed:
     def available(self) -> int:
         """Return how many records wait to be delivered, again or for the first time."""
         return len(self.ledger.queue) + self.cursor.pending()
+
+    def _room(self) -> int:
+        """Return how many more may go before some are answered."""
+        limit = self._config.max_ack_pending
+        if not self._tracks or limit <= 0:
+            return NO_LIMIT
+        return limit - len(self.ledger.pending)
+
+    @property
+    def waits_for_acks(self) -> bool:
+        """Whether nothing may go before some deliveries are answered."""
+        return self._room() <= 0 and not self.ledger.queue
 
     def next(self, most: int, max_bytes: int) -> Parcel | None:
         """Return what to deliver next, None when there is nothing or it may not go now."""
@@ -99,6 +113,10 @@ class Feed:
     def _next(self, most: int, max_bytes: int) -> Parcel | None:
         while self.ledger.queue:
             seq = self.ledger.queue.pop()
+            ended = self.ledger.give_up(seq)
+            if ended is not None:
+                self.gave_up(ended)
+                continue
             try:
                 frames = self.stream.read(seq, 1, PAGE_BYTES)
             except NotHere:
@@ -107,12 +125,10 @@ class Feed:
             if len(frames) and frames.first_seq == seq and self.stream.index.is_live(seq):
                 return Parcel(Page(frames, 0, 1), again=True)
             self.ledger.gone([seq])  # deleted meanwhile: nobody has to answer for it
-        limit = self._config.max_ack_pending
-        if self._tracks and limit > 0:
-            most = min(most, limit - len(self.ledger.pending))
-            if most <= 0:
-                self.is_blocked = True
-                return None
+        most = min(most, self._room())
+        if most <= 0:
+            self.is_blocked = True
+            return None
         page = self.cursor.read(most if self._pace.is_free else 1, max_bytes)
         if page is None:
             self._pace.caught_up()

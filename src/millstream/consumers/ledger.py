@@ -170,13 +170,11 @@ class Ledger:
         return self.gone(self.pending.up_to(seq))
 
     def nak(self, seq: int, now: float, delay: float) -> bool:
-        """Deliver again after ``delay``; False when it was not pending."""
+        """Deliver again after ``delay``, or give it up then; False when it was not pending."""
         known = self.pending.get(seq)
         if known is None:
             return False
-        if self._is_exhausted(known[1]):
-            self.pending.wait_until(seq, now)  # expire() gives it up
-        elif delay > 0:
+        if delay > 0:
             self.queue.discard(seq)
             self.pending.wait_until(seq, now + delay)
         else:
@@ -258,6 +256,14 @@ class Ledger:
 
     def _is_exhausted(self, deliveries: int) -> bool:
         return 0 < self.max_deliver <= deliveries
+
+    def give_up(self, seq: int) -> GiveUp | None:
+        """Forget what was delivered as often as allowed; None when it may be delivered again."""
+        known = self.pending.get(seq)
+        if known is None or not self._is_exhausted(known[1]):
+            return None
+        self._give_up(seq, known[1])
+        return GiveUp(seq, known[1])
 
     def _give_up(self, seq: int, deliveries: int) -> None:
         self._answer(seq)

@@ -85,7 +85,10 @@ class Outlet:
         block = headers or _EMPTY_BLOCK
         if tag or node or meta:
             block = with_extras(headers, tag, node, meta)
-        block = block[:-2] + encode_headers(fields)[len(_EMPTY_BLOCK) - 2 :]
+        if fields:
+            block = block[:-2] + encode_headers(fields)[len(_EMPTY_BLOCK) - 2 :]
+        elif block == _EMPTY_BLOCK:
+            block = b""
         body = payload if whole else b""
         self._hub.publish(self._interest, route, reply, block, body, subject)
 

@@ -75,6 +75,7 @@ class PullDesk:
         while sent < budget:
             request = self._turn()
             if request is None:
+                self._nobodys_turn()
                 break
             if not self._outlet.is_heard(request.reply):
                 self.line.remove(request)
@@ -187,10 +188,17 @@ class PullDesk:
             self.line.remove(request)
         return count
 
+    def _nobodys_turn(self) -> None:
+        """Answer those who do not want to wait: what there is goes to others."""
+        if len(self.line) and not self._feed.waits_for_acks:
+            self._end_impatient()
+
     def _nothing_left(self) -> None:
         """Answer those who do not want to wait, unless there is something that may not go yet."""
-        if self._feed.is_blocked:
-            return
+        if not self._feed.is_blocked:
+            self._end_impatient()
+
+    def _end_impatient(self) -> None:
         for request in self.line:
             if request.has_enough:
                 self._end_empty(request)

@@ -111,6 +111,10 @@ class Registry:
         """Return how many consumers a stream has."""
         return len(self._consumers.get(stream.incarnation, {}))
 
+    def listed(self, stream: Stream) -> list[Consumer]:
+        """Return those that a stream's lists and counts show, by name: not the direct ones."""
+        return [consumer for consumer in self.of(stream) if not consumer.config.direct]
+
     # -- changes -----------------------------------------------------------------------------
 
     async def create(
@@ -145,7 +149,8 @@ class Registry:
         if action == "update":
             raise ConsumerRefused(10149, "consumer does not exist")
         limit = stream.config.max_consumers
-        if 0 < limit <= self.count(stream) + self._arriving[stream.incarnation]:
+        counted = sum(not other.config.is_internal for other in self.of(stream)) if limit > 0 else 0
+        if 0 < limit <= counted + self._arriving[stream.incarnation]:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
@@ -258,11 +263,14 @@ class Registry:
 
     def purged(self, stream: Stream, subject: str) -> None:
         """Let a stream's consumers know that records of ``subject``, or all, were purged."""
+        alone = stream.removals.take_purged_alone()
         state = stream.state()
         left = next(stream.index.seqs(stream.index.select([subject])), 0) if subject else 0
         start = left if subject else state.first_seq
         for consumer in self.of(stream):
             filters = consumer.config.filters
+            if alone and (not filters or any(is_subset(subject or ">", one) for one in filters)):
+                consumer.answers.tell_dropped(alone)
             if not subject or (filters and all(is_subset(one, subject) for one in filters)):
                 consumer.purged(start or state.last_seq + 1, wider=False)
             elif not filters or any(is_subset(subject, one) for one in filters):
@@ -367,7 +375,7 @@ class Registry:
             self._restore_state(known, entry)
 
     def _restore(self, stream: Stream, entry: _Entry) -> None:
-        config = msgspec.convert(entry.config, ConsumerConfig)
+        config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
         known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
         if known is not None and known.created_ns >= entry.created_ns:
             if known.created_ns == entry.created_ns:

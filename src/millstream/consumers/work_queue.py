@@ -8,13 +8,13 @@ from millstream.subjects.subject import overlap
 
 def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
     """Refuse a new consumer that could not share the queue with the others."""
-    if _is_internal(config):
+    if config.is_internal:
         return
     if config.ack_policy not in ("explicit", "flow_control"):
         raise ConsumerRefused(10098, "workqueue stream requires explicit ack")
     if config.deliver_policy != "all":
         raise ConsumerRefused(10101, "consumer must be deliver all on workqueue stream")
-    others = [other for other in others if not _is_internal(other)]
+    others = [other for other in others if not other.is_internal]
     if others and not config.filters:
         raise ConsumerRefused(
             10099, "multiple non-filtered consumers not allowed on workqueue stream"
@@ -25,11 +25,6 @@ def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
 def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
     """Refuse filters that overlap with those of another consumer."""
     mine = config.filters or (">",)
-    for other in (other for other in others if not _is_internal(other)):
+    for other in (other for other in others if not other.is_internal):
         if any(overlap(a, b) for a in mine for b in other.filters or (">",)):
             raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
-
-
-def _is_internal(config: ConsumerConfig) -> bool:
-    """Mirrors and sources take copies; they share nothing out."""
-    return config.direct or config.sourcing

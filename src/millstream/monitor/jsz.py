@@ -173,7 +173,7 @@ def _stream(
     }
     if options.config:
         shown["config"] = kept.shapes.stream_config(stream, full=False)
-    consumers = account.consumers.of(stream)
+    consumers = account.consumers.listed(stream)
     shown["state"] = kept.shapes.stream_state(stream, len(consumers))
     if options.consumers and consumers:
         shown["consumer_detail"] = [_consumer(facts, kept, c, options) for c in consumers]

@@ -248,6 +248,11 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Refuse what a living stream cannot become."""
         for refused, why in (
             (
+                # A new stream may: delete markers bring TTLs after its counters were looked at.
+                new.allow_msg_counter and new.allow_msg_ttl,
+                "counter stream cannot use message TTLs",
+            ),
+            (
                 new.storage != self.storage,
                 "stream configuration update can not change storage type",
             ),

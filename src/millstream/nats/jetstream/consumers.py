@@ -193,5 +193,5 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
     page = read_as(body, _Page)
-    found = js.consumers.of(js.catalog.get(stream, js.account))
+    found = js.consumers.listed(js.catalog.get(stream, js.account))
     return min(max(page.offset, 0), len(found)), found

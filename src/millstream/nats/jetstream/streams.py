@@ -159,7 +159,8 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
 
 
 def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
-    return shapes.stream_info(stream, js.consumers.count(stream), js.now_ns(), full=full)
+    consumers = len(js.consumers.listed(stream))
+    return shapes.stream_info(stream, consumers, js.now_ns(), full=full)
 
 
 def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:

@@ -1,0 +1,122 @@
+"""Short JetStream sessions written by hand, each for one behaviour, played on both servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compat.jetstream_sessions import RESTART, Session, Step
+from compat.test_differential_jetstream import PACES, Pair, pair
+
+__all__ = ["pair"]  # a fixture
+
+NEXT = {"batch": 1, "no_wait": True}
+
+
+def ask(api: str, body: dict[str, Any] | None = None) -> Step:
+    return Step("ask", f"$JS.API.{api}", json.dumps(body).encode() if body else b"")
+
+
+def publish(subject: str, *headers: tuple[str, str]) -> Step:
+    return Step("ask", subject, b"payload", headers)
+
+
+def stream(**config: Any) -> Step:
+    return ask("STREAM.CREATE.@S", {"name": "@S", "subjects": ["@.x.*"], **config})
+
+
+def consumer(name: str = "c", **config: Any) -> Step:
+    asked = {"name": name, "ack_policy": "explicit", **config}
+    return ask(f"CONSUMER.CREATE.@S.{name}", {"stream_name": "@S", "config": asked})
+
+
+def pull(name: str = "c", **request: Any) -> Step:
+    asked = {**NEXT, **request}
+    body = json.dumps(asked).encode()
+    return Step("pull", f"$JS.API.CONSUMER.MSG.NEXT.@S.{name}", body, (), asked["batch"])
+
+
+def answer(body: bytes, back: int = 0) -> Step:
+    return Step("ack", "", body, (), back)
+
+
+INFO = ask("CONSUMER.INFO.@S.c")
+THREE = (publish("@.x.a"), publish("@.x.b"), publish("@.x.a"))
+ROLLS = stream(allow_rollup_hdrs=True)
+
+SESSIONS = {
+    "a -NAK of the last delivery is given up with the next request": [
+        *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK")),
+        *(pull(), answer(b"-NAK"), INFO, pull(), INFO),
+    ],
+    "who does not wait is sent away when it is the turn of others": [
+        *(stream(), *THREE, consumer(priority_groups=["g"], priority_policy="overflow")),
+        *(pull(group="g", min_pending=50), pull(group="g", min_pending=50, expires=200_000_000)),
+    ],
+    "who does not wait is sent away while another is pinned": [
+        *(stream(), *THREE, consumer(priority_groups=["g"], priority_policy="pinned_client")),
+        *(pull(group="g"), pull(group="g")),
+    ],
+    "who does not wait stays while acks are missing": [
+        *(stream(), *THREE),
+        consumer(priority_groups=["g"], priority_policy="overflow", max_ack_pending=1),
+        *(pull(group="g"), pull(group="g", min_pending=50), INFO),
+    ],
+    "a purge of one pending record is told of": [
+        *(stream(), *THREE, consumer(), pull(batch=3)),
+        *(ask("STREAM.PURGE.@S", {"filter": "@.x.b"}), INFO),
+    ],
+    "a purge of several pending records is not told of": [
+        *(stream(), *THREE, consumer(), pull(batch=3)),
+        *(ask("STREAM.PURGE.@S", {"filter": "@.x.a"}), INFO),
+    ],
+    "a purge that keeps all but one is told of where nothing is filtered": [
+        *(stream(), *THREE, consumer(), consumer("d", filter_subject="@.x.a")),
+        *(pull(batch=3), pull("d", batch=2), ask("STREAM.PURGE.@S", {"keep": 2}), INFO),
+    ],
+    "a roll-up of one pending record is told of": [
+        *(ROLLS, *THREE, consumer(), consumer("d", filter_subject="@.x.b"), pull(batch=3)),
+        *(pull("d"), publish("@.x.b", ("Nats-Rollup", "sub")), INFO),
+    ],
+    "a record deleted after its second delivery is told of": [
+        *(stream(), *THREE, consumer(), pull(), answer(b"-NAK"), pull()),
+        *(ask("STREAM.MSG.DELETE.@S", {"seq": 1}), INFO),
+    ],
+    "a direct consumer counts for nothing, and is gone after a restart": [
+        stream(max_consumers=1),
+        consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),
+        *(consumer(durable_name="c"), consumer("d"), ask("STREAM.INFO.@S")),
+        *(ask("CONSUMER.NAMES.@S"), ask("CONSUMER.LIST.@S"), ask("CONSUMER.INFO.@S.m")),
+        *(Step(RESTART), ask("CONSUMER.INFO.@S.m"), ask("STREAM.INFO.@S")),
+    ],
+    "a consumer without a name has one after a restart": [
+        stream(),
+        ask(
+            "CONSUMER.CREATE.@S",
+            {"stream_name": "@S", "config": {"inactive_threshold": 65 * 10**9}},
+        ),
+        *(Step(RESTART), ask("CONSUMER.LIST.@S")),
+    ],
+    "counters with delete markers can be made, and not be updated": [
+        stream(allow_msg_counter=True, subject_delete_marker_ttl=60 * 10**9),
+        ask(
+            "STREAM.UPDATE.@S",
+            {
+                "name": "@S",
+                "subjects": ["@.x.*"],
+                "allow_msg_counter": True,
+                "subject_delete_marker_ttl": 60 * 10**9,
+                "description": "words",
+            },
+        ),
+    ],
+}
+
+
+@pytest.mark.timeout(120)
+async def test_both_servers_agree(pair: Pair) -> None:
+    sessions = [Session(0, tuple(steps)) for steps in SESSIONS.values()]
+    found = await pair.differences(sessions, PACES[1])
+    assert {name: told for name, told in zip(SESSIONS, found, strict=True) if told} == {}
