@@ -101,6 +101,10 @@ class Consumers(Protocol):
         """Return how many consumers a stream has."""
         ...
 
+    def listed(self, stream: "Stream") -> "list[Consumer]":
+        """Return those that a stream's lists show, by name."""
+        ...
+
 
 class JetStreamAccount(Protocol):
     """An account's streams; the JetStream endpoint is one."""
