@@ -29,6 +29,10 @@ cli = LazyGroup(
             "Stand in for the nats-server command.",
         ),
         "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
+        "scrub": (
+            "millstream.cli.scrub:scrub",
+            "Check a data directory and its cold history, and mend the latter.",
+        ),
         "repair": ("millstream.cli.repair:repair", "Make a damaged data directory sound again."),
         "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
         "backup": ("millstream.cli.backup:backup", "Copy a data directory, also while in use."),

@@ -9,7 +9,7 @@ names it, the marker beside the index says where the bytes are, and only then th
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -407,11 +407,34 @@ class ColdTier:
         elif self.objects is not None and segment.base_seq in files:
             segment.cold.is_suspect = False
             self._busy = segment.busy = True
-            others = [f for base, f in files.items() if base != segment.base_seq]
-            file, said = files[segment.base_seq], self._say(owner)
-            gone = {s for a, b in said.deleted for s in _within(a, b, file)}
-            scrub = Scrub(self._host.files, self.objects, segment, file, others, said, gone)
+            scrub = self._scrub_of(owner, segment, self.objects)
             self.mover.run(scrub.run, partial(self._scrubbed, owner, segment))
+
+    def _scrub_of(self, owner: FileLog, segment: Segment, objects: Objects) -> Scrub:
+        files = self._files[owner.log_id]
+        others = [f for base, f in files.items() if base != segment.base_seq]
+        file, said = files[segment.base_seq], self._say(owner)
+        gone = {s for a, b in said.deleted for s in _within(a, b, file)}
+        return Scrub(self._host.files, objects, segment, file, others, said, gone)
+
+    def scrub_all(self, logs: list[FileLog]) -> Iterator[tuple[FileLog, Segment, Found | None]]:
+        """Look at every cold segment now, one after another; None for one that no manifest names.
+
+        Only without threads, while nothing else goes on. Raises what the cold place raises.
+        """
+        assert self.objects is not None
+        if not self._swept:
+            self._sweep(logs)
+        if not self._swept:
+            raise ColdUnavailable(self._problems["move"])
+        for each in logs:
+            for segment in [s for s in each.segments if s.cold is not None]:
+                if segment.base_seq not in self._files.get(each.log_id, {}):
+                    yield each, segment, None
+                    continue
+                found = self._scrub_of(each, segment, self.objects).run()
+                self._scrubbed(each, segment, found, None)
+                yield each, segment, found
 
     def _looked_at(
         self, owner: FileLog, segment: Segment, seqs: list[int] | None, error: Exception | None

@@ -206,12 +206,15 @@ class Report:
         return asdict(self)
 
 
-class _Findings(logging.Handler):
+class Findings(logging.Handler):
+    """Keeps what the store says of damage, each thing once."""
+
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
         line = record.getMessage()
         if line not in self.lines:
             self.lines.append(line)
@@ -220,7 +223,7 @@ class _Findings(logging.Handler):
 def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -> Report:
     """Recover the directory without changing it, read every record, report all damage."""
     report = Report()
-    findings = _Findings()
+    findings = Findings()
     store_log = logging.getLogger("millstream.store")
     propagate, store_log.propagate = store_log.propagate, False
     store_log.addHandler(findings)
