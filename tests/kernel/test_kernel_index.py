@@ -82,6 +82,39 @@ class IndexAgreement(RuleBasedStateMachine):
         assert self.index.delete(i) is not self.plain.entries[i].deleted
         self.plain.entries[i].deleted = True
 
+    @rule(seqs=st.lists(st.integers(0, 60), max_size=8))
+    def delete_all(self, seqs: list[int]) -> None:
+        here = {entry.seq: entry for entry in self.plain.entries}
+        ids = self.index.live_ids(seqs)
+        assert [known >= 0 for known in ids] == [
+            seq in here and not here[seq].deleted for seq in seqs
+        ]
+        ends, size, others = [], 0, []
+        for seq, known in zip(seqs, ids, strict=True):
+            entry = here.get(seq)
+            if known >= 0:
+                assert self.subjects.subject(known) == here[seq].subject
+            if entry is None or entry.deleted:
+                others.append(seq)
+                continue
+            entry.deleted = True
+            ends.append(entry.offset + entry.frame_len)
+            size += entry.frame_len
+        assert self.index.delete_all(seqs) == (ends, size, others)
+
+    @rule(chosen=st.sets(subjects), most=st.integers(1, 3), up_to=st.integers(0, 60))
+    def crowded(self, chosen: set[bytes], most: int, up_to: int) -> None:
+        oldest, unsure = self.subjects.crowded(chosen, most, up_to)
+        for subject in chosen:
+            live = self.plain.live(subject)
+            if len(live) <= most:
+                assert subject not in unsure
+            elif subject not in unsure:
+                assert oldest[self.subjects.find(subject)] == live[0]
+                assert len(live) == most + 1
+                assert live[-1] <= up_to
+        assert len(oldest) == sum(len(self.plain.live(s)) > most for s in chosen - set(unsure))
+
     @rule(seq=st.integers(0, 60))
     def delete_below(self, seq: int) -> None:
         dying = [e for e in self.plain.entries if e.seq < seq and not e.deleted]
@@ -249,10 +282,21 @@ def test_the_newest_record_of_a_subject_is_searched_only_after_it_was_deleted() 
 
 
 def test_a_new_record_makes_the_last_sequence_exact_again() -> None:
-    index = of(1, 1, 2)
-    index.delete(1)
+    index = of(1, 1, 2, 3)
+    index.delete(2)
     assert index.subjects.stale(0) == (False, True)
-    index.append(0, 3, 30, b"s", 0, 0, 0, 0, 0)
+    index.append(0, 4, 40, b"s", 0, 0, 0, 0, 0)
+    assert (index.subjects.last_seq(0), index.subjects.stale(0)) == (4, (False, False))
+
+
+def test_the_one_record_that_is_left_of_a_subject_is_never_searched() -> None:
+    index = of(1, 1, 2, 3)
+    index.delete(0)
+    assert index.subjects.stale(0) == (True, False)
+    index.delete(1)
+    assert (index.subjects.first_seq(0), index.subjects.stale(0)) == (3, (False, False))
+    index.append(0, 4, 40, b"s", 0, 0, 0, 0, 0)
+    index.delete(3)
     assert (index.subjects.last_seq(0), index.subjects.stale(0)) == (3, (False, False))
 
 

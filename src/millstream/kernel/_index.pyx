@@ -244,6 +244,13 @@ cdef class SubjectTable:
         if seq == subject.last_seq:
             subject.last_seq -= 1
             subject.last_stale = True
+        if subject.count == 1:  # both ends are the one that is left
+            if not subject.last_stale:
+                subject.first_seq = subject.last_seq
+                subject.first_stale = False
+            elif not subject.first_stale:
+                subject.last_seq = subject.first_seq
+                subject.last_stale = False
 
     cdef void released(self, uint32_t id_) noexcept nogil:
         cdef Subject *subject = self.subjects + id_
@@ -338,6 +345,30 @@ cdef class SubjectTable:
             else:
                 seqs.append(subject.last_seq)
         return seqs, unsure
+
+    def crowded(self, object subjects, uint64_t most, uint64_t up_to):
+        """Return ({id: sequence}, subjects) of those with more than ``most`` live records.
+
+        The sequence is the oldest of a subject that has one too many, all at or below ``up_to``;
+        what is too many of the other subjects must be searched.
+        """
+        cdef dict oldest = {}
+        cdef list unsure = []
+        cdef const Subject *subject
+        cdef bytes name
+        cdef long long known
+        for name in subjects:
+            known = self.find_raw(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            if known < 0:
+                continue
+            subject = self.subjects + known
+            if subject.count <= most:
+                continue
+            if subject.count == most + 1 and not subject.first_stale and subject.last_seq <= up_to:
+                oldest[known] = subject.first_seq
+            else:
+                unsure.append(name)
+        return oldest, unsure
 
     def stale(self, Py_ssize_t subject_id):
         """Return (first is only a bound, last is only a bound): find it and ``settle`` it."""
@@ -543,6 +574,44 @@ cdef class SegmentIndex:
         self.subjects.headed -= slot.headers_len > 0
         self.subjects.died(slot.subject, self.base_seq + slot.delta)
         return True
+
+    def live_ids(self, list seqs not None):
+        """Return the subject ids of these sequences, -1 for what is not here or deleted."""
+        cdef list found = []
+        cdef Py_ssize_t at
+        cdef uint64_t seq
+        for seq in seqs:
+            at = self._at_or_after(seq)
+            if at < self.length and self.base_seq + self.slots[at].delta == seq \
+                    and not self.slots[at].flags & SLOT_DELETED:
+                found.append(self.slots[at].subject)
+            else:
+                found.append(-1)
+        return found
+
+    def delete_all(self, list seqs not None):
+        """Mark these sequences deleted; returns (where the frames of the newly dead end, their
+
+        bytes, the sequences that were not live here).
+        """
+        cdef list ends = [], others = []
+        cdef Py_ssize_t at
+        cdef uint64_t seq, length, size = 0
+        cdef Slot *slot
+        for seq in seqs:
+            at = self._at_or_after(seq)
+            slot = self.slots + at
+            if at >= self.length or self.base_seq + slot.delta != seq or slot.flags & SLOT_DELETED:
+                others.append(seq)
+                continue
+            length = _frame_len(self.subjects, slot)
+            slot.flags |= SLOT_DELETED
+            self.dead += 1
+            self.subjects.headed -= slot.headers_len > 0
+            self.subjects.died(slot.subject, seq)
+            size += length
+            ends.append(slot.offset + length)
+        return ends, size, others
 
     def delete_below(self, uint64_t seq, uint64_t kept=0):
         """Mark every entry below ``seq`` deleted; returns (records, frame bytes) newly dead.

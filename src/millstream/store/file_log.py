@@ -21,10 +21,18 @@ from millstream.store.committer import Submission
 from millstream.store.entry import Run
 from millstream.store.erasure import Erasure
 from millstream.store.files import Files
-from millstream.store.log import Committed, Durability, Gap, LogState, Note, Staged
+from millstream.store.log import (
+    Committed,
+    Durability,
+    Gap,
+    LogState,
+    Note,
+    Staged,
+    by_segment,
+)
 from millstream.store.rewrite import Rewrite
 from millstream.store.segment import HEADER_BYTES, Flush, Keeping, Segment, log_directory
-from millstream.store.seq_ranges import SeqRanges
+from millstream.store.seq_ranges import SeqRanges, runs_of
 from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.tags import TagIndex
 from millstream.store.worker import Worker
@@ -715,7 +723,7 @@ class FileLog:
 
         Where somebody waits for ``erased``, their bytes are overwritten wherever they are.
         """
-        live = [seq for seq in seqs if self._is_live(seq)]
+        live = self._live_of(seqs)
         going = [seq for seq in seqs if seq in self._deleting]  # not logged yet: wait for it too
         if not live and not going:
             self._host.post(partial(done, None))
@@ -730,14 +738,13 @@ class FileLog:
         self._deleting.update(live)
         return len(live)
 
-    def _is_live(self, seq: int) -> bool:
-        if not self.first_kept <= seq <= self.committed_seq or seq in self._deleting:
-            return False
-        at = bisect_right(self.segments, seq, key=_base) - 1
-        if at < 0:
-            return False
-        position = self.segments[at].index.find(seq)
-        return position >= 0 and not self.segments[at].index.deleted(position)
+    def _live_of(self, seqs: list[int]) -> list[int]:
+        """Return the sequences that are there, committed, and not on their way out."""
+        live: list[int] = []
+        for segment, part in by_segment(self.segments, seqs):
+            found = zip(part, segment.index.live_ids(part), strict=True)
+            live += (seq for seq, known in found if known >= 0 and seq not in self._deleting)
+        return [seq for seq in live if self.first_kept <= seq <= self.committed_seq]
 
     def _delete_logged(
         self,
@@ -759,24 +766,18 @@ class FileLog:
     def apply_delete(self, seqs: list[int]) -> None:
         """Take records out of the index now and flag them in their files soon."""
         emptied = False
-        for seq in seqs:
-            at = bisect_right(self.segments, seq, key=_base) - 1
-            if at < 0 or seq < self.first_kept:
-                continue
-            segment = self.segments[at]
-            position = segment.index.find(seq)
-            if position < 0:
-                if seq not in self.lost:
-                    self.deleted.add(seq, seq)  # a rewrite has left it out
-                continue
-            if not segment.index.delete(position):
-                self.deleted.add(seq, seq)  # flagged by an earlier run
-                continue
-            size = segment.index.frame_len(position)
-            self.count -= 1
+        kept = [seq for seq in seqs if seq >= self.first_kept]
+        for segment, part in by_segment(self.segments, kept):
+            ends, size, others = segment.index.delete_all(part)
+            self.count -= len(ends)
             self.bytes -= size
-            self.deleted.add(seq, seq)
-            self._flag(segment, position, size)
+            if not segment.head.in_blocks and segment.cold is None:
+                segment.flags += [end - 1 for end in ends]
+            for first, last in runs_of(sorted(set(part).difference(others)) if others else part):
+                self.deleted.add(first, last)
+            for seq in others:  # a rewrite has left it out, or it was flagged by an earlier run
+                if segment.index.find(seq) >= 0 or seq not in self.lost:
+                    self.deleted.add(seq, seq)
             emptied = emptied or not segment.index.live
         if emptied:
             self.drop_dead_segments()

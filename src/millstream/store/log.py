@@ -1,9 +1,10 @@
 """What a log promises to the streams above it; file_log.py and memory_log.py keep it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
@@ -102,6 +103,27 @@ class IndexedSegment(Protocol):
     ) -> tuple[Frames, int, int]:
         """Return (frames, position after them, first damaged position or -1) from ``at`` on."""
         ...
+
+
+_Segment = TypeVar("_Segment", bound=IndexedSegment)
+
+
+def by_segment(
+    segments: Sequence[_Segment], seqs: Iterable[int]
+) -> Iterator[tuple[_Segment, list[int]]]:
+    """Return sequences, ascending, with the segment that holds them if any does."""
+    rest = sorted(seqs)
+    while rest:
+        at = bisect_right(segments, rest[0], key=_base) - 1
+        is_last = at + 1 == len(segments)
+        end = len(rest) if is_last else bisect_left(rest, segments[at + 1].base_seq)
+        if at >= 0:
+            yield segments[at], rest[:end]
+        rest = rest[end:]
+
+
+def _base(segment: IndexedSegment) -> int:
+    return segment.base_seq
 
 
 class Log(Protocol):

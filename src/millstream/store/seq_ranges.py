@@ -67,3 +67,18 @@ class SeqRanges:
         if first <= last:
             found.append((first, last))
         return found
+
+
+def runs_of(seqs: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ascending sequences as ranges without a hole."""
+    found: list[tuple[int, int]] = []
+    first = last = -1
+    for seq in seqs:
+        if seq != last + 1:
+            if first >= 0:
+                found.append((first, last))
+            first = seq
+        last = seq
+    if first >= 0:
+        found.append((first, last))
+    return found

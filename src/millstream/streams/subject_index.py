@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from millstream.kernel._index import SubjectTable
-from millstream.store.log import IndexedSegment, Log
+from millstream.store.log import IndexedSegment, Log, by_segment
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard
 
@@ -97,11 +97,11 @@ class SubjectIndex:
 
     def hide(self, seqs: Iterable[int]) -> None:
         """Leave out records whose removal is decided and not yet logged."""
-        for seq in seqs:
-            known = self._subject_of(seq)
-            if known >= 0 and seq not in self._going:
-                self._going[seq] = known
-                self._going_of[known] += 1
+        for segment, part in by_segment(self._log.segments, seqs):
+            for seq, known in zip(part, segment.index.live_ids(part), strict=True):
+                if known >= 0 and seq not in self._going:
+                    self._going[seq] = known
+                    self._going_of[known] += 1
 
     def reveal(self, seqs: Iterable[int]) -> None:
         """Look at records as they are: gone, or still there after all."""
@@ -281,12 +281,13 @@ class SubjectIndex:
         """Return what is above ``limit`` records a subject, oldest first."""
         table = self._log.subjects
         names = subjects if subjects is not None else [table.subject(n) for n in table.ids()]
-        doomed: list[int] = []
-        for name in names:
-            over = self.count_of(name, staged=True) - limit
-            if over > 0:  # perhaps: what is staged or going was counted too
-                over = self.count_of(name) - limit
-                doomed += self.seqs_of(name, over) if over > 0 else ()
+        oldest, unsure = table.crowded(names, limit, self._last())
+        # Those on their way out were counted too.
+        unsure += (table.subject(known) for known in oldest.keys() & self._going_of.keys())
+        doomed = [seq for known, seq in oldest.items() if known not in self._going_of]
+        for name in unsure:
+            over = self.count_of(name) - limit
+            doomed += self.seqs_of(name, over) if over > 0 else ()
         return sorted(doomed)
 
     def _count_of(self, known: int) -> int:
