@@ -65,6 +65,9 @@ class _Writer:
         self._made = 0
         # The reference forgets streams in memory at a restart; ours are empty then.
         self._restarts = self._chance(0.6)
+        # It moves what starts behind the end back to it at a restart.
+        self._starts = (1, 2, 2, 3) if self._restarts else (1, 2, 5, 50)
+        self._filtered: set[tuple[str, str]] = set()
 
     def session(self) -> Session:
         steps = [self._create_stream("@S")]
@@ -342,7 +345,7 @@ class _Writer:
             "filter_subject": ("@.x.*", "@.x.a", "@.y", "@.>", "@.q"),
             "filter_subjects": (["@.x.a", "@.y"], ["@.x.*", "@.x.a"], ["@.x.b"], [""]),
             "deliver_policy": ("all", "last", "new", "by_start_sequence", "last_per_subject"),
-            "opt_start_seq": (1, 2, 5, 50),
+            "opt_start_seq": self._starts,
             # No wait ends while a slow machine plays.
             "ack_wait": (40 * SECOND, 60 * SECOND, -1, 1000),
             "max_deliver": (1, 2, 3, 0, -5),
@@ -378,7 +381,7 @@ class _Writer:
         stream, name = self._stream(), self._random.choice(CONSUMERS)
         config = self._consumer_config(name)
         if config.get("deliver_policy") == "by_start_sequence" and self._chance(0.8):
-            config["opt_start_seq"] = self._pick(1, 2, 5, 50)
+            config["opt_start_seq"] = self._pick(*self._starts)
         if config.get("priority_policy") and self._chance(0.8):
             config["priority_groups"] = ["g"]
         return self._made_consumer(stream, name, config)
@@ -399,6 +402,11 @@ class _Writer:
             subject = f"CONSUMER.CREATE.{stream}"
             config = {k: v for k, v in config.items() if k != "name"}
             body["config"] = config
+        if config.keys() & {"filter_subject", "filter_subjects"}:
+            self._filtered.add((stream, name))
+        elif (stream, name) in self._filtered:
+            # The reference does not count what comes after an update took all filters away.
+            body["config"] = {**config, "filter_subject": "@.>"}
         return _ask(subject, body)
 
     def _update_consumer(self) -> Step:

@@ -85,8 +85,11 @@ class Answers:
         match answer:
             case acks.Ack() if seq > self._ledger.delivered[1]:
                 return False  # of something that was not delivered, or is to come again
-            case acks.Ack() | acks.Next():
+            case acks.Ack():
                 self._ack(subject, seq, settled)
+            case acks.Next():
+                if seq <= self._ledger.delivered[1]:
+                    self._ack(subject, seq, settled)
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay):
                     self._event("MSG_NAKED", "nak", **_fields(subject, seq))
@@ -103,21 +106,23 @@ class Answers:
     def _terminate(self, subject: bytes, seq: int, reason: str, settled: list[int]) -> None:
         """Take it for answered, and tell of it even where it was."""
         if seq <= self._ledger.delivered[1]:
-            self.last_acked_ns = self._clock.time_ns()
-            self._settle(seq, settled)
+            self._settle(subject, seq, settled)
         fields = _fields(subject, seq)
         if reason:
             fields["reason"] = reason
         self._event("MSG_TERMINATED", "terminated", **fields)
 
     def _ack(self, subject: bytes, seq: int, settled: list[int]) -> None:
-        self.last_acked_ns = self._clock.time_ns()
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
             took = self._clock.monotonic() - self._ledger.delivered_at(seq)
             self._event("", "consumer_ack", **_fields(subject, seq), ack_time=int(took * 1e9))
-        self._settle(seq, settled)
+        self._settle(subject, seq, settled)
 
-    def _settle(self, seq: int, settled: list[int]) -> None:
+    def _settle(self, subject: bytes, seq: int, settled: list[int]) -> None:
+        floor = self._ledger.floor
+        if self._all and (seq <= floor[1] or acks.delivery(subject)[0] <= floor[0]):
+            return  # answered by a later one
+        self.last_acked_ns = self._clock.time_ns()
         if self._all:
             settled += self._ledger.ack_all(seq)
         elif self._ledger.ack(seq):

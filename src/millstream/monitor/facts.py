@@ -169,6 +169,7 @@ class JetStreamFacts:
     domain: str = ""
     sync_interval_ns: int | None = None  # None: synced before every acknowledgement
     api_level: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)  # only those that are set
 
 
 def _no_figures() -> dict[str, int]:

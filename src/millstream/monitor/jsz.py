@@ -59,7 +59,7 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
         **usage(kept),
         **shown,
         "config": settings(kept),
-        "limits": {},
+        "limits": dict(kept.limits),
         "streams": len(streams),
         **({"streams_leader": len(streams)} if options.raft and streams else {}),
         "consumers": consumers,

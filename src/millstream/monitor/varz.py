@@ -93,7 +93,7 @@ def jetstream(facts: Facts) -> dict[str, Any]:
         "config": jsz.settings(facts.jetstream),
         "stats": jsz.usage(facts.jetstream),
     }
-    return {**shown, "limits": {}}
+    return {**shown, "limits": dict(facts.jetstream.limits)}
 
 
 def _moment(facts: Facts) -> dict[str, Any]:

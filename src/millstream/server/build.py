@@ -26,6 +26,7 @@ from millstream.nats.door import NatsDoor
 from millstream.nats.external_streams import ExternalStreams
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
+from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sharing import Sharing
@@ -38,7 +39,13 @@ from millstream.server.encryption import key_ring
 from millstream.server.http_gate import HttpGate, gate_of
 from millstream.server.identity import identities_of
 from millstream.server.observed import Observer
-from millstream.server.options import HttpCaps, JetStreamOptions, LogOptions, Options
+from millstream.server.options import (
+    HttpCaps,
+    JetStreamLimits,
+    JetStreamOptions,
+    LogOptions,
+    Options,
+)
 from millstream.server.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold_tier import ColdOptions
@@ -250,6 +257,9 @@ def keep(
         server_name=info.server_name,
         domain=options.domain,
     )
+    jetstream.server_limits = ServerLimits(
+        limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9)
+    )
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)
@@ -404,7 +414,23 @@ def stored(options: JetStreamOptions, kept: Kept) -> JetStreamFacts:
         domain=options.domain,
         sync_interval_ns=None if interval is None else round(interval * 1e9),
         api_level=API_LEVEL,
+        limits=_limits_shown(options.limits),
     )
+
+
+def _limits_shown(limits: JetStreamLimits) -> dict[str, int]:
+    """Return the bounds that are set, as the reference names them."""
+    named = {
+        "max_request_batch": limits.max_request_batch,
+        "max_ack_pending": limits.max_ack_pending,
+        "max_ha_assets": limits.max_ha_assets,
+        "max_duplicate_window": round(limits.duplicate_window * 1e9),
+        "max_batch_inflight_per_stream": limits.max_batch_inflight_per_stream,
+        "max_batch_inflight_total": limits.max_batch_inflight_total,
+        "max_batch_size": limits.max_batch_size,
+        "max_batch_timeout": round(limits.max_batch_timeout * 1e9),
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def wal_figures(store: Store) -> dict[str, int]:

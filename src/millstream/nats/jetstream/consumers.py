@@ -114,8 +114,9 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
 async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
     _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
-    asked = account_limits.with_ack_pending(js, request.config)
+    asked = js.server_limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
     config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
+    js.server_limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
     consumer, is_new = await js.consumers.create(stream, config, request.action)

@@ -31,6 +31,7 @@ from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere, asked_b
 from millstream.nats.jetstream.direct_get import DirectGet
 from millstream.nats.jetstream.domain import DomainGate
 from millstream.nats.jetstream.errors import as_error, check_level
+from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.store.store import Store
 from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
@@ -144,6 +145,7 @@ class JetStream:
         # What is known of the client behind a connection; whoever keeps sessions sets it.
         self.client_of: Callable[[int], dict[str, Any]] = _unknown_client
         self.limits: Callable[[], StreamLimits] = StreamLimits
+        self.server_limits = ServerLimits()
         self.requests = 0
         self.errors = 0
         self._hub = hub
@@ -184,6 +186,7 @@ class JetStream:
             server_name=self._server_name,
             domain=self.domain,
         )
+        other.server_limits = self.server_limits
         other.may_deliver = self.may_deliver
         other.client_of = self.client_of
         return other
@@ -410,7 +413,7 @@ class JetStream:
         for handle in handles.pop(stream.incarnation, []):
             self._interest.remove_sink(handle)
         if wanted:
-            sink = DirectGet(stream, self._hub, self._interest)
+            sink = DirectGet(stream, self._hub, self._interest, name)
             base = f"$JS.API.DIRECT.GET.{name}"
             handles[stream.incarnation] = [
                 self._interest.add_sink(pattern.encode(), sink, queue)

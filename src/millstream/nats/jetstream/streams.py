@@ -75,7 +75,8 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise InvalidStreamConfig("stream configuration for create can not be sealed")
     if wire.get("mirror_direct") and not wire.get("mirror"):
         raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
-    config = StreamConfig.from_request(wire)
+    config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
+    js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
     if is_new:
@@ -85,7 +86,7 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     """Change a stream's configuration."""
-    wire = read_object(body)
+    wire = js.server_limits.fill_stream(read_object(body))
     known = js.catalog.find(name, js.account)
     try:
         config = StreamConfig.from_request(wire, known.config if known is not None else None)
@@ -95,6 +96,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     if config.name != name:
         raise name_mismatch()
     js.catalog.get(name, js.account)
+    js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)
