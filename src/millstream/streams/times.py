@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from millstream.streams.config import InvalidJson
 
@@ -14,9 +15,13 @@ def rfc3339(ts_ns: int) -> str:
     if ts_ns <= 0:
         return ZERO_TIME
     seconds, fraction = divmod(ts_ns, 10**9)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     digits = f"{fraction:09d}".rstrip("0")
-    return f"{text}.{digits}Z" if digits else f"{text}Z"
+    return f"{_whole(seconds)}.{digits}Z" if digits else f"{_whole(seconds)}Z"
+
+
+@lru_cache(maxsize=1024)  # records of one second are shown together
+def _whole(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def time_ns(text: str) -> int:

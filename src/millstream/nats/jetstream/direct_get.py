@@ -29,20 +29,44 @@ class _Status(Exception):
 
 
 class DirectGet:
-    """Answers for one stream, without JSON around the record."""
+    """Answers for one stream, without JSON around the record.
 
-    def __init__(self, stream: Stream, hub: "Hub", interest: "Interest") -> None:
+    ``name`` is what it is asked for under: a mirror may answer for its origin.
+    """
+
+    def __init__(self, stream: Stream, hub: "Hub", interest: "Interest", name: str = "") -> None:
         self._stream = stream
         self._hub = hub
         self._interest = interest
-        self._prefix = f"$JS.API.DIRECT.GET.{stream.name}".encode()
+        self._before = len(f"$JS.API.DIRECT.GET.{name or stream.name}.".encode())
+        self._head = b"Nats-Stream: %s\r\nNats-Subject: " % stream.name.encode()
 
     def deliver(self, batch: Batch) -> None:
         """Answer every request of the batch."""
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
             if reply:
-                self._answer(reply, subject[len(self._prefix) + 1 :], headers, payload)
+                subject = subject[self._before :]
+                if headers or payload or not self._send_newest(reply, subject):
+                    self._answer(reply, subject, headers, payload)
+
+    def _send_newest(self, reply: bytes, subject: bytes) -> bool:
+        """Answer what key-value stores ask for, in few steps; False for all that is not plain."""
+        seq = self._stream.index.last_of(self._stream.log.subjects.find(subject))
+        try:
+            frames = self._stream.read(seq, 1, 1) if seq else None
+        except ColdUnavailable:
+            return False
+        if frames is None or not len(frames) or frames.first_seq != seq:
+            return False
+        _, ts_ns, _, payload, stored, tag, node, meta = frames.record(0)
+        if tag or node or meta:
+            return False
+        block = b"%s%s%s\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n\r\n" % (
+            stored[:-2] or b"NATS/1.0\r\n", self._head, subject, seq, rfc3339(ts_ns).encode(),
+        )  # fmt: skip
+        self._hub.publish(self._interest, reply, b"", block, payload)
+        return True
 
     def _answer(self, reply: bytes, subject: bytes, headers: bytes, body: bytes) -> None:
         try:

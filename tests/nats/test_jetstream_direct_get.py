@@ -1,0 +1,95 @@
+"""Direct gets by subject: what key-value stores send most, answered as the reference answers."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jetstream_broker import Broker
+from nats.aio.client import Client
+
+import nats
+from support.nats_server import nats_server
+
+GET = "$JS.API.DIRECT.GET"
+_TIME = re.compile(rb"Nats-Time-Stamp: \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z\r\n")
+
+
+async def ask(client: Client, subject: str, body: Any = None) -> Any:
+    data = b"" if body is None else json.dumps(body).encode()
+    return json.loads((await client.request(f"$JS.API.{subject}", data, timeout=5)).data)
+
+
+async def raw(port: int, requests: list[tuple[str, bytes]]) -> list[bytes]:
+    """Send all requests at once; returns header block and payload of each answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB r.* 1\r\n')
+    for at, (subject, body) in enumerate(requests):
+        writer.write(b"PUB %s r.%d %d\r\n%s\r\n" % (subject.encode(), at, len(body), body))
+    found: dict[int, bytes] = {}
+    while len(found) < len(requests):
+        line = (await reader.readline()).split()
+        if line[:1] in ([b"MSG"], [b"HMSG"]):
+            body = await reader.readexactly(int(line[-1]))
+            found[int(line[1].removeprefix(b"r."))] = _TIME.sub(b"<time>", body)
+    writer.close()
+    return [found[at] for at in range(len(requests))]
+
+
+async def steps(client: Client, port: int) -> list[bytes]:
+    stream = {"name": "LONGER", "subjects": ["s.>"], "allow_direct": True}
+    await ask(client, "STREAM.CREATE.LONGER", stream)
+    for number in range(6):
+        headers = {"A": "b" * number} if number % 2 else None
+        await client.request(f"s.{number % 4}", b"x" * number, timeout=5, headers=headers)
+    await client.request("s.gone", b"x", timeout=5)
+    await ask(client, "STREAM.PURGE.LONGER", {"filter": "s.gone"})
+    get = f"{GET}.LONGER"
+    requests = [(f"{get}.s.{number}", b"") for number in range(4)]
+    requests += [(f"{get}.s.*", b""), (f"{get}.s.none", b""), (f"{get}.s.gone", b""), (get, b"")]
+    requests += [(f"{get}.s.1", b'{"no_hdr":true}'), (f"{get}.s.1", b'{"seq":1}')]
+    requests += [(get, b'{"last_by_subj":"s.3"}'), (get, b'{"seq":2}')]
+    return await raw(port, requests)
+
+
+async def test_gets_by_subject_are_answered_as_the_reference_does(tmp_path: Path):
+    broker = Broker(str(tmp_path / "ours"))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    ours = await steps(client, client.connected_url.port)
+    await client.close()
+    await broker.stop()
+    with nats_server("-js", "-sd", str(tmp_path / "theirs")) as reference:
+        client = await nats.connect(reference.url, allow_reconnect=False)
+        theirs = await steps(client, client.connected_url.port)
+        await client.close()
+    assert ours == theirs
+    assert len(set(ours)) > 6
+
+
+async def test_a_record_with_a_tag_is_shown_with_it(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    await ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True})
+    await client.request("s.a", b"x", timeout=5, headers={"Millstream-Tag": "t"})
+    (answer,) = await raw(client.connected_url.port, [(f"{GET}.S.s.a", b"")])
+    assert b"Millstream-Tag: t\r\n" in answer
+    await client.close()
+    await broker.stop()
+
+
+async def test_a_mirror_answers_by_subject_under_its_origin_s_name(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    await ask(client, "STREAM.CREATE.O", {"name": "O", "subjects": ["s.>"], "allow_direct": True})
+    await client.request("s.a", b"x", timeout=5)
+    mirror = {"name": "MIRROR", "mirror": {"name": "O"}, "mirror_direct": True}
+    await ask(client, "STREAM.CREATE.MIRROR", mirror)
+    while not (await ask(client, "STREAM.INFO.MIRROR"))["state"]["messages"]:
+        continue
+    await ask(client, "STREAM.DELETE.O")
+    (answer,) = await raw(client.connected_url.port, [(f"{GET}.O.s.a", b"")])
+    assert b"Nats-Sequence: 1\r\n" in answer
+    assert answer.endswith(b"\r\nx")
+    await client.close()
+    await broker.stop()
