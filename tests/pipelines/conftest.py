@@ -20,7 +20,7 @@ from millstream.pipelines.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.progress import Done
 from millstream.pipelines.run import run
-from millstream.pipelines.worker_python import worker_python
+from millstream.spark.worker_python import worker_python
 from support.broker import millstream
 from support.peers import Peer
 

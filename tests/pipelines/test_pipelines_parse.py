@@ -243,3 +243,34 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.py").write_text("1 / 0")
     with pytest.raises(PipelineError, match=r"q\.py: ZeroDivisionError"):
         load(tmp_path / "q.py")
+
+
+ROLLUP = """\
+sources: {a: {stream: A}}
+steps:
+  - {name: r, from: a, rollup: {size: 30s, value: length(payload)}, by: [tag]}
+sinks:
+  - {from: r, stream: OUT, mode: update}
+"""
+
+
+def test_a_roll_up_is_a_window_with_counts_rates_and_percentiles() -> None:
+    pipeline = parsed(ROLLUP)
+    (step,) = pipeline.steps
+    assert (step.column, step.size, step.by) == ("ts", "30 seconds", ("tag",))
+    assert list(step.aggregates) == [
+        *("records", "per_second", "min", "mean", "max", "p50", "p90", "p99")
+    ]
+    assert step.aggregates["per_second"] == "round(count(*) / 30.0, 3)"
+    assert step.aggregates["p99"] == "percentile_approx(length(payload), 0.99)"
+    assert pipeline.sinks[0].mode is Mode.UPDATE
+    (plain,) = parsed(
+        ROLLUP.replace(", value: length(payload)", "").replace(", by: [tag]", "")
+    ).steps
+    assert (plain.by, list(plain.aggregates)) == (("stream", "subject"), ["records", "per_second"])
+
+
+def test_a_roll_up_without_a_size_is_told() -> None:
+    assert refusal(ROLLUP.replace("size: 30s, ", "")) == (
+        "p.yaml:3: steps[0].rollup: 'size' is missing: how long a window is, such as 1m"
+    )

@@ -50,6 +50,7 @@ def main() -> None:
     while not (home / "stop").exists():
         for at, query in enumerate(queries):
             if not query.isActive:  # the broker was away for longer than its patience
+                time.sleep(2)  # or the machine is busy, and more processes make it no faster
                 queries[at] = start(copies[at])
         time.sleep(0.1)
     for query in queries:

@@ -123,3 +123,15 @@ def test_times_are_absolute_or_relative_to_now() -> None:
 def test_an_impossible_subject_pattern_is_refused(subject: str) -> None:
     with pytest.raises(OptionError, match="no subject pattern"):
         pattern_of(subject)
+
+
+def test_a_job_that_is_one_of_many_has_a_number_and_a_sink() -> None:
+    options = parse_write({"stream": "OUT", "sinkId": "s", "batchId": "7"})
+    assert (options.sink_id, options.batch_id) == ("s", 7)
+    with pytest.raises(OptionError, match="give it a sinkId too"):
+        parse_write({"stream": "OUT", "batchId": "7"})
+
+
+def test_a_subject_that_is_no_pattern_is_refused_at_once() -> None:
+    with pytest.raises(OptionError, match="no subject pattern"):
+        parse({"stream": "S", "subject": "a..b"})

@@ -1,5 +1,6 @@
 """Registration: workers get this Python, unless the user chose another."""
 
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +17,13 @@ from millstream.spark.source import MillstreamSource
 class FakeSession:
     """As much of a session as registering touches."""
 
-    def __init__(self, **conf: str) -> None:
+    def __init__(self, master: str = "spark://h:7077", **conf: str) -> None:
         self.registered: list[type] = []
         self.dataSource = SimpleNamespace(register=self.registered.append)
         given = SparkConf(loadDefaults=False, _jvm=None).setAll(list(conf.items()))
-        self.sparkContext: Any = SimpleNamespace(pythonExec="python3", getConf=lambda: given)
+        self.sparkContext: Any = SimpleNamespace(
+            pythonExec="python3", getConf=lambda: given, master=master
+        )
 
 
 class ConnectSession(FakeSession):
@@ -45,6 +48,21 @@ def test_workers_run_the_python_that_registered() -> None:
     register(session)  # type: ignore[arg-type]
     assert session.sparkContext.pythonExec == sys.executable
     assert session.registered == [MillstreamSource]
+
+
+def test_local_workers_run_it_without_the_zip_of_pyspark_that_they_would_compile() -> None:
+    session = FakeSession("local[2]")
+    register(session)  # type: ignore[arg-type]
+    command = session.sparkContext.pythonExec
+    places = "/a/pyspark.zip:/kept:/b/py4j-0.10-src.zip"
+    shown = subprocess.run(
+        [command, "-c", "import os, sys; print(sys.executable, os.environ['PYTHONPATH'])"],
+        env={"PYTHONPATH": places, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split() == [sys.executable, "/kept"]
 
 
 def test_a_python_that_the_user_chose_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

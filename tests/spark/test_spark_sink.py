@@ -181,3 +181,12 @@ def test_nothing_stays_staged(spark: SparkSession, broker: SmallBroker, tmp_path
     streams.close()
     assert broker.do(lambda: broker.sinks._staging.total) == 0
     assert list((tmp_path / "data" / "staging").rglob("*.staged")) == []
+
+
+def test_batches_of_foreach_batch_are_there_once_by_their_numbers(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    for batch in (0, 1, 1, 0):
+        frame = spark.sql(f"select 'out.x' subject, 'batch {batch}' payload")
+        save(frame, broker, sinkId="each", batchId=batch)
+    assert payloads(spark, broker) == ["batch 0", "batch 1"]

@@ -28,6 +28,8 @@ pipeline = PipelineGroup(
         "replay": ("millstream.cli.pipeline_ready:replay", "An archived table into a stream."),
         "compact": ("millstream.cli.pipeline_ready:compact", "Many files into few sorted ones."),
         "backfill": ("millstream.cli.pipeline_ready:backfill", "A pipeline over past records."),
+        "rollup": ("millstream.cli.pipeline_ready:rollup", "Counts and rates by window."),
+        "demo": ("millstream.cli.pipeline_demo:demo", "Orders by minute, from nothing."),
         "audit": ("millstream.cli.pipeline_ready:audit", "Check every record of streams."),
     },
 )

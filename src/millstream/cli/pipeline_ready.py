@@ -1,5 +1,6 @@
-"""``millstream pipeline archive``, ``replay``, ``compact``, ``audit``, ``backfill``."""
+"""``millstream pipeline archive``, ``replay``, ``rollup``, ``compact``, ``audit``, ``backfill``."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from millstream.pipelines.audit import Finding
 from millstream.pipelines.audit import audit as audited
 from millstream.pipelines.document import Document
 from millstream.pipelines.parse import parse
-from millstream.pipelines.preflight import preflight
+from millstream.pipelines.preflight import preflight, server_now
 from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.progress import Done, as_json
 from millstream.pipelines.run import run_tables
 from millstream.pipelines.spec import Pipeline
 from millstream.spark.options import parse as parse_read
@@ -67,6 +69,11 @@ def archive(
 @click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
 @click.option("--subject", help="For all records.  [default: that of each]")
 @click.option("--where", default="true", help="Only rows like this, in SQL.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, 1_000_000, min_open=True),
+    help="Pace of the original times: 1 as they came, 60 an hour in a minute.  [default: at once]",
+)
 @server_option
 @spark_options
 def replay(
@@ -75,11 +82,55 @@ def replay(
     form: str,
     subject: str | None,
     where: str,
+    speed: float | None,
     url: str | None,
     spark: SparkChoice,
 ) -> None:
-    """Write the records of an archived TABLE to a stream, in order, all or none."""
-    run_pipeline(_parsed(ready_made.replay(table, form, stream, subject, where), url), spark)
+    """Write the records of an archived TABLE to a stream, in order, all or none.
+
+    With --speed each is published when its time comes, one by one.
+    """
+    pipeline = _parsed(ready_made.replay(table, form, stream, subject, where), url)
+    if speed is None:
+        run_pipeline(pipeline, spark)
+        return
+    preflight(pipeline)
+    with opened(spark, pipeline.name) as session:
+        sent = ready_made.replay_paced(session, pipeline, where, subject, speed)
+    click.echo(as_json(Done(f"stream-{stream}", sent, 1)))
+
+
+@click.command()
+@click.argument("streams")
+@click.option("--to", "table", help="The table that holds all windows: a directory.")
+@click.option("--stream", help="The stream that gets each window when it changes; made if absent.")
+@click.option("--window", "size", default="1m", show_default=True, help="How long a window is.")
+@click.option("--by", multiple=True, help="Repeatable.  [default: stream, subject]")
+@click.option("--fields", help="Fields of the JSON payload, such as 'amount double, id bigint'.")
+@click.option("--value", help="What to take percentiles of, such as amount or length(payload).")
+@click.option("--every", help="Again after so long, such as 10m.  [default: once]")
+@click.option("--follow", is_flag=True, help="All the time.")
+@server_option
+@spark_options
+def rollup(
+    streams: str,
+    table: str | None,
+    stream: str | None,
+    size: str,
+    by: tuple[str, ...],
+    fields: str | None,
+    value: str | None,
+    every: str | None,
+    follow: bool,
+    url: str | None,
+    spark: SparkChoice,
+) -> None:
+    """Count the records of STREAMS by window: how many, how fast, percentiles of a value."""
+    if table is None and stream is None:
+        raise click.UsageError("give --to or --stream, or both: where the windows go")
+    columns = by or ("stream", "subject")
+    data = ready_made.rollup(streams, table, stream, size, columns, fields, value)
+    run_pipeline(_parsed(_schedule(data, every, follow), url), spark)
 
 
 @click.command()
@@ -139,15 +190,14 @@ def audit(streams: tuple[str, ...], url: str | None, spark: SparkChoice) -> int:
 
     Exits with 0 when all is well and with 3 when something is damaged or missing.
     """
-    server = parse_read({"stream": "x", **({"url": url} if url else {})}).server
-    for stream in streams:
-        server.streams().plan(
-            stream
-        )  # before Spark starts: the server answers, the stream is there
+    server = server_now({"url": url} if url else {})
     found: list[Finding] = []
-    with opened(spark, "audit") as session:
+    with closing(server.streams()) as asked:
         for stream in streams:
-            found += audited(session, server, stream)
+            asked.plan(stream)  # before Spark starts: the server answers, the stream is there
+        with opened(spark, "audit") as session:
+            for stream in streams:
+                found += audited(session, server, stream)
     if wants_lines(spark.as_json):
         for one in found:
             click.echo(msgspec.json.encode(msgspec.to_builtins(one)))

@@ -86,8 +86,8 @@ def _check_kinds(top: Section, pipeline: Pipeline) -> None:
 
 
 def _modes(sink: StreamSink | TableSink) -> tuple[Mode, ...]:
-    if isinstance(sink, StreamSink):  # Spark lets a Python sink have no other
-        return (Mode.APPEND,)
+    if isinstance(sink, StreamSink):
+        return (Mode.APPEND, Mode.UPDATE)
     if sink.format == "jdbc":
         return (Mode.APPEND, Mode.UPDATE)
     return (Mode.APPEND, Mode.COMPLETE)

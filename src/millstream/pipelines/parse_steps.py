@@ -6,6 +6,7 @@ from typing import Any
 
 from millstream.pipelines.parse_sources import IDENTIFIER, watermark
 from millstream.pipelines.section import Section, require
+from millstream.pipelines.spans import seconds
 from millstream.pipelines.spec import (
     DistinctStep,
     JoinStep,
@@ -35,7 +36,7 @@ def _step(section: Section, known: list[str]) -> Step:
     name = section.text("name")
     if not IDENTIFIER.fullmatch(name):
         section.fail("a name is letters, digits and '_', as SQL uses it", "name")
-    kind = section.one_of("sql", "python", "window", "join", "distinct")
+    kind = section.one_of(*_KINDS)
     return _KINDS[kind](name, section, known)
 
 
@@ -91,6 +92,30 @@ def _window(name: str, section: Section, known: list[str]) -> Step:
     return WindowStep(name, source, column, size, aggregates, by, slide, kind == "session", late)
 
 
+def _rollup(name: str, section: Section, known: list[str]) -> Step:
+    """Return the window of a roll-up: how many, how fast, and how one value is spread."""
+    below = section.section("rollup")
+    assert below is not None
+    size, value = below.interval("size"), below.optional("value")
+    column = below.optional("column") or "ts"
+    below.done()
+    if size is None:
+        below.fail("'size' is missing: how long a window is, such as 1m")
+    aggregates = rollup_aggregates(size, value) | section.texts("aggregate")
+    by = section.names("by") if "by" in section else ("stream", "subject")
+    source = require(section.text("from"), known, section, "from")
+    return WindowStep(name, source, column, size, aggregates, by, watermark=watermark(section))
+
+
+def rollup_aggregates(size: str, value: str | None) -> dict[str, str]:
+    """Return what a roll-up counts; percentiles are near ones, as exact ones keep every value."""
+    found = {"records": "count(*)", "per_second": f"round(count(*) / {seconds(size)}, 3)"}
+    if value is not None:
+        found |= {"min": f"min({value})", "mean": f"avg({value})", "max": f"max({value})"}
+        found |= {f"p{at}": f"percentile_approx({value}, {at / 100})" for at in (50, 90, 99)}
+    return found
+
+
 def _join(name: str, section: Section, known: list[str]) -> Step:
     below = section.section("join")
     assert below is not None
@@ -114,6 +139,7 @@ _KINDS: dict[str, Callable[[str, Section, list[str]], Step]] = {
     "sql": _sql,
     "python": _python,
     "window": _window,
+    "rollup": _rollup,
     "join": _join,
     "distinct": _distinct,
 }

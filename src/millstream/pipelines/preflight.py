@@ -1,6 +1,8 @@
 """What can be known before Spark starts: the server answers, and the streams are there."""
 
 import json
+from collections.abc import Mapping
+from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -26,17 +28,22 @@ def preflight(pipeline: Pipeline) -> None:
     targets = pipeline.targets()
     if not wanted and not targets:
         return
-    server = parse_read({"stream": "x", **pipeline.server}).server
-    streams = server.streams()
-    for target in targets:
-        if target.create:
-            ensure_stream(server, streams, target)
-    known = streams.names()
+    server = server_now(pipeline.server)
+    with closing(server.streams()) as streams:
+        for target in targets:
+            if target.create:
+                ensure_stream(server, streams, target)
+        known = streams.names()
     for source in wanted:
         for name in source.streams.split(","):
             _require(name.strip(), known, f"source {source.name!r}")
     for target in targets:
         _require(target.stream, known, "a sink")
+
+
+def server_now(options: Mapping[str, str]) -> "Server":
+    """Return the server that options name, not waited for: who starts something wants to know."""
+    return parse_read({"stream": "x", "patience": "0", **options}).server
 
 
 def _check_packages(pipeline: Pipeline) -> None:

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from millstream.client.errors import ClientError
+from millstream.pipelines import paced, tables
+from millstream.pipelines.failures import failed
+from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.spec import (
     Mode,
     Pipeline,
@@ -12,7 +16,12 @@ from millstream.pipelines.spec import (
     Source,
     StreamSource,
     TableSink,
+    TableSource,
 )
+from millstream.spark.options import parse as parse_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def archive(
@@ -38,6 +47,50 @@ def replay(place: str, form: str, stream: str, subject: str | None, where: str) 
         "sources": {"records": {form: place}},
         "steps": [{"name": "ordered", "sql": query}],
         "sinks": [{"from": "ordered", "stream": stream, "subject": subject}],
+    }
+
+
+def replay_paced(
+    spark: "SparkSession", pipeline: Pipeline, where: str, subject: str | None, speed: float
+) -> int:
+    """Publish the table of a replay at its old pace; returns how many records that were."""
+    (source,) = (one for one in pipeline.sources if isinstance(one, TableSource))
+    server = parse_read({"stream": "x", **pipeline.server}).server
+    try:
+        frame = tables.read(spark, source).where(where).orderBy("ts_ns", "stream", "seq")
+        columns = ("stream", "seq", "ts_ns", "subject", "payload", "headers", "tag")
+        rows = frame.select(*columns).toLocalIterator(prefetchPartitions=True)
+        return paced.publish(server, rows, subject, paced.Pace(speed))
+    except (PipelineError, ClientError):
+        raise
+    except Exception as error:
+        raise failed(f"pipeline {pipeline.name!r}", error) from error
+
+
+def rollup(
+    streams: str,
+    table: str | None,
+    stream: str | None,
+    size: str,
+    by: Sequence[str],
+    fields: str | None,
+    value: str | None,
+) -> dict[str, Any]:
+    """Streams → counts, rates, percentiles by window: all in a table, changes in a stream."""
+    source = {"stream": streams} | ({"json": fields} if fields else {})
+    window = {"size": size} | ({"value": value} if value else {})
+    step = {"name": "rollup", "from": "records", "rollup": window, "by": list(by)}
+    sinks: list[dict[str, Any]] = []
+    if table is not None:
+        sinks.append({"from": "rollup", "parquet": table, "mode": "complete", "name": "table"})
+    if stream is not None:
+        target = {"stream": stream, "create": [stream], "name": "stream"}
+        sinks.append({"from": "rollup", "mode": "update", **target})
+    return {
+        "name": f"rollup-{_plain(streams)}",
+        "sources": {"records": source},
+        "steps": [step],
+        "sinks": sinks,
     }
 
 

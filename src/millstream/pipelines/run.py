@@ -12,6 +12,7 @@ from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.progress import Done, Progress, progress_of
 from millstream.pipelines.sinks import all_sinks, start, write
+from millstream.pipelines.spans import seconds
 from millstream.pipelines.spec import Pipeline
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ START_SECONDS = 30.0
 # Spark gives a Python process ten seconds to start, which a busy machine may not manage.
 SLOW_START = "Python worker failed to connect back"
 MAX_STARTS = 8
-_UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def run(spark: "SparkSession", pipeline: Pipeline, data: Path) -> Iterator[Progr
         yield from run_tables(spark, pipeline)
         if pipeline.schedule.every is None:
             return
-        time.sleep(_seconds(pipeline.schedule.every))
+        time.sleep(seconds(pipeline.schedule.every))
 
 
 def run_tables(
@@ -151,8 +151,3 @@ def _followed(running: list[_Running]) -> Iterator[Progress | Done]:
             yield Done(one.sink, one.rows, one.batches)
         if left:
             time.sleep(POLL_SECONDS)
-
-
-def _seconds(interval: str) -> float:
-    number, unit = interval.split()
-    return float(number) * _UNITS[unit if unit.endswith("s") else f"{unit}s"]

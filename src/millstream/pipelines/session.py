@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from millstream.pipelines.java import check_java
 from millstream.pipelines.problems import MissingPackage, PipelineError
-from millstream.pipelines.worker_python import workers_use_it
+from millstream.spark.worker_python import workers_use_it
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +38,12 @@ class SessionOptions:
 
 @contextmanager
 def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
-    """Start Spark, and stop it in the end; raises a one-line problem when it cannot start."""
+    """Start Spark, and stop it in the end; raises a one-line problem when it cannot start.
+
+    A process has one Spark: where it runs already, that one is used and goes on running.
+    """
     _check_pyspark()
+    was_running = _runs_already()
     if options.remote is None:
         check_java()
     # From before Java starts: it looks for data sources by itself, with whatever Python it finds.
@@ -49,7 +53,14 @@ def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
         try:
             yield spark
         finally:
-            spark.stop()
+            if not was_running:
+                spark.stop()
+
+
+def _runs_already() -> bool:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
 
 
 def ui_link(spark: "SparkSession") -> str | None:

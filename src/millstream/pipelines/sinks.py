@@ -37,7 +37,10 @@ def start(frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str) -
     writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(**_trigger(pipeline.schedule))
     if isinstance(sink, StreamSink):
-        return writer.format("millstream").options(**stream_options(pipeline, sink)).start()
+        options = stream_options(pipeline, sink)
+        if sink.mode is Mode.APPEND:
+            return writer.format("millstream").options(**options).start()
+        return writer.foreachBatch(_publish_to(options, checkpoint)).start()
     if sink.format == "parquet" and sink.mode is Mode.APPEND:
         return _files(writer, sink).start()
     return writer.foreachBatch(_put_into(sink, checkpoint)).start()
@@ -75,6 +78,20 @@ def _put_into(sink: TableSink, checkpoint: str) -> Callable[["DataFrame", int], 
         batch_table(sink, query_id(checkpoint)).put(frame, batch)
 
     return put
+
+
+def _publish_to(options: dict[str, str], checkpoint: str) -> Callable[["DataFrame", int], None]:
+    """Return what writes a batch of changed rows: Spark lets a Python sink only append.
+
+    The server knows the batch by the query's id and its number, so a batch that comes again after
+    a crash is dropped here too.
+    """
+
+    def publish(frame: "DataFrame", batch: int) -> None:
+        known = {"sinkId": query_id(checkpoint), "batchId": str(batch)}
+        frame.write.format("millstream").options(**{**known, **options}).mode("append").save()
+
+    return publish
 
 
 def query_id(checkpoint: str) -> str:

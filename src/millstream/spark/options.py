@@ -10,6 +10,7 @@ from enum import StrEnum
 from millstream.spark.columns import check_names, chosen
 from millstream.spark.problems import OptionError
 from millstream.spark.server import LOGIN_OPTIONS, Server, login_from
+from millstream.spark.subject_filter import pattern_of
 
 _UNITS_NS = {
     "ms": 1_000_000,
@@ -84,6 +85,7 @@ class WriteOptions:
     subject: str | None = None  # a template: orders.{region}
     sink_id: str | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    batch_id: int = 0  # of a job that is one of many, as in foreachBatch
 
 
 def parse(options: Mapping[str, str]) -> ReadOptions:
@@ -99,6 +101,8 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     values = _values(options, _WRITE_OPTIONS, "write")
     if "stream" not in values:
         raise OptionError('name the stream to write: .option("stream", "ORDERS")')
+    if "batch_id" in values and "sink_id" not in values:
+        raise OptionError("option batchId counts the batches of a sink: give it a sinkId too")
     return WriteOptions(**values)  # type: ignore[arg-type]
 
 
@@ -158,6 +162,11 @@ def _unknown(name: str, known: dict[str, tuple[str, str, "_Parsed"]], verb: str)
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise OptionError(f"option {name} is empty")
+    return value.strip()
+
+
+def _pattern(name: str, value: str) -> str:
+    pattern_of(_text(name, value))
     return value.strip()
 
 
@@ -257,7 +266,7 @@ _SERVER_OPTIONS = _table(
 _READ_OPTIONS = _table(
     ("stream", "streams", _names),
     ("streams", "streams", _names),
-    ("subject", "subject", _text),
+    ("subject", "subject", _pattern),
     ("columns", "columns", _columns),
     ("includeHeaders", "include_headers", _truth),
     ("payloadJson", "payload_json", _truth),
@@ -280,5 +289,6 @@ _WRITE_OPTIONS = _table(
     ("stream", "stream", _text),
     ("subject", "subject", _text),
     ("sinkId", "sink_id", _text),
+    ("batchId", "batch_id", _whole),
     ("delivery", "delivery", _delivery),
 )

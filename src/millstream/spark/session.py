@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from millstream.spark.source import MillstreamSource
+from millstream.spark.worker_python import lasting_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,4 +30,6 @@ def _use_this_python(spark: "SparkSession") -> None:
         return
     if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
         return
-    context.pythonExec = sys.executable
+    # On a cluster the command would have to be on every machine, and only this Python may be.
+    local = context.master.startswith("local")
+    context.pythonExec = lasting_python() if local else sys.executable

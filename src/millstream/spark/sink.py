@@ -99,7 +99,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: "StructType") -> None:
         super().__init__(options, schema)
         named = options.sink_id is not None
-        self._batch = Batch(options.sink_id or f"job-{secrets.token_hex(12)}", 0, once=not named)
+        name = options.sink_id or f"job-{secrets.token_hex(12)}"
+        self._batch = Batch(name, options.batch_id, once=not named)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Stage the rows of one partition."""

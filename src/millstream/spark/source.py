@@ -22,7 +22,6 @@ from millstream.spark.partitions import (
     stream_names,
 )
 from millstream.spark.problems import OptionError
-from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -78,10 +77,7 @@ class MillstreamSource(DataSource):
         return StreamWriter(parse_write(self.options), schema)
 
     def _read(self) -> ReadOptions:
-        options = parse(self.options)
-        if options.subject is not None:
-            pattern_of(options.subject)
-        return options
+        return parse(self.options)
 
 
 class BatchReader(DataSourceReader):

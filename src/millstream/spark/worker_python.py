@@ -1,11 +1,13 @@
 """The Python that a local Spark starts its workers with: this one, without Spark's zip files."""
 
+import atexit
 import os
 import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 # Spark puts a zip of PySpark before the installed one. Nothing compiled can be kept beside a zip,
@@ -34,6 +36,14 @@ def worker_python() -> Iterator[str]:
         script.write_text(_SCRIPT.format(python=shlex.quote(sys.executable)))
         script.chmod(0o755)
         yield str(script)
+
+
+@cache
+def lasting_python() -> str:
+    """Return such a command that is there until this process ends."""
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(worker_python())
 
 
 @contextmanager
