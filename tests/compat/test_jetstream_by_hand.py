@@ -84,6 +84,22 @@ SESSIONS = {
         *(stream(), *THREE, consumer(), pull(), answer(b"-NAK"), pull()),
         *(ask("STREAM.MSG.DELETE.@S", {"seq": 1}), INFO),
     ],
+    "an ack of all is the floor, whatever was delivered again": [
+        *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3), answer(b"-NAK", 1)),
+        *(pull(), answer(b"+ACK", 2), INFO, answer(b"+ACK", 1), INFO, answer(b"+TERM", 3), INFO),
+    ],
+    "an ack of all is the floor, whatever the filter leaves out": [
+        *(stream(), *THREE, consumer(ack_policy="all", filter_subject="@.x.a"), pull(batch=2)),
+        *(answer(b"+ACK", 1), INFO, answer(b"+NXT"), INFO),
+    ],
+    "a deleted record acks all before it where all are acked": [
+        *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3), answer(b"-NAK", 2)),
+        *(pull(), ask("STREAM.MSG.DELETE.@S", {"seq": 3}), INFO),
+    ],
+    "an ack after a reset is no activity": [
+        *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
+        *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

@@ -119,12 +119,12 @@ class Answers:
         self._settle(subject, seq, settled)
 
     def _settle(self, subject: bytes, seq: int, settled: list[int]) -> None:
-        floor = self._ledger.floor
-        if self._all and (seq <= floor[1] or acks.delivery(subject)[0] <= floor[0]):
+        floor, consumer_seq = self._ledger.floor, acks.delivery(subject)[0]
+        if self._all and (seq <= floor[1] or consumer_seq <= floor[0]):
             return  # answered by a later one
         self.last_acked_ns = self._clock.time_ns()
         if self._all:
-            settled += self._ledger.ack_all(seq)
+            settled += self._ledger.ack_all(seq, consumer_seq)
         elif self._ledger.ack(seq):
             settled.append(seq)
 
@@ -132,9 +132,11 @@ class Answers:
         """Take the removal of a pending record for an answer; returns what that settles."""
         self.tell_dropped([seq])
         self.last_acked_ns = self._clock.time_ns()
-        settled = self._ledger.ack_all(seq) if self._all else [seq]
-        self._ledger.ack(seq)
-        return settled
+        if not self._all:
+            self._ledger.ack(seq)
+            return [seq]
+        known = self._ledger.pending.get(seq)
+        return self._ledger.ack_all(seq, known[0] if known is not None else 0)
 
     def tell_dropped(self, seqs: list[int]) -> None:
         """Say which pending records were removed."""

@@ -165,9 +165,12 @@ class Ledger:
         self._raise_floor()
         return True
 
-    def ack_all(self, seq: int) -> list[int]:
-        """Forget everything up to ``seq``; returns what that was."""
-        return self.gone(self.pending.up_to(seq))
+    def ack_all(self, seq: int, consumer_seq: int = 0) -> list[int]:
+        """Forget everything up to ``seq``, which is the floor then; returns what that was."""
+        lost = self.gone(self.pending.up_to(seq))
+        if consumer_seq:
+            self.floor, self._dirty = (consumer_seq, seq), True
+        return lost
 
     def nak(self, seq: int, now: float, delay: float) -> bool:
         """Deliver again after ``delay``, or give it up then; False when it was not pending."""
@@ -192,7 +195,8 @@ class Ledger:
     def gone(self, seqs: Iterable[int]) -> list[int]:
         """Forget records that nobody has to answer for; returns those that were pending."""
         lost = [seq for seq in seqs if self._answer(seq)]
-        self._raise_floor()
+        if lost:
+            self._raise_floor()
         return lost
 
     def purged(self, seqs: Iterable[int], start: int) -> bool:
