@@ -26,7 +26,7 @@ class Broker:
             old.unlink()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "millstream", "serve", "--port", "0", "--http-port", "0"),
+                *(*self.program(), "serve", "--port", "0", "--http-port", "0"),
                 *("--data-dir", str(home / "data"), "--cold", str(home / "cold")),
                 *("--hot-segments", "1", "--segment-max-events", "100"),
                 *("--ports-file-dir", str(home)),
@@ -34,10 +34,15 @@ class Broker:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        ports = json.loads(self._wait_for("*.ports").read_text())
+        ports = json.loads(self.wait_for("*.ports").read_text())
         self.nats, self.http = ports["nats"][0], ports["monitoring"][0]
 
-    def _wait_for(self, pattern: str) -> Path:
+    def program(self) -> list[str]:
+        """Return what is started."""
+        return [sys.executable, "-m", "millstream"]
+
+    def wait_for(self, pattern: str) -> Path:
+        """Wait until a file is there and holds something."""
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:
             found = [path for path in self._home.glob(pattern) if path.stat().st_size]
@@ -71,8 +76,10 @@ class Broker:
 
 
 @contextmanager
-def broker(home: Path, end: signal.Signals = signal.SIGTERM) -> Iterator[Broker]:
-    started = Broker(home)
+def broker(
+    home: Path, end: signal.Signals = signal.SIGTERM, kind: type[Broker] = Broker
+) -> Iterator[Broker]:
+    started = kind(home)
     try:
         yield started
     finally:
