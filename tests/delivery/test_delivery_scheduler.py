@@ -1,6 +1,7 @@
 """The scheduler serves at once when nothing waits, in turns when something does."""
 
 import asyncio
+import itertools
 from typing import Any
 
 from millstream.clock import ManualClock
@@ -156,3 +157,111 @@ async def test_writes_are_refused_when_everything_is_full() -> None:
     assert bench.scheduler.measures.refuses
     bench.full = False
     assert not bench.look(1.0, busy=1.0).refuses
+
+
+async def test_the_highest_priority_is_not_held_back_for_more() -> None:
+    bench = Bench()
+    bench.ready("a", moved=0)
+    for _ in range(10):
+        bench.scheduler._governor.waited(20.0)
+        bench.look(busy=1.0)
+    assert bench.scheduler.measures.coalesce_ms > 0
+    bench.done.clear()
+    bench.ready("nearly", 749, moved=0)
+    bench.ready("high", 750, moved=0)
+    bench.ready("copy", 1000, moved=0, is_copying=True)
+    assert bench.done == ["high"]
+
+
+class OwnTime(asyncio.SelectorEventLoop):
+    """A loop whose timers go by a clock that only work and idleness move."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        super().__init__()
+        select = self._selector.select  # type: ignore[attr-defined]
+
+        def idle(timeout: float | None) -> Any:
+            self._clock.advance(timeout or 0.0)
+            return select(0)
+
+        self._selector.select = idle  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self._clock.monotonic()
+
+
+class Saturated:
+    """Topics that always have more than there is time for; each delivery takes its share of it."""
+
+    EACH = 0.00002  # seconds of one delivery
+    LOW, WATCHERS = 40, 30
+    PACE = 0.01  # seconds between two records of the topic with the highest priority
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.worked = 0.0
+        self.scheduler = Scheduler(self.clock, measured=self.took, busy_seconds=lambda: self.worked)
+        self.pressure = 0.0
+        self.moments: dict[Any, list[float]] = {}
+        self.waits: list[float] = []
+
+    def took(self, measures: Measures) -> None:
+        self.pressure = max(self.pressure, measures.pressure)
+
+    def work(self, key: Any, watchers: int) -> int:
+        self.worked += watchers * self.EACH
+        self.clock.advance(watchers * self.EACH)
+        self.moments.setdefault(key, []).append(self.clock.monotonic())
+        return watchers
+
+    def grow_low(self, number: int) -> None:
+        def work() -> int:
+            asyncio.get_running_loop().call_soon(self.grow_low, number)  # there is always more
+            return self.work(number, self.WATCHERS)
+
+        self.scheduler.ready(number, work, lambda: number % 4 * 240)
+
+    def grow_high(self, due: float) -> None:
+        def work() -> int:
+            moved = self.work("high", 100)
+            self.waits.append(self.clock.monotonic() - due)
+            return moved
+
+        self.scheduler.ready("high", work, lambda: 900)
+        asyncio.get_running_loop().call_at(due + self.PACE, self.grow_high, due + self.PACE)
+
+    def run(self, seconds: float, *, low: bool) -> float:
+        """Let time pass; returns the 99th percentile of what the highest topic's records took."""
+        loop = OwnTime(self.clock)
+
+        async def pass_time() -> None:
+            for number in range(self.LOW if low else 0):
+                self.grow_low(number)
+            self.grow_high(self.clock.monotonic())
+            await asyncio.sleep(seconds)
+
+        try:
+            loop.run_until_complete(pass_time())
+        finally:
+            loop.close()
+        return sorted(self.waits)[int(len(self.waits) * 0.99)]
+
+
+def test_a_saturated_loop_doubles_at_most_what_the_highest_priority_waits() -> None:
+    alone, pressed = Saturated(), Saturated()
+    calm, busy = alone.run(2.0, low=False), pressed.run(10.0, low=True)
+    assert alone.pressure <= 0.2
+    assert pressed.pressure > 0.4  # a load that is noticed
+    assert len(pressed.waits) > 900
+    assert calm <= busy <= 2 * calm, (calm, busy)
+
+
+def test_a_saturated_loop_moves_every_topic_within_ten_seconds() -> None:
+    bench = Saturated()
+    bench.run(25.0, low=True)
+    assert bench.pressure > 0.4
+    for number in range(bench.LOW):
+        moments = [0.0, *bench.moments[number], 25.0]
+        longest = max(after - before for before, after in itertools.pairwise(moments))
+        assert longest <= 10.0, (number, longest)

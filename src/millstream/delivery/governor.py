@@ -1,7 +1,8 @@
 """Governor: how hard the server is pressed, and what it gives up for that, in this order:
 
     pressure       measure                                     what a client notices
-    above 0.2      deliveries wait up to 20 ms for more        several records in one event
+    above 0.2      deliveries wait up to 20 ms for more,       several records in one event
+                   but for those of a priority from 750 on
     above 0.4      commits wait up to 10 ms for more           slower acknowledgements
     above 0.8      what has a negative priority is not pushed, copying comes later
                    (for 300 ms; until it is below 0.6)         paused events, still there to be read

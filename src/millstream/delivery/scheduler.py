@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 
 from millstream.clock import Clock, thread_seconds
 from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, Sample
+from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
 
 ENOUGH = 64  # deliveries that one turn sets in motion
@@ -38,6 +39,7 @@ class Scheduler:
         self._ready = ReadySet()
         self._work: dict[Hashable, Work] = {}
         self._turning = False
+        self._holding = False  # the next turn waits for more to come
         self._watching = False
         self._quiet = 0
         self._busy = 0.0
@@ -71,12 +73,18 @@ class Scheduler:
         self._watch()
         if key in self._ready:
             return
-        if not self._turning and not is_copying and not self.measures.coalesce_ms:
+        held = self._holding or self.measures.coalesce_ms > 0
+        if not self._turning and not is_copying and not held:
             self.served += 1
             if work():
                 self._turn_later()  # what comes meanwhile waits for what this set in motion
             return
-        self._ready.add(key, priority(), self._now_ms(), is_copying)
+        rank = priority()
+        if held and not is_copying and band_of(rank) == TOP:  # load is for the others to notice
+            self.served += 1
+            work()
+            return
+        self._ready.add(key, rank, self._now_ms(), is_copying)
         self._work[key] = work
         self._turn_later()
 
@@ -91,6 +99,7 @@ class Scheduler:
         self._turning = True
         loop, wait_ms = asyncio.get_running_loop(), self.measures.coalesce_ms
         self._due_ms = self._now_ms() + wait_ms
+        self._holding = wait_ms > 0
         if wait_ms:
             loop.call_later(wait_ms / 1000, self._turn)
         else:
@@ -98,7 +107,7 @@ class Scheduler:
 
     def _turn(self) -> None:
         """Serve until enough is set in motion, then let the loop do that."""
-        self._turning = False
+        self._turning = self._holding = False
         moved, now = 0, self._now_ms()
         while moved < ENOUGH and (found := self._ready.next(now)) is not None:
             key, waited_ms = found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import types
 from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.http.parser import Refusal, RequestParser
@@ -19,7 +21,7 @@ from millstream.http.response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
 
     from millstream.http.limits import Limits
     from millstream.http.request import Request
@@ -91,13 +93,15 @@ class HttpConnection(asyncio.Protocol):
         self._parser = RequestParser(door.limits)
         self._transport: asyncio.Transport | None = None
         self._peer = ""
+        self._fd = -1  # of a plain socket
         self._task: asyncio.Task[None] | None = None
+        self._busy = False  # a request is being answered
         self._streaming = False
         self._closing = False  # nothing that arrives now is read
         self._paused = False
         self._half_closed = False
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
+        self.stalled = False  # an answer waits for the client to read
         self._body_since = 0.0
         self._was_in_head = False
         self._sniffed: bytes | None = b""  # None once these are known not to be HTTP/2
@@ -106,17 +110,14 @@ class HttpConnection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Return whether a request is being answered."""
-        return self._task is not None
-
-    @property
-    def stalled(self) -> bool:
-        """Return whether an answer waits for the client to read."""
-        return not self._writable.is_set()
+        return self._busy
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the first head."""
         self._transport = cast("asyncio.Transport", transport)
         self._peer = peer_of(self._transport)
+        if transport.get_extra_info("ssl_object") is None:
+            self._fd = transport.get_extra_info("socket").fileno()
         self.deadline = self._door.now() + self._limits.head_seconds
         if not self._door.admit(self):
             self._refuse(Refusal(503, "too_many_connections", "no room for more connections"))
@@ -126,7 +127,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = True
         self._transport = None
         self.deadline = None
-        self._writable.set()
+        self.resume_writing()
         if self._task is not None:
             self._task.cancel()
         self._door.forget(self)
@@ -142,7 +143,7 @@ class HttpConnection(asyncio.Protocol):
                 return
             data, self._sniffed = self._sniffed, None
         self._parser.feed(data)
-        if self._task is None:
+        if not self._busy:
             self._advance()
         elif self._parser.buffered > self._limits.read_ahead_bytes:
             self._pause()
@@ -166,20 +167,22 @@ class HttpConnection(asyncio.Protocol):
         self._half_closed = True
         if self._streaming and self._task is not None:
             self._task.cancel()
-        return self._task is not None and not self._streaming
+        return self._busy and not self._streaming
 
     def pause_writing(self) -> None:
         """Let answers wait until the client reads again."""
-        self._writable.clear()
+        self.stalled = True
 
     def resume_writing(self) -> None:
         """Let answers go on."""
-        self._writable.set()
+        self.stalled = False
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
 
     def expire(self) -> None:
         """Act on the deadline: tell a late sender, drop everyone else."""
         self.deadline = None
-        if self._closing or self._task is not None or self._transport is None:
+        if self._closing or self._busy or self._transport is None:
             self.abort()
         elif self._parser.in_body or self._parser.in_head:
             late = "body" if self._parser.in_body else "header block"
@@ -194,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         """Close once the request under way, if any, has its answer."""
-        if self._task is None and self._transport is not None:
+        if not self._busy and self._transport is not None:
             self._transport.close()
 
     def _advance(self) -> None:
@@ -208,7 +211,19 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.deadline = None
             self._was_in_head = False
-            self._task = asyncio.get_running_loop().create_task(self._serve(event))
+            self._begin(self._serve(event))
+
+    def _begin(self, serving: Coroutine[object, None, None]) -> None:
+        """Serve until that has to wait for something, and only then by a task.
+
+        Most answers are ready at once; a task and a turn of the loop would cost more than they do.
+        """
+        self._busy = True
+        try:
+            awaited = serving.send(None)
+        except StopIteration:
+            return
+        self._task = asyncio.get_running_loop().create_task(_resumed(serving, awaited))
 
     def _await_rest(self, was_in_body: bool) -> None:
         now, parser = self._door.now(), self._parser
@@ -257,7 +272,7 @@ class HttpConnection(asyncio.Protocol):
         except asyncio.CancelledError:
             self.abort()
         finally:
-            self._task = None
+            self._busy, self._task = False, None
         if not self._closing and self._transport is not None:
             if self._half_closed:
                 self._transport.close()
@@ -373,17 +388,29 @@ class HttpConnection(asyncio.Protocol):
 
     def _push(self, parcel: Parcel) -> bool:
         """Send a piece of the stream under way, unless the client is behind with reading it."""
-        if self._transport is None or not self._writable.is_set():
+        transport = self._transport
+        if transport is None or self.stalled:
             return False
-        self._transport.write(parcel.chunked)
+        data = parcel.chunked
+        if self._fd < 0 or transport.get_write_buffer_size() or transport.is_closing():
+            transport.write(data)
+            return True
+        # Nothing waits to be sent, so it can be sent past the transport, which costs less.
+        try:
+            sent = os.write(self._fd, data)
+        except OSError:
+            sent = 0
+        if sent < len(data):
+            transport.write(data[sent:])
         return True
 
     async def _drain(self) -> None:
         """Wait for room; the sweep drops a client that leaves its answer unread."""
-        if not self._writable.is_set():
+        if self.stalled:
             self.deadline = self._door.now() + self._limits.stall_seconds
-            await self._writable.wait()
-            self.deadline = None
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+            self._room = self.deadline = None
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:
@@ -394,3 +421,20 @@ class HttpConnection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
+
+
+@types.coroutine
+def _resumed(
+    begun: Coroutine[object, None, None], awaited: object
+) -> Generator[object, None, None]:
+    """Go on with a coroutine that waits for ``awaited`` already."""
+    try:
+        while True:
+            try:
+                yield awaited
+            except BaseException as thrown:  # its task was cancelled
+                awaited = begun.throw(thrown)
+            else:
+                awaited = begun.send(None)
+    except StopIteration:
+        return

@@ -105,7 +105,9 @@ class RequestParser:
 
     def _take_head(self) -> bool:
         buffer = self._buffer
-        while buffer[:2] == b"\r\n":  # an empty line or two before a request is tolerated
+        if not buffer:
+            return False
+        while buffer.startswith(b"\r\n"):  # an empty line or two before a request is tolerated
             del buffer[:2]
             self._searched = 0
         end = buffer.find(b"\r\n\r\n", max(0, self._searched - 3))

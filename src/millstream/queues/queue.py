@@ -168,11 +168,18 @@ class Queue:
         self, node: str, wanted: int, lease_ms: int | None = None, connection: int = 0
     ) -> list[Job]:
         """Lease up to ``wanted`` jobs; with a jitter, together with whoever else comes in time."""
-        claimer = Claimer(node, wanted, connection)
-        length = self.settings.lease_ms if lease_ms is None else clamp_lease(lease_ms)
-        if self._cohort is not None or self.settings.claim_jitter_ms:
-            return await self._claim_together(claimer, length)
-        return (await self._serve([claimer], length))[0]
+        return (await self.claim_and_count(node, wanted, lease_ms, connection))[0]
+
+    async def claim_and_count(
+        self, node: str, wanted: int, lease_ms: int | None = None, connection: int = 0
+    ) -> tuple[list[Job], int]:
+        """Claim, and say how many jobs are claimable after that."""
+        claimer, settings = Claimer(node, wanted, connection), self.settings
+        length = settings.lease_ms if lease_ms is None else clamp_lease(lease_ms)
+        if self._cohort is not None or settings.claim_jitter_ms:
+            return await self._claim_together(claimer, length), self.counters().ready
+        found, state = await self._serve([claimer], length)
+        return found[0], self._counters(state or self._look()).ready
 
     async def _claim_together(self, claimer: Claimer, lease_ms: int) -> list[Job]:
         cohort = self._cohort or self._open_cohort(lease_ms)
@@ -203,7 +210,7 @@ class Queue:
         members = [member for member in cohort.members if not member[1].cancelled()]
         claimers = [claimer for claimer, _ in members]
         try:
-            found: list[list[Job]] = await self._serve(claimers, cohort.lease_ms)
+            found, _ = await self._serve(claimers, cohort.lease_ms)
         except MillstreamError as error:
             found = [[] for _ in claimers]
             leader = members[0][1]
@@ -215,13 +222,16 @@ class Queue:
             elif not answer.done():
                 answer.set_result(jobs)
 
-    async def _serve(self, claimers: list[Claimer], lease_ms: int) -> list[list[Job]]:
+    async def _serve(
+        self, claimers: list[Claimer], lease_ms: int
+    ) -> tuple[list[list[Job]], StreamState | None]:
+        """Return each one's jobs, and the state that they are from unless time has passed since."""
         state = self._look()
         wanted = sum(claimer.wanted for claimer in claimers)
         jobs = StoredJobs(self.stream, state.first_seq, min(wanted, READ_AHEAD))
         try:
-            await self._hand_out(claimers, jobs, lease_ms)
-            await self._log_claims(claimers)
+            waited = await self._hand_out(claimers, jobs, lease_ms)
+            waited = await self._log_claims(claimers) or waited
         except asyncio.CancelledError:
             for claimer in claimers:
                 self._take_back(claimer)
@@ -231,20 +241,26 @@ class Queue:
             self._wake_hungry()
             raise
         self._set_alarm()
-        return [[Job(g, jobs.record(g.seq)) for g in claimer.granted] for claimer in claimers]
+        found = [[Job(g, jobs.record(g.seq)) for g in each.granted] for each in claimers]
+        return found, None if waited else state
 
-    async def _hand_out(self, claimers: list[Claimer], jobs: StoredJobs, lease_ms: int) -> None:
-        """Grant jobs; those that were delivered too often are moved away first."""
+    async def _hand_out(self, claimers: list[Claimer], jobs: StoredJobs, lease_ms: int) -> bool:
+        """Grant jobs; returns whether some were moved away first, being delivered too often."""
+        waited = False
         while True:
             limit = self.settings.most_deliveries
             poison = self.leases.hand_out(claimers, jobs, self._now_ms(), lease_ms, limit)
             if not poison:
-                return
+                return waited
+            waited = True
             moved = await self._finish(self._bury([jobs.record(seq) for seq in poison]))
             if moved < MOST_POISON:  # all that there were, or one failed and would come again
-                return
+                return waited
 
-    async def _log_claims(self, claimers: list[Claimer]) -> None:
+    async def _log_claims(self, claimers: list[Claimer]) -> bool:
+        """Log claims where they are to survive the process; returns whether they are."""
+        if not self.keeps_leases:
+            return False
         events = [
             Claimed(
                 claimer.node,
@@ -254,8 +270,8 @@ class Queue:
             for claimer in claimers
             if claimer.granted
         ]
-        if events and self.keeps_leases:
-            await asyncio.gather(*[self._log(event) for event in events])
+        await asyncio.gather(*[self._log(event) for event in events])
+        return True
 
     def _take_back(self, claimer: Claimer) -> None:
         """Release what was granted to somebody who is no longer there."""

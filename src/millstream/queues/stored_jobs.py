@@ -21,22 +21,23 @@ class StoredJobs:
         self._frames: Frames | None = None
         self._from = 0
         self._seqs: list[int] = []
+        self._at = 0  # where the last one was found
         self._found: dict[int, Record] = {}
 
     def next_live(self, seq: int) -> int:
         """Return the first live sequence at or above ``seq``, 0 when there is none."""
         seq = max(seq, self._first_seq)
-        if not self._seqs or not self._from <= seq <= self._seqs[-1]:
-            self._read(seq)
-        at = bisect_left(self._seqs, seq)
-        if at == len(self._seqs):
-            return 0
-        return self._seqs[at]
+        seqs = self._seqs
+        if not seqs or not self._from <= seq <= seqs[-1]:
+            seqs = self._read(seq)
+        self._at = at = bisect_left(seqs, seq)
+        return seqs[at] if at < len(seqs) else 0
 
-    def _read(self, seq: int) -> None:
+    def _read(self, seq: int) -> list[int]:
         self._frames = frames = self._stream.read(seq, self._ahead, MOST_BYTES)
         self._from = seq
         self._seqs = [frames.seq(at) for at in range(len(frames))]
+        return self._seqs
 
     def size(self, seq: int) -> int:
         """Return how many bytes a live job adds to an answer."""
@@ -47,8 +48,10 @@ class StoredJobs:
         """Return a job that ``next_live`` has found."""
         known = self._found.get(seq)
         if known is None:
-            at = bisect_left(self._seqs, seq)
-            if self._frames is not None and at < len(self._seqs) and self._seqs[at] == seq:
+            at, seqs = self._at, self._seqs
+            if at >= len(seqs) or seqs[at] != seq:
+                at = bisect_left(seqs, seq)
+            if self._frames is not None and at < len(seqs) and seqs[at] == seq:
                 known = Record(*self._frames.record(at))
             else:  # passed over, and read on since
                 known = self._stream.get(seq)

@@ -11,17 +11,17 @@ class Alarm:
         self._waiting: asyncio.Future[bool] | None = None
         self._loop = asyncio.get_running_loop()
         self.patient_since = 0.0  # the loop's time from which the waiter's patience counts
-
-    @property
-    def is_waiting(self) -> bool:
-        """Say whether somebody waits whom nothing has told yet."""
-        return self._waiting is not None and not self._waiting.done()
+        self.is_waiting = False  # somebody waits whom nothing has told yet
 
     def ring(self) -> None:
         """Tell the waiter, now or when it begins to wait."""
         self._rang = True
+        self._end(True)
+
+    def _end(self, rang: bool) -> None:
+        self.is_waiting = False
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(True)
+            self._waiting.set_result(rang)
 
     def clear(self) -> None:
         """Forget what rang so far."""
@@ -32,13 +32,14 @@ class Alarm:
         if self._rang:
             return True
         self._waiting = self._loop.create_future()
+        self.is_waiting = True
         self.patient_since = self._loop.time()
         self._timer = self._loop.call_later(seconds, self._expire, seconds)
         try:
             return await self._waiting
         finally:
             self._timer.cancel()
-            self._waiting = None
+            self._waiting, self.is_waiting = None, False
 
     def _expire(self, seconds: float) -> None:
         """End the wait, or wait for what it was put off by: moving a timer costs more."""
@@ -48,4 +49,4 @@ class Alarm:
         if left > 0:
             self._timer = self._loop.call_later(left, self._expire, seconds)
         else:
-            self._waiting.set_result(False)
+            self._end(False)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
+    from millstream.streams.config import StreamConfig
     from millstream.streams.read_plan import Cold, SealedSegment
     from millstream.streams.sinks import Sinks
     from millstream.streams.stream import Stream
@@ -107,6 +108,8 @@ class Topics:
         self.ready = True
         self.replay_progress = 0.0
         self._read_ms: dict[int, int] = {}  # incarnation → when it was last consumed
+        # incarnation → its priority, and whether it has one of its own, as that config says
+        self._wishes: dict[int, tuple[StreamConfig, int | None, bool]] = {}
         self._waiting: set[Callable[[], None]] = set()
 
     def cap(
@@ -213,13 +216,19 @@ class Topics:
     def forget(self, stream: "Stream") -> None:
         """Drop what was remembered about a topic that is gone."""
         self._read_ms.pop(stream.incarnation, None)
+        self._wishes.pop(stream.incarnation, None)
         self.idempotency.forget(stream.incarnation)
 
     def effective_priority(self, stream: "Stream") -> int:
         """Return the manual priority in its range, else one that halves every idle 30 s."""
-        config, read = stream.config.to_topic(), self.last_read_ms(stream)
+        config, read = stream.config, self.last_read_ms(stream)
+        known = self._wishes.get(stream.incarnation)
+        if known is None or known[0] is not config:
+            shown = config.to_topic()
+            known = config, shown["priority"], shown["auto_priority"]
+            self._wishes[stream.incarnation] = known
         idle = None if read is None else self.now_ms() - read
-        return priority.effective(config["priority"], config["auto_priority"], idle)
+        return priority.effective(known[1], known[2], idle)
 
     # -- pace --------------------------------------------------------------------------------
 
@@ -262,21 +271,20 @@ class Topics:
 
         False means that the time is over. The caller looks once more before it waits.
         """
-        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[bool] = loop.create_future()
 
         def look() -> None:
             if not arrived.done() and (self.stopping or ready is None or ready()):
-                arrived.set_result(None)
+                arrived.set_result(True)
 
         undo = [stream.watch(look) for stream in streams]
         self._waiting.add(look)
+        timer = loop.call_later(seconds, _expire, arrived)
         try:
-            async with asyncio.timeout(seconds):
-                await arrived
-            return True
-        except TimeoutError:
-            return False
+            return await arrived
         finally:
+            timer.cancel()
             self._waiting.discard(look)
             for forget in undo:
                 forget()
@@ -301,6 +309,11 @@ def may_see(router: "Router", caller: Caller) -> bool:
     one = router.definition
     named = not caller.prefixes or one.name.startswith(caller.prefixes)
     return named and caller.may_touch(one.source) and caller.may_touch(one.dest)
+
+
+def _expire(arrived: asyncio.Future[bool]) -> None:
+    if not arrived.done():
+        arrived.set_result(False)
 
 
 def topic_of(request: Request) -> str:

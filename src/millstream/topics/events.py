@@ -193,40 +193,37 @@ class EventStream(AsyncIterator[bytes]):
 
     def _told(self, name: str) -> None:
         """Send what a commit brought, where that is all there is to do; else look around."""
+        # Each of a topic's watchers comes by here for each commit: mind what it costs.
         heard, push, alarm = self._heard.get(name), self._push, self._alarm
         if (
-            heard is None
-            or push is None
-            or not heard.pulse.is_telling
-            or not alarm.is_waiting
-            or name not in self._announced
-            or self._is_barred(name)
-            or not self._send_news(name, heard, push)
+            heard is not None
+            and push is not None
+            and heard.pulse.is_telling
+            and alarm.is_waiting
+            and name in self._announced
+            and self._send_news(name, heard, push)
         ):
-            alarm.ring()
-        else:
             alarm.patient_since = heard.pulse.told_at
-
-    def _is_barred(self, name: str) -> bool:
-        """Say whether the caller may no longer see a topic that it was allowed to watch."""
-        caller = self._session.caller
-        covers = caller.covers  # the allow-list of a key stays as it was
-        return caller.standing.revoked or (covers is not None and not covers(name))
+        else:
+            alarm.ring()
 
     def _send_news(self, name: str, heard: Heard, push: Push) -> bool:
         """Send what all who were caught up get to see; False when there is more to it."""
-        cursors = self._session.cursors
+        session = self._session
+        caller, cursors = session.caller, session.cursors
+        covers = caller.covers  # the allow-list of a key stays as it was
+        if caller.standing.revoked or (covers is not None and not covers(name)):
+            return False
         before = cursors[name]
         news: News | None = heard.variant.chunks.get(before) or self._news(heard, before)
         if news is None:
             return False
         cursors[name] = news.cursor
-        if news.parcel is not None and not push(
-            news.parcel if len(cursors) == 1 else self._parcel(news)
-        ):
-            cursors[name] = before
-            return False
-        return True
+        parcel = news.parcel
+        if parcel is None or push(parcel if len(cursors) == 1 else self._parcel(news)):
+            return True
+        cursors[name] = before
+        return False
 
     def _parcel(self, news: News) -> Parcel:
         """Return news as this session sends them: an event's id names all its topics."""

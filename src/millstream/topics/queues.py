@@ -71,14 +71,15 @@ async def claim(request: Request, topics: Topics) -> Response:
     _check_node(body.node)
     await topics.routers.catch_up(queue.stream)
     topics.touch(queue.stream)
-    jobs = await queue.claim(
+    jobs, ready = await queue.claim_and_count(
         body.node, _clamp_jobs(wanted), None if body.lease_ms is None else lease_ms
     )
+    own = queue.stream.name.encode()
     answer = b'{"topic":%b,"claimed":[%b],"count":%d,"ready":%d,"performance":%b}' % (
         _encode(queue.stream.name),
-        b",".join([b"{%b}" % _fields(job, queue) for job in jobs]),
+        b",".join([b"{%b}" % _fields(job, own) for job in jobs]),
         len(jobs),
-        queue.counters().ready,
+        ready,
         _encode(watch.performance()),
     )
     return Response(200, answer)
@@ -229,7 +230,7 @@ _SHUTTING_DOWN = _encode(
 
 def _job_event(job: Job, queue: Queue) -> bytes:
     seq, topic = job.granted.seq, _encode(queue.stream.name)
-    fields = _fields(job, queue)
+    fields = _fields(job, queue.stream.name.encode())
     return b'id: %d\nevent: job\ndata: {"topic":%b,%b}\n\n' % (seq, topic, fields)
 
 
@@ -238,7 +239,7 @@ def _error_event(status: int, why: str, queue: Queue) -> bytes:
     return b"event: error\ndata: %b\n\n" % data
 
 
-def _fields(job: Job, queue: Queue) -> bytes:
+def _fields(job: Job, own_subject: bytes) -> bytes:
     """Return a job's members as JSON; what it does not have is left out, never null."""
     granted, record = job.granted, job.record
     parts = [
@@ -247,7 +248,7 @@ def _fields(job: Job, queue: Queue) -> bytes:
     ]
     if record.tag:
         parts.append(b'"$tag":' + text(record.tag))
-    if record.subject != queue.stream.name.encode():
+    if record.subject != own_subject:
         parts.append(b'"$subject":' + text(record.subject))
     parts.append(b'"deliveries":%d,"data":%b' % (granted.deliveries, shown(record.payload)))
     if record.meta:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def settled(stream: "Stream", now_ns: int) -> StreamState:
     """Return the stream's state without what its caps and its time to live have doomed."""
-    state = stream.state()
+    state, config = stream.state(), stream.config
+    if config.max_age <= 0 and config.max_msgs <= 0 and config.max_bytes <= 0:
+        return state  # nothing can be doomed
     doomed = {"ttl": _expired_floor(stream, state, now_ns), "cap": _capped_floor(stream, state)}
     floor = max(doomed.values())
     if floor <= state.first_seq:
