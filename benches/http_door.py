@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import itertools
 import json
+import multiprocessing
 import os
 import selectors
 import socket
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 JSON, LINES = b"application/json", b"application/x-ndjson"
 FANS = (1, 10, 100, 1000)
 ROOM = 100
+ROUTERS = (0, 1, 100, 1000)
+BREATH = 0.1  # seconds between writes whose copies are not to be waited for
+LOADED, WRITERS = 30, 6  # topics of ordinary priority, and who saturates the server with them
 
 
 @dataclass
@@ -102,9 +107,14 @@ class Line:
         return bytes(heard[end + 4 :])
 
 
-def post(path: str, body: bytes, kind: bytes = JSON, method: str = "POST") -> bytes:
+def post(topic: str, body: bytes, kind: bytes = JSON, method: str = "POST") -> bytes:
+    """Return a request about a topic."""
+    return request_to(f"topics/{topic}", body, kind, method)
+
+
+def request_to(path: str, body: bytes, kind: bytes = JSON, method: str = "POST") -> bytes:
     """Return a request."""
-    head = f"{method} /v0/topics/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+    head = f"{method} /v0/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
     return head.encode() + kind + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
@@ -195,19 +205,24 @@ def fan_out(watchers: int) -> Callable[[int, float, Callable[[], None]], Tally]:
 
 
 @contextlib.contextmanager
-def watching(port: int, watchers: int) -> Iterator[selectors.BaseSelector]:
+def watching(port: int, watchers: int, config: bytes = b"{}") -> Iterator[selectors.BaseSelector]:
     """Open event streams on one topic."""
-    Line(port).ask(post("t", b"{}", method="PUT"))
+    Line(port).ask(post("t", config, method="PUT"))
     with contextlib.ExitStack() as held:
         selector = held.enter_context(selectors.DefaultSelector())
         for _ in range(watchers):
-            sock = held.enter_context(socket.create_connection(("127.0.0.1", port)))
-            sock.sendall(b"GET /v0/topics/t/tail HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            heard = b""
-            while b"caught-up" not in heard:
-                heard += sock.recv(65536)
-            selector.register(sock, selectors.EVENT_READ)
+            selector.register(held.enter_context(tailing(port, "t")), selectors.EVENT_READ)
         yield selector
+
+
+def tailing(port: int, topic: str) -> socket.socket:
+    """Return a connection that hears of a topic's records, all of which it has seen."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.sendall(f"GET /v0/topics/{topic}/tail HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    heard = b""
+    while b"caught-up" not in heard:
+        heard += sock.recv(65536)
+    return sock
 
 
 def arrivals(
@@ -265,6 +280,114 @@ def frame(text: bytes) -> bytes:
     return bytes((0x81, 0xFE)) + struct.pack("!H", len(text)) + bytes(4) + text
 
 
+def routed(routers: int) -> Callable[[int, float, Callable[[], None]], Tally]:
+    """Return the work of writing to a topic that so many routers copy, with time to copy."""
+
+    def run(port: int, long: float, mark: Callable[[], None]) -> Tally:
+        line, tally, request = Line(port), Tally(), post("t?return_seqs=false", batch(1))
+        line.ask(post("t", b"{}", method="PUT"))
+        for number in range(routers):
+            body = b'{"source":"t","dest":"copy-%d"}' % number
+            line.ask(request_to(f"routers/r{number}", body, method="PUT"))
+        for _ in range(5):
+            line.ask(request)
+        time.sleep(0.2)
+        mark()
+        end = time.perf_counter() + max(long, 40 * BREATH)
+        while (began := time.perf_counter()) < end:
+            line.ask(request)
+            tally.seconds.append(time.perf_counter() - began)
+            tally.records += 1
+            time.sleep(BREATH)
+        return tally
+
+    return run
+
+
+def prioritised(*, saturated: bool) -> Callable[[int, float, Callable[[], None]], Tally]:
+    """Return the work of sending a topic of high priority to ten streams, among others or alone."""
+
+    def run(port: int, long: float, mark: Callable[[], None]) -> Tally:
+        Line(port).ask(post("t", b'{"priority":900}', method="PUT"))
+        with contextlib.ExitStack() as held:
+            load = held.enter_context(other_load(port)) if saturated else None
+            selector = held.enter_context(watching(port, 10, b'{"priority":900}'))
+            line, tally, request = Line(port), Tally(), post("t?return_seqs=false", batch(1))
+            time.sleep(2 * BREATH)
+            mark()
+            end = time.perf_counter() + long
+            while (began := time.perf_counter()) < end:
+                line.ask(request)
+                tally.seconds += arrivals(selector, 10, began, b'"$seq"')
+                tally.records += 10
+                time.sleep(BREATH / 10)
+            if load is not None:
+                stillest = load.stop()
+                print(f"| (the longest that a topic of the load stood still: {stillest:.2f} s) |")
+            return tally
+
+    return run
+
+
+class Load:
+    """Writers that never rest, to topics of ordinary priority that are watched."""
+
+    def __init__(self, port: int) -> None:
+        self._pipe, inner = multiprocessing.Pipe()
+        self.process = multiprocessing.get_context("fork").Process(
+            target=press, args=(port, inner), daemon=True
+        )
+        self.process.start()
+
+    def stop(self) -> float:
+        """Return for how long the one that waited longest for an event waited."""
+        self._pipe.send(None)
+        stillest: float = self._pipe.recv()
+        self.process.join()
+        return stillest
+
+
+@contextlib.contextmanager
+def other_load(port: int) -> Iterator[Load]:
+    """Keep a server busy from another process."""
+    load = Load(port)
+    try:
+        yield load
+    finally:
+        load.process.kill()
+
+
+def press(port: int, pipe: multiprocessing.connection.Connection) -> None:
+    """Write to every topic of the load in turn, as fast as it goes, and time their events."""
+    with contextlib.ExitStack() as held:
+        selector = held.enter_context(selectors.DefaultSelector())
+        requests: list[bytes] = []
+        for number in range(LOADED):
+            name = f"load-{number}"
+            Line(port).ask(post(name, b'{"durability":"ephemeral"}', method="PUT"))
+            for _ in range(5):
+                sock = held.enter_context(tailing(port, name))
+                selector.register(sock, selectors.EVENT_READ, number)
+            requests.append(post(f"{name}?return_seqs=false", batch(20)))
+        turns = itertools.cycle(requests)
+        for _ in range(WRITERS):
+            line = Line(port)
+            selector.register(line.sock, selectors.EVENT_READ, None)
+            line.sock.sendall(next(turns))
+        heard, stillest = [time.perf_counter()] * LOADED, 0.0
+        while not pipe.poll():
+            for key, _ in selector.select(0.1):
+                key.fileobj.recv(1 << 18)  # type: ignore[union-attr]
+                if key.data is None:
+                    key.fileobj.sendall(next(turns))  # type: ignore[union-attr]
+                    continue
+                now = time.perf_counter()
+                stillest = max(stillest, now - heard[key.data])
+                heard[key.data] = now
+        now = time.perf_counter()
+        pipe.send(max(stillest, *(now - last for last in heard)))
+
+
 WORKS: dict[str, Callable[[int, float, Callable[[], None]], Tally]] = {
     "single write": single,
     "batch of 1,000, JSON": batch_json,
@@ -273,6 +396,9 @@ WORKS: dict[str, Callable[[int, float, Callable[[], None]], Tally]] = {
     **{f"SSE fan-out to {n}": fan_out(n) for n in FANS},
     "queue: claim and ack 10": queue,
     f"WebSocket room of {ROOM}": room,
+    **{f"write, copied by {n:,} routers": routed(n) for n in ROUTERS},
+    "high priority to 10, calm": prioritised(saturated=False),
+    "high priority to 10, saturated": prioritised(saturated=True),
 }
 
 

@@ -86,14 +86,15 @@ class Scheduler:
             return
         self._ready.add(key, rank, self._now_ms(), is_copying)
         self._work[key] = work
-        self._turn_later()
+        self._turn_later(after_answers=is_copying)
 
     def forget(self, key: Hashable) -> None:
         """Call off what waits under a key."""
         self._ready.discard(key)
         self._work.pop(key, None)
 
-    def _turn_later(self) -> None:
+    def _turn_later(self, *, after_answers: bool = False) -> None:
+        """Have a turn soon; ``after_answers`` lets those go first who wait for the same commit."""
         if self._turning:
             return
         self._turning = True
@@ -102,6 +103,8 @@ class Scheduler:
         self._holding = wait_ms > 0
         if wait_ms:
             loop.call_later(wait_ms / 1000, self._turn)
+        elif after_answers:
+            loop.call_soon(loop.call_soon, self._turn)
         else:
             loop.call_soon(self._turn)
 
