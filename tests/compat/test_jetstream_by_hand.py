@@ -96,6 +96,14 @@ SESSIONS = {
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3), answer(b"-NAK", 2)),
         *(pull(), ask("STREAM.MSG.DELETE.@S", {"seq": 3}), INFO),
     ],
+    "filters of an update match what comes after the end that was seen": [
+        *(stream(), *THREE, consumer(filter_subject="@.x.b"), pull(batch=3), INFO),
+        *(consumer(filter_subject="@.x.a"), INFO, publish("@.x.a"), pull(batch=3), INFO),
+    ],
+    "a purge moves a consumer to where it has looked": [
+        *(stream(), *THREE, consumer(filter_subject="@.none"), pull(expires=100_000_000)),
+        *(publish("@.x.b"), INFO, ask("STREAM.PURGE.@S", {"seq": 2}), INFO),
+    ],
     "an ack after a reset is no activity": [
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),

@@ -247,7 +247,7 @@ class Consumer:
         if wider:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             lost = [seq for seq in pending if not self.stream.index.is_live(seq)]
-        if self.ledger.purged(lost, start):
+        if self.ledger.purged(lost, start, max(start, self.cursor.seen_to + 1)):
             self.answers.last_acked_ns = self._clock.time_ns()
         self._note_change()
 

@@ -68,6 +68,11 @@ class Cursor:
         self._is_counted = False
 
     @property
+    def seen_to(self) -> int:
+        """Return up to where everything was delivered or does not match, 0 when unknown."""
+        return 0 if self._first else self.position - 1
+
+    @property
     def remaining_first(self) -> list[int]:
         """Return the newest-of-each sequences that are still to be delivered."""
         return list(self._first)
@@ -182,6 +187,7 @@ class Cursor:
             else:
                 frames = index.read(self._chosen, self.position, most, max_bytes)
             if not len(frames):
+                self._see_end()
                 return None
             page = Page(frames, 0, min(len(frames), most))
             if index.hides_any:
@@ -189,6 +195,11 @@ class Cursor:
             if page.count:
                 return self._before_damage(page) if self._stream.log.state().gaps else page
             self._pass(frames.last_seq)
+
+    def _see_end(self) -> None:
+        """Leave what does not match behind: filters that an update brings match what is to come."""
+        if not self._first:
+            self.position = max(self.position, self._stream.log.committed_seq + 1)
 
     def _read_first(self, most: int, max_bytes: int) -> "Frames":
         wanted, run = self._first, 1  # a run of neighbours at once

@@ -199,14 +199,17 @@ class Ledger:
             self._raise_floor()
         return lost
 
-    def purged(self, seqs: Iterable[int], start: int) -> bool:
-        """Forget purged records, and stand at least before ``start``; whether any was pending."""
+    def purged(self, seqs: Iterable[int], start: int, position: int) -> bool:
+        """Forget purged records, and stand before ``position``; whether any was pending.
+
+        Nothing of the consumer's is left below ``start``.
+        """
         rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
         before = self.floor
         lost = self.gone(seqs)
         self._dirty = True
-        if self.delivered[1] < start - 1:
-            self.delivered = (self.delivered[0], start - 1)
+        if self.delivered[1] < position - 1:
+            self.delivered = (self.delivered[0], position - 1)
         if not len(self.pending):
             self.floor = self.delivered
         elif before[1] < start:
