@@ -68,6 +68,7 @@ class _Writer:
         # It moves what starts behind the end back to it at a restart.
         self._starts = (1, 2, 2, 3) if self._restarts else (1, 2, 5, 50)
         self._filtered: set[tuple[str, str]] = set()
+        self._sampled: set[tuple[str, str]] = set()
 
     def session(self) -> Session:
         steps = [self._create_stream("@S")]
@@ -407,6 +408,11 @@ class _Writer:
         elif (stream, name) in self._filtered:
             # The reference does not count what comes after an update took all filters away.
             body["config"] = {**config, "filter_subject": "@.>"}
+        if "sample_freq" in config:
+            self._sampled.add((stream, name))
+        elif (stream, name) in self._sampled:
+            # Nor does it stop to tell of acks before a restart.
+            body["config"] = {**body["config"], "sample_freq": "100"}
         return _ask(subject, body)
 
     def _update_consumer(self) -> Step:

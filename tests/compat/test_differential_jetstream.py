@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,27 @@ class Pair:
     """Both servers, restarted together."""
 
     def __init__(self, directory: Path, names: tuple[str, str] = ("millstream", "nats-server")):
-        self._servers = [Server(directory / f"{at}-{name}", name) for at, name in enumerate(names)]
+        self._directory, self._names = directory, names
         self._prefixes = (f"s{number}" for number in itertools.count())
+        self._rounds = itertools.count()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start both over directories of their own."""
+        directory = self._directory / f"round-{next(self._rounds)}"
+        directory.mkdir()
+        self._servers = [
+            Server(directory / f"{at}-{name}", name) for at, name in enumerate(self._names)
+        ]
         self.peers = [server.start() for server in self._servers]
+
+    def renew(self) -> None:
+        """Forget everything that was played: a start reads what all sessions left."""
+        assert "Traceback" not in self.peers[0].output()
+        self.stop()
+        for made in self._directory.glob("round-*"):
+            shutil.rmtree(made)
+        self.begin()
 
     def stop(self) -> None:
         for server in self._servers:
@@ -137,6 +156,8 @@ def where(mine: object, other: object, path: str = "") -> list[str]:
 async def disagreeing(pair: Pair, seeds: Sequence[int]) -> list[Session]:
     found: list[Session] = []
     for start in range(0, len(seeds), AT_ONCE):
+        if start:
+            await asyncio.to_thread(pair.renew)
         group = [generate(seed) for seed in seeds[start : start + AT_ONCE]]
         for pace in PACES:
             named = await pair.differences(group, pace)

@@ -277,7 +277,7 @@ class Stream:
             first_seq=first,
             last_seq=state.last_seq,
             synced_seq=state.synced_seq,
-            first_ts_ns=state.first_ts_ns,
+            first_ts_ns=state.first_ts_ns if messages else 0,  # the last may be on its way out
             last_ts_ns=state.last_ts_ns,
             num_deleted=max(state.last_seq - first + 1 - messages, 0),
             evict_floor=state.evict_floor,
