@@ -17,6 +17,7 @@ from millstream.queues.registry import Queues
 from millstream.routers import registry as router_registry
 from millstream.routers.registry import Routers
 from millstream.streams.data_size import data_bytes
+from millstream.topics.commit_queue import CommitQueue
 from millstream.topics.errors import Pressed, TopicNotFound
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
@@ -91,6 +92,7 @@ class Topics:
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.quota = Quota(0, self._total_bytes, clock.monotonic)
+        self.commits = CommitQueue()
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
         self.scheduler = Scheduler(clock, ingest_full=self._is_full, measured=self._take_measures)
@@ -239,6 +241,7 @@ class Topics:
     def check_pace(self) -> None:
         """Refuse a write while the server is pressed and its log has all that it takes."""
         if self.scheduler.measures.refuses:
+            self.commits.refused += 1
             raise Pressed()
 
     def _wake_watchers(self, stream: "Stream", tell: Callable[[], int]) -> None:

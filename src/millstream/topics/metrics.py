@@ -23,6 +23,7 @@ from millstream.store.log import Durability
 from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter, meter_of
 from millstream.streams.data_size import data_bytes
 from millstream.streams.state import StreamState
+from millstream.topics.commit_queue import CommitQueue
 from millstream.topics.context import Topics
 from millstream.topics.settled import settled
 
@@ -75,6 +76,9 @@ class Metrics:
                 "batches": meter.batches,
                 "bytes_written": meter.bytes_written,
                 "rotations": meter.rotations,
+                "queue_depth": topics.commits.depth,
+                "queue_depth_peak": topics.commits.deepest,
+                "submit_full_total": topics.commits.refused,
                 "read_only": bool(_read_only(topics)),
                 "fsync_count": meter.syncs,
                 "fsync_micros_total": meter.sync_us,
@@ -96,6 +100,7 @@ class Metrics:
         cut = len(figures) > MOST_TOPICS
         yield gauge("topics_topic_metrics_truncated", "1 when topics are left out above", int(cut))
         yield gauge("topics_wal_read_only", "1 once writes are refused", _read_only(topics))
+        yield from _commits(topics.commits)
         meter = meter_of(topics.store)
         if meter is not None:
             yield from _wal(meter)
@@ -151,6 +156,14 @@ def _each(figures: list[TopicFigures]) -> Iterator[Family]:
             samples.setdefault(name, []).append(Sample(value, {"topic": each.name}))
     for name, found in samples.items():
         yield Family(f"topics_topic_{name}", GAUGE, f"{name} of a topic", found)
+
+
+def _commits(commits: CommitQueue) -> Iterator[Family]:
+    waiting = "Writes over HTTP that wait for their commit"
+    yield gauge("topics_wal_queue_depth", f"{waiting} now", commits.depth)
+    yield gauge("topics_wal_queue_depth_peak", f"{waiting}, at most so far", commits.deepest)
+    text = "Writes refused since the log had all that it takes"
+    yield counter("topics_wal_submit_full_total", text, commits.refused)
 
 
 def _wal(meter: WalMeter) -> Iterator[Family]:

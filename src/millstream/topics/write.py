@@ -229,9 +229,11 @@ async def _append(stream: "Stream", checked: Checked, topics: Topics) -> tuple[W
 async def _append_now(stream: "Stream", checked: Checked, topics: Topics) -> Written:
     settle = topics.quota.take(checked.size)
     kept = False
+    topics.commits.enter()
     try:
         first, last = await stream.append_batch(checked.batch)
         kept = True
     finally:
+        topics.commits.leave()
         settle(kept)
     return Written(first, last, max(last, stream.log.committed_seq))
