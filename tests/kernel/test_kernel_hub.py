@@ -273,6 +273,25 @@ def test_a_deferred_call_comes_after_the_sinks_of_its_round_and_before_anything_
     assert door.sent(b) == b"MSG told 1 0\r\n\r\n" * 2
 
 
+def test_what_a_deferred_call_defers_comes_in_the_same_turn_once_the_answers_are_sent() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(b, b"SUB told 1\r\n")
+    heard: list[bytes] = []
+
+    def answer() -> None:
+        door.hub.publish(door.interest, b"told", b"", b"", b"")
+        assert door.hub.defer(lambda: heard.append(door.sent(b)))
+
+    class Deferring:
+        def deliver(self, _batch: Batch) -> None:
+            assert door.hub.defer(answer)
+
+    door.interest.add_sink(b"x", Deferring())
+    door.hub.feed(a, b"PUB x 0\r\n\r\n")
+    assert heard == [b"MSG told 1 0\r\n\r\n"]
+
+
 def test_outside_of_a_round_nothing_is_deferred() -> None:
     assert not Recorder().hub.defer(lambda: None)
 

@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -297,3 +298,42 @@ def test_a_disk_class_segment_is_removed_only_once_its_trim_is_stable() -> None:
     bench.clock.advance(1)
     bench.run()
     assert [call for call in disk.trace if call.startswith("unlink /data/streams")]
+
+
+def test_a_removal_that_can_wait_is_logged_with_the_next_write() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"a", b"b"])
+    bench.run()
+    steps: list[Any] = []
+    bench.store.soon = steps.append
+    removed: list[object] = []
+    assert log.delete([1], removed.append, can_wait=True) == 1
+    assert steps == []
+    _, answer = bench.append(log, [b"c"])
+    (step,) = steps
+    step()
+    assert (removed, answer) == ([None], [None])
+    assert [record[0] for record in records(log)] == [2, 3]
+
+
+def test_a_removal_that_can_wait_is_logged_without_a_next_write_too() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"a", b"b"])
+    bench.run()
+    removed: list[object] = []
+    log.delete([1], removed.append, can_wait=True)
+    bench.run()
+    assert removed == [None]
+
+
+def test_what_can_wait_does_not_wait_for_a_sync_that_is_far_away() -> None:
+    bench = Bench(FakeDisk(), options=replace(SMALL, dirty_age=60.0))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"a", b"b"])
+    bench.run()
+    steps: list[Any] = []
+    bench.store.soon = steps.append
+    log.delete([1], lambda error: None, can_wait=True)
+    assert len(steps) == 1

@@ -143,6 +143,7 @@ class FakeLog:
         seqs: list[int],
         done: Callable[..., None],
         erased: Callable[..., None] | None = None,
+        can_wait: bool = False,
     ) -> int:
         live = [seq for seq in seqs if self.frames.pop(seq, None) is not None]
         index = self.segments[0].index

@@ -274,16 +274,18 @@ cdef class Hub(Publishing):
     cdef void _end_of_chunk(self) noexcept:
         cdef int rounds = 0
         self.busy += 1
-        while (self.dirty_sinks or self.dirty_count) and rounds < ROUNDS:
+        while (self.dirty_sinks or self.dirty_count or self.deferred) and rounds < ROUNDS:
             if self.replies:
                 self._tell_replies()
             if self.dirty_sinks:
                 self._serve_sinks()
                 self._call_deferred()
-            else:
+            elif self.dirty_count:
                 self._flush_outboxes()
+            else:
+                self._call_deferred()
             rounds += 1
-        if self.dirty_sinks or self.dirty_count:
+        if self.dirty_sinks or self.dirty_count or self.deferred:
             self._flush_outboxes()
             eventfd_write(self.wake_fd, 1)
         self._tell_watchers()
@@ -316,7 +318,10 @@ cdef class Hub(Publishing):
         self.serving = False
 
     def defer(self, object call not None):
-        """Have ``call()`` made once the sinks of this round are served; False outside of one."""
+        """Have ``call()`` made once the sinks of this round are served; False outside of one.
+
+        What such a call defers is made once the answers of this round are on their way.
+        """
         if not self.serving:
             return False
         self.deferred.append(call)
@@ -327,11 +332,13 @@ cdef class Hub(Publishing):
         if not calls:
             return
         self.deferred = []
+        self.serving = True
         for call in calls:
             try:
                 call()
             except Exception:
                 log.exception("a deferred call failed call=%r", call)
+        self.serving = False
 
     cdef void _flush_outboxes(self) noexcept:
         """Send each dirty outbox once. Handlers told of a close may dirty more; those wait too."""

@@ -39,6 +39,7 @@ SMALL_GROUP = 64 << 10  # bytes that the loop writes itself: some 20 microsecond
 SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
 SLOW_PAUSE = 10  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
+LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
 
 
@@ -55,6 +56,7 @@ class Submission:
     control: bytes = b""  # control frames that count only together with these records
     runs: tuple[Run, ...] = ()  # the stretches of ``data``, where sequences are left out
     order: tuple[int, ...] = ()  # further logs on whose timeline this stands
+    can_wait: bool = False  # nobody waits: goes with the next, or when the thread looks by itself
     tells: tuple[tuple[Key, int], ...] = ()  # marks that are true once this is stable
 
     @property
@@ -152,7 +154,9 @@ class Committer:
         self.backlog_bytes += len(submission.data)
         with self._wake:
             self._queue.append(submission)
-            if submission.sync or self.backlog_bytes > SMALL_GROUP:
+            if submission.can_wait and self._dirty_age <= LONGEST_WAIT:
+                pass
+            elif submission.sync or self.backlog_bytes > SMALL_GROUP:
                 self._call_thread()
             elif not self._stepping:
                 self._stepping = True

@@ -56,6 +56,7 @@ class LogOptions:
     segment_age: float = 3600.0
     flush_bytes: int = 1 << 20
     cache_bytes: int = 256 << 10
+    waste_bytes: int = 1 << 20  # of dead records that a growing file may hold when none is live
     rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
 
 
@@ -99,7 +100,13 @@ class Host(Protocol):
         ...
 
     def control(
-        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+        self,
+        kind: int,
+        log_id: int,
+        body: bytes,
+        done: Committed,
+        sync: bool = True,
+        can_wait: bool = False,
     ) -> None:
         """Log a control frame."""
         ...
@@ -718,7 +725,13 @@ class FileLog:
         self.gaps = [gap for gap in self.gaps if gap.last >= first_kept]
         self.drop_dead_segments()
 
-    def delete(self, seqs: list[int], done: Committed, erased: Committed | None = None) -> int:
+    def delete(
+        self,
+        seqs: list[int],
+        done: Committed,
+        erased: Committed | None = None,
+        can_wait: bool = False,
+    ) -> int:
         """Remove these records once that is logged; returns how many were live.
 
         Where somebody waits for ``erased``, their bytes are overwritten wherever they are.
@@ -734,7 +747,7 @@ class FileLog:
         kind = DELETE if erased is None else ERASE
         sync = self._durability is Durability.FSYNC or kind == ERASE
         done = partial(self._delete_logged, live + going, done, erased)
-        self._host.control(kind, self._log_id, body, done, sync=sync)
+        self._host.control(kind, self._log_id, body, done, sync, can_wait)
         self._deleting.update(live)
         return len(live)
 
@@ -805,9 +818,20 @@ class FileLog:
 
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""
+        self._give_up(self.segments[:-1])
+
+    def _is_waste(self, newest: Segment) -> bool:
+        """Say whether the segment that grows holds nothing but much that is dead.
+
+        Its file goes without being completed: a full disk may have no room for that.
+        """
+        settled = self.next_seq == self.committed_seq + 1
+        return settled and newest.size >= self._options.waste_bytes and not newest.index.live
+
+    def _give_up(self, segments: list[Segment]) -> None:
         if self.holds_dead:
             return
-        dead = [s for s in self.segments[:-1] if not s.index.live and not s.busy]
+        dead = [s for s in segments if not s.index.live and not s.busy]
         dead = [s for s in dead if not s.erasing]
         dead = [s for s in dead if self._accounted(s)]
         if not dead:
@@ -932,6 +956,8 @@ class FileLog:
         """Let age end a segment also when nothing is written, and flush what waits."""
         if self.segments and not self.segments[-1].full and self.is_full(self.segments[-1]):
             self.segments[-1].full = True
+        if self.segments and self._is_waste(self.segments[-1]):
+            self._give_up(self.segments)
         self.flush()
         self.erasure.step()
         self._rewrite_one()

@@ -227,10 +227,18 @@ class Log(Protocol):
         """Remove everything below ``first_kept``; reasons other than "delete" raise evict_floor."""
         ...
 
-    def delete(self, seqs: list[int], done: Committed, erased: Committed | None = None) -> int:
+    def delete(
+        self,
+        seqs: list[int],
+        done: Committed,
+        erased: Committed | None = None,
+        can_wait: bool = False,
+    ) -> int:
         """Remove these records for good; returns how many were live.
 
-        Where somebody waits for ``erased``, their bytes are overwritten wherever they are.
+        Where somebody waits for ``erased``, their bytes are overwritten wherever they are. A
+        removal that ``can_wait``, because a start would decide it again, is logged with the next
+        append, or a moment later.
         """
         ...
 

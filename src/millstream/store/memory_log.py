@@ -31,7 +31,13 @@ class _NoDisk:
         self._post(partial(submission.committed, None))
 
     def control(
-        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+        self,
+        kind: int,
+        log_id: int,
+        body: bytes,
+        done: Committed,
+        sync: bool = True,
+        can_wait: bool = False,
     ) -> None:
         """Grant the change: trims at once, deletes when the loop comes round."""
         assert kind in (TRIM, DELETE, ERASE, VOID)

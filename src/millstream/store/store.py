@@ -45,6 +45,9 @@ from millstream.store.snapshot import (
 from millstream.store.worker import InlineWorker, ThreadWorker, Worker
 
 UNKNOWN_POSITION = 1 << 63
+ROOM_SHARE = 8  # the WAL grows by at most this part of the free space between snapshots
+LEAST_STEP = 1 << 20
+SHORT_GAP = 1.0  # seconds between snapshots while the disk is full
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +123,7 @@ class Store:
         self._snapshot_seqs: list[dict[int, int]] = []  # of each log
         self._checkpointed_at = 0.0
         self._checkpointing = False
+        self._short = 0  # snapshots to make, since the disk was full: they set WAL free
         self._written_before = 0
         self._closed = False
         self._recovering = True
@@ -387,7 +391,9 @@ class Store:
             return existing
         if durability is Durability.EPHEMERAL:
             options = self.options.log
-            made: FileLog = MemoryLog(self.files, self.clock, self._post, log_id, options)
+            made: FileLog = MemoryLog(
+                self.files, self.clock, lambda call: self.soon(call), log_id, options
+            )
         else:
             made = self._make_log(log_id, durability)
         self._logs[log_id] = made
@@ -516,11 +522,20 @@ class Store:
         self.cold.forget_log(log_id)
 
     def control(
-        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+        self,
+        kind: int,
+        log_id: int,
+        body: bytes,
+        done: Committed,
+        sync: bool = True,
+        can_wait: bool = False,
     ) -> None:
-        """Log a control frame on the timeline of its log; ``done`` as for an append."""
+        """Log a control frame on the timeline of its log; ``done`` as for an append.
+
+        One that ``can_wait`` goes with whatever is committed next, or a moment later.
+        """
         tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE else ()
-        self._control(kind, log_id, body, done, sync, (), tells)
+        self._control(kind, log_id, body, done, sync, (), tells, can_wait)
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
         """Log what copies were made of, in one frame; they commit with it, then ``done`` is told.
@@ -615,6 +630,7 @@ class Store:
         sync: bool,
         order: tuple[int, ...],
         tells: tuple[tuple[Key, int], ...],
+        can_wait: bool = False,
     ) -> None:
         self.check(log_id)
         frame = self._control_frame(kind, log_id, body)
@@ -625,6 +641,7 @@ class Store:
         settled = partial(self._control_settled, number, done)
         submission = Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
         submission.tells = tells
+        submission.can_wait = can_wait
         self.submit(submission)
 
     def _release_sources(self, positions: dict[int, int]) -> None:
@@ -718,6 +735,8 @@ class Store:
     def _failed(self, shard: Shard, error: MillstreamError) -> None:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
         self._problems[f"{kind} {shard.number}"] = str(error)
+        if kind == "full":
+            self._short = KEPT
         for each in self._logs.values():
             if each.durability is Durability.EPHEMERAL:
                 continue
@@ -753,12 +772,19 @@ class Store:
     @property
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
-        if self._written() - self._written_before >= self.options.checkpoint_bytes:
+        if self._written() - self._written_before >= self._checkpoint_step():
             return True
+        if self._short and not self._checkpointing:
+            return self.clock.monotonic() - self._checkpointed_at >= SHORT_GAP
         if self._erase_waits and not self._checkpointing:
             return True
         since = self.clock.monotonic() - self._checkpointed_at
         return self.cold.wants_checkpoint and since >= self.options.cold.checkpoint_gap
+
+    def _checkpoint_step(self) -> int:
+        """Return how far the WAL grows between snapshots: less where there is little room."""
+        share = self.files.free_bytes(self.directory) // ROOM_SHARE
+        return min(self.options.checkpoint_bytes, max(share, LEAST_STEP))
 
     def _written(self) -> int:
         return sum(shard.engine.written for shard in self._shards)
@@ -855,6 +881,7 @@ class Store:
             log.error("checkpoint failed error=%s", error)
             return
         self._problems.pop("checkpoint", None)
+        self._short = max(self._short - 1, 0)
         self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.positions]
         self._snapshot_seqs = [*self._snapshot_seqs[-1:], _seqs(snapshot)]
         for each, segment, flush in work:

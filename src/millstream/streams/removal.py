@@ -211,6 +211,8 @@ class Removal:
         seqs: list[int],
         done: Callable[[MillstreamError | None], None],
         erased: Callable[[MillstreamError | None], None] | None = None,
+        *,
+        can_wait: bool = False,
     ) -> int:
         going, index = _Going(), self._stream.index
 
@@ -223,7 +225,7 @@ class Removal:
         self._going.add(going)
         index.hide(seqs)
         try:
-            going.count = self.log.delete(seqs, settled, erased)
+            going.count = self.log.delete(seqs, settled, erased, can_wait)
         except MillstreamError:
             self._going.discard(going)
             index.reveal(seqs)
@@ -273,7 +275,7 @@ class Removal:
             doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
             if doomed:
                 self.notes.drop(doomed)
-                self._forget(doomed, _log_failure)
+                self._forget(doomed, _log_failure, can_wait=True)  # the next start finds them too
         if config.max_msgs > 0 or config.max_bytes > 0:
             over = retention.excess(config, self.state())
             if over:
