@@ -261,7 +261,7 @@ def test_a_roll_up_is_a_window_with_counts_rates_and_percentiles() -> None:
     assert list(step.aggregates) == [
         *("records", "per_second", "min", "mean", "max", "p50", "p90", "p99")
     ]
-    assert step.aggregates["per_second"] == "round(count(*) / 30.0, 3)"
+    assert step.aggregates["per_second"] == "round(count(*) / 30.0D, 3)"
     assert step.aggregates["p99"] == "percentile_approx(length(payload), 0.99)"
     assert pipeline.sinks[0].mode is Mode.UPDATE
     (plain,) = parsed(

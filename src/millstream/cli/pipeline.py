@@ -29,6 +29,10 @@ pipeline = PipelineGroup(
         "compact": ("millstream.cli.pipeline_ready:compact", "Many files into few sorted ones."),
         "backfill": ("millstream.cli.pipeline_ready:backfill", "A pipeline over past records."),
         "rollup": ("millstream.cli.pipeline_ready:rollup", "Counts and rates by window."),
+        "declared": (
+            "millstream.cli.pipeline_declared:declared",
+            "Run Spark Declarative Pipelines over streams.",
+        ),
         "demo": ("millstream.cli.pipeline_demo:demo", "Orders by minute, from nothing."),
         "audit": ("millstream.cli.pipeline_ready:audit", "Check every record of streams."),
     },

@@ -109,7 +109,7 @@ def _rollup(name: str, section: Section, known: list[str]) -> Step:
 
 def rollup_aggregates(size: str, value: str | None) -> dict[str, str]:
     """Return what a roll-up counts; percentiles are near ones, as exact ones keep every value."""
-    found = {"records": "count(*)", "per_second": f"round(count(*) / {seconds(size)}, 3)"}
+    found = {"records": "count(*)", "per_second": f"round(count(*) / {seconds(size)}D, 3)"}
     if value is not None:
         found |= {"min": f"min({value})", "mean": f"avg({value})", "max": f"max({value})"}
         found |= {f"p{at}": f"percentile_approx({value}, {at / 100})" for at in (50, 90, 99)}

@@ -79,17 +79,22 @@ def rollup(
     """Streams → counts, rates, percentiles by window: all in a table, changes in a stream."""
     source = {"stream": streams} | ({"json": fields} if fields else {})
     window = {"size": size} | ({"value": value} if value else {})
-    step = {"name": "rollup", "from": "records", "rollup": window, "by": list(by)}
+    # A column named subject would be that of the record: all columns go into the payload.
+    told = f"select '{stream}' as subject, to_json(struct(*)) as payload from rollup"
+    steps = [
+        {"name": "rollup", "from": "records", "rollup": window, "by": list(by)},
+        {"name": "told", "sql": told},
+    ]
     sinks: list[dict[str, Any]] = []
     if table is not None:
         sinks.append({"from": "rollup", "parquet": table, "mode": "complete", "name": "table"})
     if stream is not None:
         target = {"stream": stream, "create": [stream], "name": "stream"}
-        sinks.append({"from": "rollup", "mode": "update", **target})
+        sinks.append({"from": "told", "mode": "update", **target})
     return {
         "name": f"rollup-{_plain(streams)}",
         "sources": {"records": source},
-        "steps": [step],
+        "steps": steps,
         "sinks": sinks,
     }
 
