@@ -108,6 +108,14 @@ SESSIONS = {
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),
     ],
+    "a pinned client that reads headers alone hears of the size first": [
+        *(stream(), *THREE),
+        consumer(priority_groups=["g"], priority_policy="pinned_client", headers_only=True),
+        pull(group="g"),
+    ],
+    "a pedantic request is refused for the copies before the placement": [
+        stream(pedantic=True, republish={"dest": "@.r.>"}, placement={"preferred": "p"}),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

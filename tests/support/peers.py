@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.scale import count
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-READY_SECONDS = 20.0
+READY_SECONDS = count(20.0, 120.0)
 STOP_SECONDS = 10.0
 
 

@@ -81,7 +81,7 @@ class Outlet:
     ) -> None:
         _, _, subject, payload, headers, tag, node, meta = page.frames.record(page.start + at)
         if not whole:
-            fields = (*fields, (b"Nats-Msg-Size", b"%d" % len(payload)))
+            fields = ((b"Nats-Msg-Size", b"%d" % len(payload)), *fields)
         block = headers or _EMPTY_BLOCK
         if tag or node or meta:
             block = with_extras(headers, tag, node, meta)

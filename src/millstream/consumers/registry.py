@@ -148,9 +148,7 @@ class Registry:
     async def _create(self, stream: Stream, config: ConsumerConfig, action: str) -> Consumer:
         if action == "update":
             raise ConsumerRefused(10149, "consumer does not exist")
-        limit = stream.config.max_consumers
-        counted = sum(not other.config.is_internal for other in self.of(stream)) if limit > 0 else 0
-        if 0 < limit <= counted + self._arriving[stream.incarnation]:
+        if self._is_full(stream):
             raise ConsumerRefused(10026, "maximum consumers limit reached")
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
@@ -171,6 +169,14 @@ class Registry:
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
         consumer.open()
         return consumer
+
+    def _is_full(self, stream: Stream) -> bool:
+        """Whether a stream has as many consumers as it takes; counted only where it is close."""
+        limit, arriving = stream.config.max_consumers, self._arriving[stream.incarnation]
+        if not 0 < limit <= self.count(stream) + arriving:
+            return False
+        found = self._consumers.get(stream.incarnation, {}).values()
+        return limit <= sum(not other.config.is_internal for other in found) + arriving
 
     async def _update(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
         if consumer.config.same_as(config):

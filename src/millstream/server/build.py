@@ -260,6 +260,7 @@ def keep(
     jetstream.server_limits = ServerLimits(
         limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9)
     )
+    jetstream.system = lambda: accounts.system.interest if accounts.system is not None else None
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)

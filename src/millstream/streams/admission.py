@@ -116,6 +116,14 @@ class Admission:
         if config.allow_msg_counter:
             raise counter.missing()
         self.check_whole(batch)
+        if self.account_room() is not None:
+            self._check_account(
+                sum(
+                    record_size(config, subject, headers, payload, batch.extras(at)[2])
+                    for at in range(len(batch))
+                    for subject, _, headers, payload, _ in (batch.message(at),)
+                )
+            )
 
     def renamed(self, batch: Batch) -> Batch:
         """Return a batch under the subjects that the stream stores it under."""

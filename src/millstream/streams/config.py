@@ -467,9 +467,7 @@ def _check(config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool) ->
         raise feature_rules.FeatureRefused(10187, "stream source can not also schedule messages")
     sources.check(config.sources)
     _check_subjects(config)
-    feature_rules.check_subjects(fields)
-    if sent is not None:
-        feature_rules.check_republish_source(sent)
+    feature_rules.check_subjects(fields, sent)
     if config.num_replicas > 1:
         raise ReplicasUnsupported()
     named = config.metadata.get(_DURABILITY)

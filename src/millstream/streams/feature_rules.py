@@ -73,7 +73,7 @@ def check_window(sent: Mapping[str, Any]) -> None:
         raise Pedantic("duplicate window cannot be bigger than max age")
 
 
-def check_republish_source(sent: Mapping[str, Any]) -> None:
+def _check_republish_source(sent: Mapping[str, Any]) -> None:
     """Refuse a source that would be taken for everything."""
     if sent["republish"] is not None and not sent["republish"].get("src"):
         raise Pedantic("republish source can not be empty")
@@ -109,10 +109,12 @@ def _check_turned_on(sent: Mapping[str, Any]) -> None:
             raise InvalidStreamConfig(f"subject delete marker cannot be set if {what} are disabled")
 
 
-def check_subjects(fields: Mapping[str, Any]) -> None:
+def check_subjects(fields: Mapping[str, Any], sent: Mapping[str, Any] | None) -> None:
     """Refuse transforms and copies that cannot be carried out, and placements without meaning."""
     if fields["subject_transform"] is not None:
         _check_transform(fields["subject_transform"])
+    if sent is not None:
+        _check_republish_source(sent)
     if fields["republish"] is not None:
         _check_republish(fields["republish"], fields["subjects"])
     if fields["placement"] and fields["placement"].get("preferred"):

@@ -146,6 +146,7 @@ class JetStream:
         self.client_of: Callable[[int], dict[str, Any]] = _unknown_client
         self.limits: Callable[[], StreamLimits] = StreamLimits
         self.server_limits = ServerLimits()
+        self.system: Callable[[], Interest | None] = _no_system  # the system account's subjects
         self.requests = 0
         self.errors = 0
         self._hub = hub
@@ -186,7 +187,7 @@ class JetStream:
             server_name=self._server_name,
             domain=self.domain,
         )
-        other.server_limits = self.server_limits
+        other.server_limits, other.system = self.server_limits, self.system
         other.may_deliver = self.may_deliver
         other.client_of = self.client_of
         return other
@@ -300,14 +301,20 @@ class JetStream:
         self.outlet.event(subject, "advisory.v1.consumer_action", **about)
 
     def _tell_abandoned(self, stream: str, batch_id: bytes, reason: str) -> None:
-        self.outlet.event(
-            f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
-            "advisory.v1.stream_batch_abandoned",
-            stream=stream,
+        """Tell the account of a batch that was given up, and the system account too."""
+        subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}"
+        kind = "advisory.v1.stream_batch_abandoned"
+        about = {
+            "stream": stream,
             **self._domain_field(),
-            batch=batch_id.decode("utf-8", "replace"),
-            reason=reason,
-        )
+            "batch": batch_id.decode("utf-8", "replace"),
+            "reason": reason,
+        }
+        self.outlet.event(subject, kind, **about)
+        system = self.system()
+        if system is not None:
+            beside = Outlet(self._hub, system, self._clock)
+            beside.event(subject, kind, account=self.account, **about)
         self._hub.flush()
 
     # -- requests ----------------------------------------------------------------------------
@@ -436,3 +443,7 @@ PATTERNS = (
     b"CONSUMER.RESET.>",
     b"CONSUMER.LEADER.>",
 )
+
+
+def _no_system() -> None:
+    """There is no system account."""
