@@ -116,6 +116,14 @@ SESSIONS = {
     "a pedantic request is refused for the copies before the placement": [
         stream(pedantic=True, republish={"dest": "@.r.>"}, placement={"preferred": "p"}),
     ],
+    "what is answered leaves a sealed queue": [
+        *(stream(retention="workqueue"), consumer(), *THREE, pull(batch=3)),
+        ask(
+            "STREAM.UPDATE.@S",
+            {"name": "@S", "subjects": ["@.x.*"], "retention": "workqueue", "sealed": True},
+        ),
+        *(answer(b"+ACK", 1), ask("STREAM.INFO.@S"), answer(b"+TERM"), ask("STREAM.INFO.@S")),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

@@ -124,9 +124,9 @@ class Removal:
     def settled(self, holder: str, seqs: Sequence[int]) -> None:
         """Take note that a consumer is done with records; limits retention keeps them."""
         if self.config.retention == "workqueue":
-            self._let_go(list(seqs))
+            self._release(list(seqs))
         elif self.config.retention == "interest":
-            self._let_go(self.claims.settle(holder, seqs, self._stream.index.subject_of))
+            self._release(self.claims.settle(holder, seqs, self._stream.index.subject_of))
 
     def drop_unclaimed(self) -> None:
         """Drop what nobody needs, where interest retention says so."""
@@ -141,8 +141,13 @@ class Removal:
         self._let_go(sorted(doomed))
 
     def _let_go(self, seqs: list[int]) -> None:
+        """Remove records that nobody needs; a sealed stream keeps them."""
+        if not self.config.sealed:
+            self._release(seqs)
+
+    def _release(self, seqs: list[int]) -> None:
         """Remove records that are done with; a failure leaves them for the next start."""
-        if not seqs or self.config.sealed:
+        if not seqs:
             return
         try:
             self._forget(seqs, _log_failure)
