@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREFIX = b"$JS.API."
+AUDIT = "$JS.EVENT.ADVISORY.API"
 MOST_IN_FLIGHT = 10_000
 
 Handler = Callable[..., Awaitable[dict[str, Any]]]
@@ -358,8 +359,13 @@ class JetStream:
             self._in_flight -= 1
             self.requests += 1
         self._hub.publish(self._interest, reply, b"", b"", answer)
+        if self.outlet.is_heard(AUDIT.encode()):  # else nobody needs to know who asked
+            self._tell_audit(subject, payload, answer)
+        self._hub.flush()
+
+    def _tell_audit(self, subject: bytes, payload: bytes, answer: bytes) -> None:
         self.outlet.event(
-            "$JS.EVENT.ADVISORY.API",
+            AUDIT,
             "advisory.v1.api_audit",
             server=self._server_name,
             client=self._client(),
@@ -367,7 +373,6 @@ class JetStream:
             **({"request": payload.decode("utf-8", "replace")} if payload else {}),
             response=answer.decode(),
         )
-        self._hub.flush()
 
     async def _answer(
         self, route: Route, headers: bytes, payload: bytes, arguments: list[str]
