@@ -7,6 +7,7 @@ from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
 from millstream.streams import writes as writes_module
 from millstream.streams.config import StreamConfig
+from millstream.streams.preconditions import PublishRefused
 from millstream.streams.refusals import StreamFull, StreamSealed
 from millstream.streams.stream import Stream
 
@@ -222,6 +223,20 @@ async def test_appended_records_are_whole_or_absent_and_return_their_sequences()
     with pytest.raises(RecordTooLarge):
         await stream.append([record] * 4)
     assert stream.state().messages == 2
+
+
+async def test_appended_records_and_fast_batches_keep_to_the_room_of_the_account():
+    world = World()
+    stream = await make(world, allow_batched=True)
+    stream.limit_by(lambda: 100 - stream.state().bytes)
+    record = NewRecord(b"", b"x" * 30)
+    with pytest.raises(PublishRefused) as refused:
+        await stream.append([record, record])
+    assert (refused.value.err_code, stream.state().messages) == (10002, 0)
+    assert await stream.append([record]) == (1, 1)
+    stream.deliver(batch_of((b"s.a", b"p.id.1.fail.1.0.$FI", b"", b"x" * 90)))
+    assert b"10002" in b"".join(sent[3] for sent in world.hub.take())
+    assert stream.state().messages == 1
 
 
 async def test_extras_sent_as_headers_are_stored_as_tag_node_and_meta():
