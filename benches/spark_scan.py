@@ -23,11 +23,12 @@ from pyspark.sql import functions as F
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.spark import reader, register
+from millstream.spark import reader, register, table
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange
 from millstream.spark.server import Server
+from millstream.store import twin
 from millstream.store.segment import data_header, encode_idx
 
 if TYPE_CHECKING:
@@ -62,15 +63,34 @@ def write_segments(directory: Path, rows: int, count: int) -> list[dict[str, Any
     return segments
 
 
-def serve_plan(segments: list[dict[str, Any]]) -> ThreadingHTTPServer:
-    """Answer every request with the one plan; nothing is read through this server."""
-    last = segments[-1]["last_seq"]
-    plan: dict[str, Any] = {"stream": "S", "incarnation": STREAM_ID, "first_seq": 1}
-    plan |= {"last_seq": last, "segments": segments, "gaps": []}
-    body = json.dumps(plan | {"tail": {"from_seq": last + 1, "to_seq": last}}).encode()
+def write_twins(directory: Path, segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write the same records as cold files, as the server does; returns their part of a plan."""
+    cold = []
+    for segment in segments:
+        first, last = segment["base_seq"], segment["last_seq"]
+        fields = (
+            (n, T0 + first, b"orders.eu.%d" % (n % 50), payload(n), b"", b"", b"", b"")
+            for n in range(first, last + 1)
+        )
+        path = directory / f"{first}.parquet"
+        path.write_bytes(twin.make(fields, "COLD"))
+        cold.append({"path": str(path), "base_seq": first, "last_seq": last})
+    return cold
+
+
+def plan_of(stream: str, last: int, **parts: object) -> bytes:
+    """Return what a server says about a stream without a tail."""
+    plan: dict[str, Any] = {"stream": stream, "incarnation": STREAM_ID, "first_seq": 1}
+    plan |= {"last_seq": last, "segments": [], "gaps": []} | parts
+    return json.dumps(plan | {"tail": {"from_seq": last + 1, "to_seq": last}}).encode()
+
+
+def serve_plans(plans: dict[str, bytes]) -> ThreadingHTTPServer:
+    """Answer requests for a plan; nothing is read through this server."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            body = plans[self.path.split("/")[3]]
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -100,6 +120,14 @@ def decoded(segments: list[dict[str, Any]], columns: tuple[str, ...]) -> float:
 def noop(frame: DataFrame) -> None:
     """Read every column of every row into nothing."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def counting(frame: DataFrame) -> None:
+    """Count as ``millstream.spark.count`` does, or as Spark does."""
+    if "records" in frame.columns:
+        frame.agg({"records": "sum"}).collect()
+    else:
+        frame.count()
 
 
 def cpu_seconds() -> float:
@@ -158,27 +186,33 @@ def main() -> None:
         for columns in (COLUMNS, ("seq", "payload"), ("seq",)):
             best = max(decoded(segments, columns) for _ in range(asked.rounds))
             print(f"decode and verify {','.join(columns)}: {best / 1e6:.1f} M rows/s of CPU")
-        server = serve_plan(segments)
+        last = segments[-1]["last_seq"]
+        cold = write_twins(home, segments)
+        plans = {
+            "S": plan_of("S", last, segments=segments),
+            "COLD": plan_of("COLD", last, cold=cold),
+        }
+        server = serve_plans(plans)
         spark = session(home)
-        options = {"url": f"http://127.0.0.1:{server.server_address[1]}", "stream": "S"}
-        ours = spark.read.format("millstream").options(**options)
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        ours = spark.read.format("millstream").option("url", url).option("stream", "S")
         ours.load().write.parquet(str(home / "parquet"))
         theirs = spark.read.parquet(str(home / "parquet"))
         assert sum(pq.read_metadata(f).num_rows for f in home.glob("parquet/*.parquet")) == (
             ours.load().count()
         )
+        history = table(spark, "COLD", url=url)
+        compare("cold history, all columns", history, theirs, noop, asked.rounds)
+        by_subject = lambda f: f.groupBy("subject").count().collect()  # noqa: E731
+        compare("cold history by subject", history, theirs, by_subject, asked.rounds)
         compare("scan of all columns", ours.load(), theirs, noop, asked.rounds)
+        counted = ours.option("columns", "records").load()
+        compare("count", counted, theirs, counting, asked.rounds)
         narrow = ours.option("columns", "seq").load()
-        compare("count", narrow, theirs, lambda f: f.count(), asked.rounds)
+        compare("count of rows", narrow, theirs, lambda f: f.count(), asked.rounds)
         compare("sum of seq", narrow, theirs, lambda f: f.agg(F.sum("seq")).collect(), asked.rounds)
         narrow = ours.option("columns", "subject").load()
-        compare(
-            "count by subject",
-            narrow,
-            theirs,
-            lambda f: f.groupBy("subject").count().collect(),
-            asked.rounds,
-        )
+        compare("count by subject", narrow, theirs, by_subject, asked.rounds)
         spark.stop()
         server.shutdown()
 

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.client import connect
+from millstream.spark import count
 from millstream.spark.options import parse
 from millstream.spark.source import BatchReader
 from support.small_broker import SmallBroker, small_broker
@@ -62,10 +63,13 @@ def test_deleted_records_are_absent_from_files_and_tail(
     spark: SparkSession, broker: SmallBroker
 ) -> None:
     before = {r.seq for r in load(spark, broker).select("seq").collect()}
+    assert count(spark, "ORDERS", url=broker.url) == len(before)
     gone = [2, 150, max(before)]
     assert broker.delete("ORDERS", gone) == 3
     broker.flushed("ORDERS")
     assert {r.seq for r in load(spark, broker).select("seq").collect()} == before - set(gone)
+    assert count(spark, "ORDERS", url=broker.url) == len(before) - 3
+    assert count(spark, "ORDERS", url=broker.url, startSeq="1", endSeq="3") == 2
 
 
 def test_a_damaged_record_is_told_and_never_served(

@@ -135,3 +135,9 @@ def test_a_job_that_is_one_of_many_has_a_number_and_a_sink() -> None:
 def test_a_subject_that_is_no_pattern_is_refused_at_once() -> None:
     with pytest.raises(OptionError, match="no subject pattern"):
         parse({"stream": "S", "subject": "a..b"})
+
+
+def test_a_count_goes_with_nothing_that_one_record_has() -> None:
+    assert parse({"stream": "S", "columns": "stream,records"}).columns == ("stream", "records")
+    with pytest.raises(OptionError, match="records counts many at once: leave out payload, seq"):
+        parse({"stream": "S", "columns": "seq,records,payload"})

@@ -227,3 +227,10 @@ def test_decoding_by_arithmetic_agrees_with_reading_one_by_one(drawn: list[Row])
 def test_gather_of_nothing_is_nothing() -> None:
     nothing = np.array([], dtype=np.int64)
     assert rows.gather(pa.py_buffer(b""), nothing, nothing).to_pylist() == []
+
+
+def test_a_count_is_one_row_for_many_records() -> None:
+    assert decoded([PLAIN, FULL], "records") == [{"records": 2}]
+    assert decoded([PLAIN], "stream", "records", *GAP_COLUMNS) == [
+        {"stream": "ORDERS", "records": 1, **dict.fromkeys(GAP_COLUMNS)}
+    ]

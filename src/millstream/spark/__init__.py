@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millstream.spark.session import register
-    from millstream.spark.stream_table import table, with_payload_json
+    from millstream.spark.stream_table import count, table, with_payload_json
 
-__all__ = ["register", "table", "with_payload_json"]
+__all__ = ["count", "register", "table", "with_payload_json"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
         from millstream.spark.session import register
 
         return register
-    if name in ("table", "with_payload_json"):
+    if name in ("count", "table", "with_payload_json"):
         from millstream.spark import stream_table
 
         return getattr(stream_table, name)

@@ -31,6 +31,7 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
     "node": (pa.string(), "string"),
     "meta": (pa.string(), "string"),
     "payload_json": (VARIANT_TYPE, "variant"),
+    "records": (pa.int64(), "bigint"),
     "gap_from": (pa.int64(), "bigint"),
     "gap_to": (pa.int64(), "bigint"),
     "gap_reason": (pa.string(), "string"),
@@ -38,7 +39,9 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
 
 GAP_COLUMNS = ("gap_from", "gap_to", "gap_reason")
 PAYLOAD_JSON = "payload_json"
-RECORD_COLUMNS = tuple(name for name in _TYPES if name not in (*GAP_COLUMNS, PAYLOAD_JSON))
+COUNT = "records"  # of how many records a row tells: one row then stands for many
+_NOT_STORED = (*GAP_COLUMNS, PAYLOAD_JSON, COUNT)
+RECORD_COLUMNS = tuple(name for name in _TYPES if name not in _NOT_STORED)
 
 
 def chosen(
@@ -58,7 +61,7 @@ def chosen(
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise ``OptionError`` for a column that no stream has, or that is named twice."""
+    """Raise ``OptionError`` for a column that no stream has, or that does not go with others."""
     seen: set[str] = set()
     for name in names:
         if name not in _TYPES:
@@ -66,6 +69,8 @@ def check_names(names: Iterable[str]) -> None:
         if name in seen:
             raise OptionError(f"column {name!r} is named twice")
         seen.add(name)
+    if COUNT in seen and (others := seen - {COUNT, "stream", *GAP_COLUMNS}):
+        raise OptionError(f"{COUNT} counts many at once: leave out {', '.join(sorted(others))}")
 
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:

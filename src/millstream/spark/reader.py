@@ -82,7 +82,7 @@ def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
             raise replaced(task.stream)
         records = segment_file.records_of(frames)
         for batch in rows.batches(records):
-            yield from _decoded(_wanted(batch, task), task)
+            yield from _decoded(_wanted(batch, task, rows.live(batch)), task)
         seen += len(records)
         position = int(records.seqs[-1]) + 1
     if seen < part.to_seq - part.from_seq + 1:
@@ -103,7 +103,7 @@ def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     Verified last: a record may be erased in place while it is copied, and what was whole and alive
     after the copy was so before.
     """
-    wanted = _wanted(records, task)
+    wanted = _wanted(records, task, rows.listed(records))
     lost: list[Lost] = []
     while True:
         copied = list(_decoded(wanted, task)) if rows.within_file(wanted) else None
@@ -122,9 +122,8 @@ def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
         yield rows.decode(records, task.stream, task.columns)
 
 
-def _wanted(records: Records, task: Task) -> Records:
+def _wanted(records: Records, task: Task, keep: rows.Mask) -> Records:
     times = records.entries["ts_ns"]
-    keep = rows.live(records)
     if task.start_ns is not None:
         keep &= times >= np.uint64(max(task.start_ns, 0))
     if task.end_ns is not None:

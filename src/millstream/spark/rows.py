@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.spark.columns import HEADERS_TYPE, VARIANT_TYPE, arrow_schema
+from millstream.spark.columns import COUNT, HEADERS_TYPE, VARIANT_TYPE, arrow_schema
 from millstream.spark.header_map import parse_headers
 
 FRAME_HEADER = 52
@@ -94,12 +94,18 @@ class Records:
         return start
 
 
+def listed(records: Records) -> Mask:
+    """Return which records the index does not call deleted; the frame may know better."""
+    mask: Mask = (records.entries["flags"] & DELETED_FLAG) == 0
+    return mask
+
+
 def live(records: Records) -> Mask:
     """Return which records are not deleted: by the index's flag or by the frame's last byte."""
     data = np.frombuffer(records.data, dtype=np.uint8)
     last = np.minimum(records.ends, len(data)) - 1  # a cut file must not stop the others
     mask: Mask = data[last] != DELETED_BYTE
-    mask &= (records.entries["flags"] & DELETED_FLAG) == 0
+    mask &= listed(records)
     return mask
 
 
@@ -120,7 +126,14 @@ def batches(records: Records) -> Iterator[Records]:
 
 
 def decode(records: Records, stream: str, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return live, verified records as one Arrow batch of just these columns."""
+    """Return live, verified records as one Arrow batch of just these columns.
+
+    With ``records`` among them it is one row that says how many there are.
+    """
+    if COUNT in columns:
+        known = {"stream": stream, COUNT: len(records)}
+        row = {name: known.get(name) for name in columns}
+        return pa.RecordBatch.from_pylist([row], schema=arrow_schema(columns))
     arrays = [_COLUMNS[name](records, stream) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
