@@ -103,6 +103,14 @@ class Agreement(RuleBasedStateMachine):
                 assert bool(len(frames)) == bool(wanted)
 
     @invariant()
+    def the_newest_of_a_subject_is_read(self) -> None:
+        seen = {seq: s for seq, s in self.records.items() if seq not in self.hidden}
+        last = {seen[seq]: seq for seq in sorted(seen)}
+        for name in SUBJECTS:
+            frames = self.index.newest(name)
+            assert (frames.seq(0) if frames is not None else None) == last.get(name)
+
+    @invariant()
     def the_oldest_above_a_limit_are_named(self) -> None:
         seen = {seq: s for seq, s in self.records.items() if seq not in self.hidden}
         by_subject = {name: [s for s in sorted(seen) if seen[s] == name] for name in SUBJECTS}

@@ -255,6 +255,22 @@ class SubjectIndex:
             newest = self._before(known, min(newest - 1, up_to))
         return newest
 
+    def newest(self, subject: bytes) -> "Frames | None":
+        """Return the newest record of a subject in the fewest steps.
+
+        None where there is none, and where it takes more than a look: the record is damaged.
+        """
+        seq = self.last_of(self._log.subjects.find(subject))
+        if not seq:
+            return None
+        segments = self._log.segments
+        segment = segments[-1]
+        if segment.base_seq > seq:
+            segment = segments[bisect_right(segments, seq, key=_base) - 1]
+        at = segment.index.find(seq)
+        frames, _, damaged = segment.read(at, at + 1, 1, 1)
+        return frames if damaged < 0 else None
+
     def seqs_of(self, subject: bytes, most: int = NEWEST) -> Iterator[int]:
         """Return a subject's sequences, oldest first."""
         known, last = self._log.subjects.find(subject), self._last()

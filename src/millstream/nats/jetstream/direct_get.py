@@ -52,14 +52,13 @@ class DirectGet:
 
     def _send_newest(self, reply: bytes, subject: bytes) -> bool:
         """Answer what key-value stores ask for, in few steps; False for all that is not plain."""
-        seq = self._stream.index.last_of(self._stream.log.subjects.find(subject))
         try:
-            frames = self._stream.read(seq, 1, 1) if seq else None
+            frames = self._stream.index.newest(subject)
         except ColdUnavailable:
             return False
-        if frames is None or not len(frames) or frames.first_seq != seq:
+        if frames is None:
             return False
-        _, ts_ns, _, payload, stored, tag, node, meta = frames.record(0)
+        seq, ts_ns, _, payload, stored, tag, node, meta = frames.record(0)
         if tag or node or meta:
             return False
         block = b"%s%s%s\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n\r\n" % (
