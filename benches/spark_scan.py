@@ -188,7 +188,8 @@ def main() -> None:
             print(f"decode and verify {','.join(columns)}: {best / 1e6:.1f} M rows/s of CPU")
         last = segments[-1]["last_seq"]
         cold = write_twins(home, segments)
-        plans = {
+        plans = {"S": plan_of("S", last, segments=segments)}
+        plans["COLD"] = plan_of("COLD", last, cold=cold)
             "S": plan_of("S", last, segments=segments),
             "COLD": plan_of("COLD", last, cold=cold),
         }
