@@ -1,17 +1,18 @@
 """How sealed segments are kept: rewritten when half is dead, under a new key, and read back."""
 
+import errno
 from dataclasses import replace
 
 import pytest
 
-from millstream.errors import StorageUnusable
+from millstream.errors import StorageFull, StorageUnusable
 from millstream.kernel._batch import Batch
 from millstream.store.dump import dump_directory
-from millstream.store.file_log import FileLog
+from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.inspect import CLEAN, UNUSABLE, check_directory
 from millstream.store.keys import KeyRing
 from millstream.store.log import Durability
-from support.fake_disk import FakeDisk, Mode
+from support.fake_disk import FakeDisk, FakeFile, Mode
 from support.store_bench import FORMS, SEALED, SMALL, Answer, Bench, image, records
 
 COMPRESSED = ("compressed", "both")
@@ -182,3 +183,140 @@ def test_tags_are_found_exactly_and_by_prefix(form: str) -> None:
     again = Bench(disk.after_crash(Mode.KEEP, 0), FORMS[form]).store.log(1)
     assert again is not None
     assert again.by_tag(b"job:1") == [26, 38]
+
+
+def test_a_growing_segment_of_nothing_but_dead_records_gives_its_file_back() -> None:
+    disk = FakeDisk()
+    roomy = replace(SMALL, log=LogOptions(), wal_file_bytes=4 << 20)
+    bench = Bench(disk, roomy)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for _ in range(3):
+        bench.append(log, [b"x" * (400 << 10)])
+        bench.run()
+    log.trim(log.next_seq, "delete")
+    bench.run()
+    bench.store.tick()
+    bench.run()
+    bench.append(log, [b"lives"])
+    bench.run()
+    bench.store.tick()
+    bench.run()
+    files = [p for p in disk.content() if "/streams/" in p]
+    assert [p[-25:-5] for p in files] in ([], ["00000000000000000004"])
+    again = Bench(disk.after_crash(Mode.DROP, 0), roomy).store.log(1)
+    assert again is not None
+    assert [r[0] for r in records(again)] == [4]
+
+
+def test_a_wal_on_a_small_disk_is_set_free_sooner() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 20))
+    log = bench.store.create_log(1, Durability.FSYNC)
+    disk.free = 16 << 20
+
+    def grow() -> bool:
+        bench.append(log, [b"x" * (600 << 10)])
+        bench.run()
+        return bench.store.checkpoint_due
+
+    assert [grow() for _ in range(4)] == [False, False, False, True]
+    disk.free = 1 << 40
+    assert not bench.store.checkpoint_due
+
+
+def test_a_full_disk_asks_for_snapshots_until_the_wal_is_short() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, SMALL)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for _ in range(8):
+        bench.append(log, [b"x" * 900])
+        bench.run()
+    assert not bench.store.checkpoint_due
+    refused: list[str] = []
+
+    def refuse(call: str, path: str) -> None:
+        if call == "create" and "/wal-" in path:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    disk.hook = refuse
+    while not refused:
+        bench.append(log, [b"x" * 900])
+        bench.run()
+    disk.hook = lambda call, path: None
+    before = len([p for p in disk.content() if "/wal-" in p])
+    for _ in range(3):
+        bench.clock.advance(2)
+        if bench.store.checkpoint_due:
+            bench.store.checkpoint({})
+            bench.run()
+    assert len([p for p in disk.content() if "/wal-" in p]) < before
+    _, answer = bench.append(log, [b"room"])
+    bench.run()
+    assert answer == [None]
+    bench.clock.advance(2)
+    assert not bench.store.checkpoint_due
+
+
+def test_a_segment_file_that_cannot_be_made_is_closed_again() -> None:
+    class Counting(FakeDisk):
+        """Counts the files that are open."""
+
+        opened = closed = 0
+
+        def open(self, path: str, create: bool = False) -> FakeFile:
+            file = super().open(path, create)
+            if not path.endswith(".data"):
+                return file
+            self.opened += 1
+            close = file.close
+
+            def closing() -> None:
+                self.closed += 1
+                close()
+
+            file.close = closing  # type: ignore[method-assign]
+            return file
+
+    def refuse(call: str, path: str) -> None:
+        if call == "write" and path.endswith(".data"):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    disk = Counting()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    disk.hook = refuse
+    for _ in range(8):
+        bench.append(log, [b"x" * 300])
+        bench.run()
+        bench.store.tick()
+    assert disk.opened == disk.closed > 3
+    disk.hook = lambda call, path: None
+    bench.store.tick()
+    assert disk.opened == disk.closed + 1
+    assert len(records(log)) == 8
+
+
+def test_the_wal_leaves_room_for_the_snapshot_that_sets_it_free() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.FSYNC)
+
+    def written() -> Answer:
+        _, answer = bench.append(log, [b"x" * 900])
+        bench.run()
+        return answer
+
+    while bench.store._shards[0].engine.index < 2:
+        written()
+    disk.free = 1 << 20
+    refused = next(answer for answer in iter(written, None) if answer != [None])
+    assert isinstance(refused[0], StorageFull)
+    for _ in range(2):
+        bench.clock.advance(2)
+        assert bench.store.checkpoint_due
+        bench.store.checkpoint({})
+        bench.run()
+    assert not bench.store.checkpoint_due
+    assert len([p for p in disk.content() if "/wal-" in p]) == 1
+    assert written() == [None]

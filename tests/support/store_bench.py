@@ -20,7 +20,9 @@ SMALL = StoreOptions(
     wal_file_bytes=4096,
     threads=False,
     nonce=7,
-    log=LogOptions(segment_records=8, segment_bytes=2048, flush_bytes=512, cache_bytes=256),
+    log=LogOptions(
+        segment_records=8, segment_bytes=2048, flush_bytes=512, cache_bytes=256, waste_bytes=256
+    ),
 )
 
 COMPRESSED = replace(SMALL)  # logs are told one by one

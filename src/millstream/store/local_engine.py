@@ -27,6 +27,7 @@ HEADER = struct.Struct("<8sIIQQQQQQ")
 HEADER_CHECKED = 56
 DISK_SHARE = 16  # a file takes at most this part of the free space
 SMALLEST = 256 << 10
+LEFT_FREE = 1 << 20  # for the snapshots that set older files free
 
 log = logging.getLogger(__name__)
 
@@ -254,8 +255,10 @@ class LocalEngine:
 
     def _create(self, index: int) -> tuple[int, File, int]:
         """Make a file of the usual size, or of a share of what a small or full disk still has."""
-        share = self._files.free_bytes(self._directory) // DISK_SHARE
-        size = min(self._capacity, max(share, SMALLEST))
+        free = self._files.free_bytes(self._directory)
+        size = min(self._capacity, max(free // DISK_SHARE, SMALLEST))
+        if len(self.history) > 1 and free < size + LEFT_FREE:
+            raise StorageFull("no space left for the write-ahead log")
         path = f"{self._directory}/{wal_name(index)}"
         try:
             file = self._files.open(path, create=True)

@@ -461,16 +461,23 @@ class Segment:
             if self._file is None and self.made:
                 self._file = self._files.open(self.path)
             elif self._file is None:
-                ensure_dir(self._files, self.directory)
-                file = self._files.open(self.path, create=True)
-                ring = self.keeping.ring
-                if ring.seals:
-                    self.head = DataHead(BLOCKS_VERSION, key_id=ring.key_id)
-                    self._table = BlockTable()
-                write_all(file, data_header(self.log_id, self.base_seq, self.head), 0)
-                self._files.sync_dir(self.directory)
-                self._file, self.made = file, True
+                self._file, self.made = self._make(), True
             return self._file
+
+    def _make(self) -> File:
+        ensure_dir(self._files, self.directory)
+        file = self._files.open(self.path, create=True)
+        try:
+            ring = self.keeping.ring
+            if ring.seals:
+                self.head = DataHead(BLOCKS_VERSION, key_id=ring.key_id)
+                self._table = BlockTable()
+            write_all(file, data_header(self.log_id, self.base_seq, self.head), 0)
+            self._files.sync_dir(self.directory)
+        except BaseException:  # tried again with each flush, as long as the disk is full
+            file.close()
+            raise
+        return file
 
     def view(self) -> memoryview:
         """Return the flushed bytes, mapped; a sealed file needs no descriptor for that."""
