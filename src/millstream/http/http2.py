@@ -30,6 +30,8 @@ STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 MOST_STREAMS = 1024
 MOST_QUIET = 64 * 1024  # bytes that may come without completing a frame: frames are smaller
+PING_SECONDS = 20.0  # how often a client with requests under way is asked whether it is there
+PING = b"are you?"
 MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
 
 
@@ -52,18 +54,21 @@ class Http2Connection(asyncio.Protocol):
         self._resets = 0
         self._quiet = 0
         self._greeted = False
+        self._asked = False  # by a ping that nothing has followed yet
         self._finishing = False
         self._moved = asyncio.Event()  # set whenever a window opens or the transport drains
         self._writable = True
         self._h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding=None)
         )
-        self._h2.local_settings.update(
-            {
+        # Changed settings count only once the client has said so: these are the first ones.
+        self._h2.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
                 h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
                 h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: door.limits.head_bytes,
-            }
+            },
         )
         self.deadline: float | None = None
 
@@ -94,6 +99,7 @@ class Http2Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed h2 and act on what it found."""
+        self._asked = False
         try:
             events = self._h2.receive_data(data)
             self._quiet = 0 if events else self._quiet + len(data)
@@ -125,9 +131,15 @@ class Http2Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def expire(self) -> None:
-        """Drop a client that is late or idle."""
-        if self._finishing or not self._writable:
+        """Drop a client that is late or idle; ask one that waits whether it is still there."""
+        if self._finishing or not self._writable or self._asked:
             self.abort()
+            return
+        if self._is_waited_for():
+            self._asked = True
+            self._h2.ping(PING)
+            self._flush()
+            self.deadline = self._door.now() + PING_SECONDS
             return
         self._finishing = True
         self._goodbye()
@@ -155,6 +167,10 @@ class Http2Connection(asyncio.Protocol):
         if self._finishing and not self._streams and self._transport is not None:
             self._transport.close()
 
+    def _is_waited_for(self) -> bool:
+        """Say whether there are requests, all of them whole: it is we who owe something."""
+        return bool(self._streams) and all(s.task is not None for s in self._streams.values())
+
     def _set_deadline(self) -> None:
         if not self._writable:
             return
@@ -165,7 +181,8 @@ class Http2Connection(asyncio.Protocol):
             rate, grace = limits.body_bytes_per_second, limits.body_grace_seconds
             self.deadline = min(s.since + grace + len(s.body) / rate for s in waiting)
         else:
-            self.deadline = None if self._streams else self._door.now() + limits.idle_seconds
+            late = PING_SECONDS if self._streams else limits.idle_seconds
+            self.deadline = self._door.now() + late
 
     def _handle(self, event: h2.events.Event) -> None:
         self._greeted = True

@@ -1,6 +1,7 @@
 """What ``millstream serve`` was asked to do: defaults < environment < flags, checked once."""
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,16 +27,22 @@ CAPS = tuple(cap.name for cap in fields(HttpCaps))
 ALIASES = {
     "http_host": "HOST",
     "http_port": "PORT",
+    "http_port_file": "PORT_FILE",
+    "cold": "COLD_DIR",
+    "hot_segments": "HOT_RETAIN_SEGMENTS",
+    "hot_bytes": "HOT_RETAIN_BYTES",
     **{
         name: name.upper()
         for name in (
             *("data_dir", "api_keys", "probe_auth", "allow_insecure_no_auth"),
-            *("segment_max_events", "segment_max_bytes", "segment_max_age_ms", *CAPS),
+            *("segment_max_events", "segment_max_bytes", "segment_max_age_ms", "wal_shards"),
+            *CAPS,
         )
     },
 }
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 MAX_PENDING = 8 * 1024 * 1024
+_HOST_AND_PORT = re.compile(r"\[?([^\[\]:]*|(?<=\[)[^\[\]]+)\]?:(\d+)")
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
@@ -50,7 +57,8 @@ class ConfigError(Exception):
 class ServeConfig:
     """How to serve. Port 0 means: take a free one and say which.
 
-    ``ports_file_dir`` and ``pid_file`` are where launchers look for the ports and the process.
+    ``ports_file_dir`` and ``pid_file`` are where launchers look for the ports and the process,
+    ``http_port_file`` where they look for the HTTP door's address alone.
     """
 
     host: str = "127.0.0.1"
@@ -62,6 +70,7 @@ class ServeConfig:
     max_payload: int = 1024 * 1024
     ports_file_dir: Path | None = None
     pid_file: Path | None = None
+    http_port_file: Path | None = None
     segment_max_events: int = 1 << 20
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
@@ -109,6 +118,7 @@ class ServeConfig:
             ),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
+            http_port_file=str(self.http_port_file or ""),
             program="millstream",
         )
 
@@ -116,6 +126,7 @@ class ServeConfig:
 def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings that were given, checked; a flag that is None was not."""
     values: dict[str, Any] = {}
+    environ = _with_host_and_port_apart(environ)
     for field in fields(ServeConfig):
         variable = ENVIRONMENT_PREFIX + field.name.upper()
         value, source = flags.get(field.name), "--" + field.name.replace("_", "-")
@@ -126,6 +137,14 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
         if value is not None:
             values[field.name] = _READERS[field.name](value, source)
     return values
+
+
+def _with_host_and_port_apart(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Take ``TOPICS_HOST`` apart where it names the port too, which counts then."""
+    whole = _HOST_AND_PORT.fullmatch(environ.get(ALIAS_PREFIX + "HOST", ""))
+    if whole is None:
+        return environ
+    return {**environ, ALIAS_PREFIX + "HOST": whole[1], ALIAS_PREFIX + "PORT": whole[2]}
 
 
 def is_loopback(host: str) -> bool:
@@ -226,6 +245,7 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "max_payload": _payload,
     "ports_file_dir": _path,
     "pid_file": _path,
+    "http_port_file": _path,
     "segment_max_events": _positive,
     "segment_max_bytes": _positive,
     "segment_max_age_ms": _positive,

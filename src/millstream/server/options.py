@@ -257,6 +257,7 @@ class Options:
     cluster_name: str = ""
     pid_file: str = ""
     ports_file_dir: str = ""
+    http_port_file: str = ""
     sublist_cache: bool = True
     program: str = "nats-server"
     config_file: str = field(default="", compare=False)

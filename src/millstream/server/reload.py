@@ -41,6 +41,7 @@ _ASPECTS: Mapping[str, Aspect] = {
     "metadata": Aspect.ABOUT,
     "pid_file": Aspect.FILES,
     "ports_file_dir": Aspect.FILES,
+    "http_port_file": Aspect.FILES,
     "lame_duck": Aspect.LEAVING,
 }
 _FIXED: Mapping[str, str] = {

@@ -23,6 +23,7 @@ _PATHS = {
     "max_payload": "limits.max_payload",
     "ports_file_dir": "ports_file_dir",
     "pid_file": "pid_file",
+    "http_port_file": "http_port_file",
     "api_keys": "monitor.keys",
     "probe_auth": "monitor.probe_auth",
     "segment_max_events": "jetstream.segments",

@@ -196,6 +196,8 @@ class Server:
             files[options.jetstream.directory / "millstream.pid"] = pid_text()
         if options.pid_file:
             files[Path(options.pid_file)] = pid_text()
+        if options.http_port_file and self.http_address is not None:
+            files[Path(options.http_port_file)] = "{}:{}".format(*self.http_address)
         if options.ports_file_dir:
             urls = {"nats": [_url("nats", self.nats_address)]}
             if self.http_url is not None:
