@@ -39,7 +39,7 @@ async def both(tmp_path: Path, scenario: Callable[[Client], Awaitable[Any]]) -> 
 
 async def api(client: Client, subject: str, body: Any = b"") -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await client.request(f"$JS.API.{subject}", data, timeout=2)
+    reply = await client.request(f"$JS.API.{subject}", data, timeout=20)
     answer = json.loads(re.sub(r'"20\d\d-[^"]*Z"', '"TIME"', reply.data.decode()))
     answer.pop("cluster", None)
     return answer
@@ -254,7 +254,7 @@ def atomic(batch: str, seq: Any, commit: str = "", **more: str) -> dict[str, str
 
 
 async def tell(client: Client, subject: str, headers: dict[str, str], data: bytes = b"x") -> Any:
-    reply = await client.request(subject, data, timeout=2, headers=headers)
+    reply = await client.request(subject, data, timeout=20, headers=headers)
     return reply.data and json.loads(reply.data)
 
 
