@@ -188,8 +188,7 @@ def main() -> None:
             print(f"decode and verify {','.join(columns)}: {best / 1e6:.1f} M rows/s of CPU")
         last = segments[-1]["last_seq"]
         cold = write_twins(home, segments)
-        plans = {"S": plan_of("S", last, segments=segments)}
-        plans["COLD"] = plan_of("COLD", last, cold=cold)
+        plans = {
             "S": plan_of("S", last, segments=segments),
             "COLD": plan_of("COLD", last, cold=cold),
         }
