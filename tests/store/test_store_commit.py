@@ -1,6 +1,7 @@
 """When an acknowledgement is true, and what happens when it cannot be given."""
 
 import errno
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -337,3 +338,47 @@ def test_what_can_wait_does_not_wait_for_a_sync_that_is_far_away() -> None:
     bench.store.soon = steps.append
     log.delete([1], lambda error: None, can_wait=True)
     assert len(steps) == 1
+
+
+class _Bell(threading.Condition):
+    """Counts how often the committer's thread was called."""
+
+    rings = 0
+
+    def notify(self, n: int = 1) -> None:
+        self.rings += 1
+        super().notify(n)
+
+
+def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
+    disk = VisitedDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    (committer,) = bench.store._committers()
+    committer._wake = bell = _Bell()
+    steps: list[Any] = []
+    bench.store.soon = steps.append
+    bench.append(log, [b"a"])
+    with bell:
+        committer._call_thread()  # as when the loop could not write it at first
+    disk.visit = committer.step  # it comes while the loop writes after all
+    steps.pop()()
+    disk.visit = None
+    assert bell.rings == 1
+    bench.store.control(20, 1, b"", lambda error: None)  # a sync is the thread's
+    assert bell.rings == 2
+
+
+class VisitedDisk(FakeDisk):
+    """Lets somebody in during a write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.visit: Any = None
+
+    def enter(self, call: str, path: str) -> int | None:
+        if self.visit is not None and "wal" in path:
+            self.visit()
+        return super().enter(call, path)

@@ -292,9 +292,9 @@ class Committer:
     def step(self) -> bool:
         """Commit what is queued, or sync what is dirty for long enough; False when idle."""
         with self._wake:
+            self._called = False  # also when it came in vain: the next call must wake it again
             if self._paused or self._appending:
                 return False
-            self._called = False
             group = self._take()
         if not group:
             return self._sync_if_due()
