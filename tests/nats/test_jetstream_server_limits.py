@@ -62,3 +62,36 @@ async def scenario(place: Place) -> list[Any]:
 async def test_limits_of_the_server_bound_and_fill_requests_and_are_shown(tmp_path: Path):
     seen = await both(tmp_path, CONFIG, scenario)
     assert seen[-1][1]["max_ack_pending"] == 500
+
+
+STORES = 'jetstream: { store_dir: "DIRECTORY", max_file_store: 2000, max_memory_store: 1000 }'
+
+
+async def test_what_all_streams_reserve_and_hold_is_bounded_by_the_server(tmp_path: Path):
+    async def scenario(place: Place) -> list[Any]:
+        client = await place.client()
+
+        async def ask(subject: str, body: Any) -> Any:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            return json.loads((await client.request(subject, data, timeout=10)).data)
+
+        seen: list[Any] = []
+        for name, more in (
+            ("A", {"max_bytes": 3000}),
+            ("M", {"max_bytes": 1500, "storage": "memory"}),
+            ("B", {"max_bytes": 1500}),
+            ("C", {"max_bytes": 600}),
+            ("D", {"allow_atomic": True}),
+            ("E", {"storage": "memory"}),
+        ):
+            config = {"name": name, "subjects": [name.lower()], **more}
+            seen.append((await ask(f"$JS.API.STREAM.CREATE.{name}", config)).get("error"))
+        seen += [await ask(subject, b"x" * 900) for subject in "bbbdddeee"]
+        larger = {"name": "B", "subjects": ["b"], "max_bytes": 2500}
+        seen.append((await ask("$JS.API.STREAM.UPDATE.B", larger)).get("error"))
+        await ask("$JS.API.STREAM.PURGE.B", b"")
+        return [*seen, await ask("d", b"x")]
+
+    seen = await both(tmp_path, STORES, scenario)
+    codes = [one["error"]["err_code"] for one in seen[6:] if one and "error" in one]
+    assert codes == [10023, 10023]

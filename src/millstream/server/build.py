@@ -258,8 +258,9 @@ def keep(
         domain=options.domain,
     )
     jetstream.server_limits = ServerLimits(
-        limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9)
-    )
+        limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9),
+        options.max_memory, options.max_store,
+    )  # fmt: skip
     jetstream.system = lambda: accounts.system.interest if accounts.system is not None else None
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from millstream.server.auth_options import MemoryResolver
 from millstream.server.config import ConfigError
-from millstream.server.options import JetStreamOptions, Options
+from millstream.server.options import Options
 
 
 def refuse_missing(options: Options) -> None:
@@ -29,11 +29,5 @@ def without_effect(options: Options) -> list[str]:
 
 
 def _untuned_streams(options: Options) -> Iterator[str]:
-    stream, usual = options.jetstream, JetStreamOptions()
-    if stream is not None:
-        if stream.max_memory != usual.max_memory:
-            yield "jetstream.max_memory_store"
-        if stream.max_store != usual.max_store:
-            yield "jetstream.max_file_store"
-        if stream.limits != usual.limits:
-            yield "jetstream.limits"
+    if options.jetstream is not None and options.jetstream.limits.max_ha_assets:
+        yield "jetstream.limits.max_ha_assets"

@@ -21,13 +21,14 @@ from millstream.streams.atomic_batch import (
 )
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
+from millstream.streams.data_size import counts_data
 from millstream.streams.fast_batch import SUFFIX as FAST
 from millstream.streams.fast_ingest import FastIngest
 from millstream.streams.feature_rules import transform_of
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
 from millstream.streams.run import Demand, Run
-from millstream.streams.size import record_size
+from millstream.streams.size import record_size, size_of
 from millstream.streams.subject_index import SubjectIndex
 from millstream.streams.writes import Writes
 from millstream.subjects.transform import SubjectTransform
@@ -78,6 +79,8 @@ class Admission:
         self.abandoned: Callable[[bytes, str], None] = _nobody_hears
         # How many bytes the account may still store in such streams, None for any number.
         self.account_room: Callable[[], int | None] = _any_number
+        # Whether the server holds more than it may.
+        self.server_is_full: Callable[[], bool] = _never
         self._transform: SubjectTransform | None = None
         self.configure(stream.config)
 
@@ -116,7 +119,7 @@ class Admission:
         if config.allow_msg_counter:
             raise counter.missing()
         self.check_whole(batch)
-        if self.account_room() is not None:
+        if self._is_bounded():
             self._check_account(
                 sum(
                     record_size(config, subject, headers, payload, batch.extras(at)[2])
@@ -203,7 +206,7 @@ class Admission:
         config = self._stream.config
         if config.sealed or _may_refuse(config) or config.allow_msg_ttl:
             return False
-        if config.allow_msg_counter or self.account_room() is not None:
+        if config.allow_msg_counter or self._is_bounded():
             return False
         if 0 < config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
@@ -235,7 +238,7 @@ class Admission:
         config = self._stream.config
         if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
-        if self.account_room() is not None:
+        if self._is_bounded():
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
@@ -444,7 +447,13 @@ class Admission:
         self._check_room(subject, 1, size, rolls=rolls)
         return added
 
+    def _is_bounded(self) -> bool:
+        """Whether each message is to be weighed: the account has a limit, or the server is full."""
+        return self.account_room() is not None or self.server_is_full()
+
     def _check_account(self, size: int) -> None:
+        if self.server_is_full():
+            raise PublishRefused(503, 10023, "insufficient resources")
         room = self.account_room()
         if room is not None and size + self._writes.staged_size > room:
             raise PublishRefused(400, 10002, "resource limits exceeded for account")
@@ -478,12 +487,21 @@ class Admission:
         staged = self._stream.index.count_of(subject, staged=True)
         return staged + self._writes.unstaged_of(subject)
 
+    def _leaving(self) -> tuple[int, int]:
+        """Return how many records, and how many bytes, are decided to go and still in the log."""
+        config, index = self._stream.config, self._stream.index
+        if not index.hides_any or counts_data(config):
+            return 0, 0
+        leaving = index.leaving_sizes()
+        return leaving[0], size_of(config, *leaving)
+
     def _check_total(self, messages: int, size: int) -> None:
         config, log = self._stream.config, self._stream.log
         if config.max_msgs <= 0 and config.max_bytes <= 0:
             return
-        held = log.state().count + self._writes.staged
-        held_bytes = self._stream.stored_bytes() + self._writes.staged_size
+        leaving, leaving_bytes = self._leaving()
+        held = log.state().count - leaving + self._writes.staged
+        held_bytes = self._stream.stored_bytes() - leaving_bytes + self._writes.staged_size
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
@@ -500,6 +518,11 @@ def _may_refuse(config: StreamConfig) -> bool:
 def _any_number() -> int | None:
     """Limit nothing."""
     return None
+
+
+def _never() -> bool:
+    """Hold any number."""
+    return False
 
 
 def _nobody_hears(_batch_id: bytes, _reason: str) -> None:

@@ -135,9 +135,18 @@ class Stream:
         """Call ``hears`` with each atomic batch that is given up, and why."""
         self._admission.abandoned = hears
 
-    def limit_by(self, account_room: Callable[[], int | None]) -> None:
-        """Take publishes only while the account may store that much more; None is no limit."""
+    def limit_by(
+        self,
+        account_room: Callable[[], int | None],
+        server_is_full: Callable[[], bool] | None = None,
+    ) -> None:
+        """Take publishes only while the account may store that much more; None is no limit.
+
+        ``server_is_full`` says whether nobody may.
+        """
         self._admission.account_room = account_room
+        if server_is_full is not None:
+            self._admission.server_is_full = server_is_full
 
     def feed_by(self, feeds: Sequence[Feed]) -> None:
         """Be fed by these from now on."""

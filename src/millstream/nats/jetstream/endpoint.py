@@ -397,7 +397,11 @@ class JetStream:
             return
         if alive:
             stream.tell_abandoned(partial(self._tell_abandoned, stream.name))
-            stream.limit_by(partial(account_limits.room, self, stream.config.storage))
+            storage, everything = stream.config.storage, self.catalog.everything
+            stream.limit_by(
+                partial(account_limits.room, self, storage),
+                partial(self.server_limits.is_full, storage, everything),
+            )
         wanted = alive and stream.config.allow_direct
         self._answer_direct(self._direct, stream, wanted, stream.name, b"")
         if alive and stream.config.mirror is not None:

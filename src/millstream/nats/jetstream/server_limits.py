@@ -1,6 +1,6 @@
 """What the server's own configuration allows of JetStream, whichever account asks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from millstream.streams.times import go_text
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig
     from millstream.streams.config import StreamConfig
+    from millstream.streams.stream import Stream
 
 _DEFAULT_ACK_PENDING = 1000
 
@@ -23,6 +24,27 @@ class ServerLimits:
     max_ack_pending: int = 0
     max_request_batch: int = 0
     duplicate_window_ns: int = 0
+    max_memory: int = -1  # bytes in all accounts; below 0 means any number
+    max_storage: int = -1
+
+    def _most(self, storage: str) -> int:
+        return self.max_memory if storage == "memory" else self.max_storage
+
+    def is_full(self, storage: str, streams: Callable[[], Iterable["Stream"]]) -> bool:
+        """Whether streams of this kind hold more than they may."""
+        most = self._most(storage)
+        if most < 0:
+            return False
+        return most < sum(s.state().bytes for s in streams() if s.config.storage == storage)
+
+    def check_reserved(self, config: "StreamConfig", others: Iterable["StreamConfig"]) -> None:
+        """Refuse a stream whose bytes are promised to others; raises ApiError."""
+        most, asked = self._most(config.storage), max(config.max_bytes, 0)
+        reserved = sum(max(c.max_bytes, 0) for c in others if c.storage == config.storage)
+        if asked and 0 <= most < reserved + asked:
+            what = "memory" if config.storage == "memory" else "storage"
+            code = 10028 if config.storage == "memory" else 10047
+            raise ApiError(500, code, f"insufficient {what} resources available")
 
     def fill_consumer(self, config: dict[str, Any]) -> dict[str, Any]:
         """Return a consumer's request with these bounds where it names none of its own."""

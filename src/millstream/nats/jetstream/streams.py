@@ -78,10 +78,18 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
     js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
+    _check_reserved(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
     if is_new:
         js.tell_stream("CREATED", "create", name)
     return {**_info(js, stream), "did_create": True}
+
+
+def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
+    """Refuse more than the server has left, whichever accounts took the rest."""
+    mine = (js.account, config.name)
+    others = [s.config for s in js.catalog.everything() if (s.account, s.name) != mine]
+    js.server_limits.check_reserved(config, others)
 
 
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
@@ -98,6 +106,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     js.catalog.get(name, js.account)
     js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
+    _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)
     return _info(js, stream)
