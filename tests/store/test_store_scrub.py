@@ -7,7 +7,7 @@ from test_store_cold import COLD, OPTIONS, cold_segments, damage, filled, names,
 
 from millstream.store.cold_tier import SCRUB_DELAY
 from millstream.store.file_log import FileLog
-from support.fake_disk import FakeDisk
+from support.fake_disk import FakeDisk, Mode
 from support.store_bench import Bench, records
 
 pytest.importorskip("pyarrow.parquet")
@@ -89,6 +89,10 @@ def test_what_no_form_has_is_an_exact_gap() -> None:
     assert bench.store.cold.lost == 1
     assert [(g.first, g.last, g.reason) for g in log.state().gaps] == [(3, 3, "corruption")]
     assert [r[0] for r in records(log)] == [1, 2, *range(4, 61)]
+    killed = Bench(disk.after_crash(Mode.KEEP, 0), OPTIONS).store.log(1)
+    assert killed is not None
+    assert [(g.first, g.last) for g in killed.state().gaps] == [(3, 3)]  # before any read
+    assert killed.count == 59
 
 
 def test_rot_in_a_hot_segment_is_found_without_a_read() -> None:

@@ -5,6 +5,7 @@ import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -578,15 +579,23 @@ class FileLog:
                 self.add_gap(seq, seq, "corruption")
 
     def lose(self, seqs: list[int]) -> None:
-        """Take records out of service that no copy holds any more, and say so."""
+        """Take records out of service that no copy holds any more, and say so.
+
+        The WAL says so too: the copies were mended around them, so that no later look finds it.
+        """
+        new: list[Gap] = []
         for seq in seqs:
             at = bisect_right(self.segments, seq, key=_base) - 1
             position = self.segments[at].index.find(seq) if at >= 0 else -1
             if position >= 0 and self.segments[at].index.delete(position):
                 self.count -= 1
                 self.bytes -= self.segments[at].index.frame_len(position)
-                self.add_gap(seq, seq, "corruption")
+                new += self.add_gap(seq, seq, "corruption")
                 log.error("damaged record file=%s seq=%d", self.segments[at].path, seq)
+        for gap in _merged(new):
+            body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
+            with suppress(ShardReadOnly):
+                self._host.control(VOID, self._log_id, body, lambda error: None)
 
     def add_gap(self, first: int, last: int, reason: str) -> list[Gap]:
         """Name sequences as lost; those already named stay as they are. Returns what is new."""

@@ -698,6 +698,12 @@ class Logs:
                 log.error("wal lost its end log=%x first=%d last=%d", log_id, first, seq)
         return missed
 
+    def _take_out_lost(self, target: FileLog, segment: Segment) -> None:
+        """Have nobody count or look for what is on record as lost; an index may still name it."""
+        for first, last in target.lost:
+            for position in segment.positions(first, last):
+                segment.index.delete(position)
+
     def finish(self, power_lost: bool, marks: Known, named: set[int]) -> None:
         """Count what there is, and give up sequences that a power cut may have taken."""
         self._fill_holes()
@@ -710,6 +716,7 @@ class Logs:
         for log_id, target in self.logs.items():
             for segment in target.segments:
                 segment.index.delete_below(target.first_kept)
+                self._take_out_lost(target, segment)
             lost = power_lost or log_id in missed
             if lost and target.reserved_seq > target.committed_seq:
                 first = target.committed_seq + 1
