@@ -8,6 +8,7 @@ import pytest
 from topics_api import Api, Events
 
 from millstream.http.response import StreamedResponse
+from millstream.topics.events import heartbeat
 
 
 async def watch(api: Api, topics: dict[str, Any], **more: Any) -> Any:
@@ -174,3 +175,89 @@ async def test_s8_a_filter_leaves_records_out_and_moves_the_cursor(api: Api) -> 
     assert data["to_seq"] == 6
     assert (await events.named())[0] == "caught-up"
     await events.close()
+
+
+async def test_s8_topics_come_in_the_order_of_their_names_each_drained_first(api: Api) -> None:
+    for name in ("b", "a", "c"):
+        await api.write(name, 1, 2, 3)
+    opened = await watch(api, {"c": {}, "a": {}, "b": {}}, limit=2)
+    events = await stream(api, opened["wid"])
+    found = [await events.named() for _ in range(9)]
+    assert [(name, data["topic"]) for name, data in found] == [
+        (name, topic) for topic in "abc" for name in ("record", "record", "caught-up")
+    ]
+    await events.close()
+
+
+async def test_s8_a_reconnect_goes_on_after_what_was_sent(api: Api) -> None:
+    await api.write("a", 1, 2)
+    opened = await watch(api, {"a": {}})
+    events = await stream(api, opened["wid"])
+    await events.named()
+    await events.close()
+    await api.write("a", 3)
+    events = await stream(api, opened["wid"])
+    _, data = await events.named()
+    assert [record["$seq"] for record in data["records"]] == [3]
+    await events.close()
+
+
+async def test_s8_a_watcher_that_owns_every_record_hears_only_that_it_has_caught_up(
+    api: Api,
+) -> None:
+    body = {"records": [{"data": 1}, {"data": 2}], "node": "me"}
+    await api.call("POST", "/v0/topics/a", body)
+    opened = await watch(api, {"a": {}}, node="me")
+    events = await stream(api, opened["wid"])
+    name, data = await events.named()
+    assert (name, data) == ("caught-up", {"topic": "a", "head_seq": 2})
+    await events.close()
+
+
+async def test_s8_deleted_records_are_silent_in_the_stream(api: Api) -> None:
+    await api.write("a", 1, 2, 3)
+    await api.call("POST", "/v0/topics/a/delete", {"before_seq": 3})
+    events = await stream(api, (await watch(api, {"a": {}}))["wid"])
+    name, data = await events.named()
+    assert (name, [record["$seq"] for record in data["records"]]) == ("record", [3])
+    await events.close()
+
+
+async def test_s8_a_heartbeat_is_a_comment_without_an_id(api: Api) -> None:
+    await api.write("a", 1)
+    opened = await watch(api, {"a": {"tail": True}}, heartbeat_ms=1)
+    events = await stream(api, opened["wid"])
+    assert (await events.named())[0] == "caught-up"
+    assert await events.next() == {"comment": f": hb {api.topics.now_ms()}"}
+    await events.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(None, 15_000), (0, 1000), (999, 1000), (20_000, 20_000), (99_999, 60_000)]
+)
+async def test_s8_the_heartbeat_is_clamped(api: Api, asked: int | None, given: int) -> None:
+    api.topics.shortest_heartbeat_ms = 1000
+    assert heartbeat(api.topics, asked) == given
+
+
+async def test_s8_shutdown_is_a_last_frame_and_the_end(api: Api) -> None:
+    await api.write("a", 1)
+    events = await stream(api, (await watch(api, {"a": {"tail": True}}))["wid"])
+    await events.named()
+    api.topics.stop()
+    name, data = await events.named()
+    assert (name, data["code"]) == ("error", "server_shutting_down")
+    with pytest.raises(StopAsyncIteration):
+        await events.next()
+    await events.close()
+
+
+async def test_s8_a_session_that_nobody_reads_goes_after_its_time(api: Api) -> None:
+    await api.write("a", 1)
+    idle, held = [(await watch(api, {"a": {}}))["wid"] for _ in range(2)]
+    events = await stream(api, held)
+    await events.named()
+    api.clock.advance(300.001)
+    assert await api.error("GET", f"/v0/watch/{idle}") == (404, "not_found")
+    await events.close()
+    await (await stream(api, held)).close()
