@@ -175,3 +175,21 @@ async def test_a_message_that_is_stored_otherwise_than_it_came_keeps_its_place()
     assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": 3}
     assert [stream.get(seq).payload for seq in (1, 2, 3)] == [b"1", b"2", b"3"]
     assert stream.get(2).tag == b"t"
+
+
+async def test_what_a_full_bucket_has_replaced_makes_room_before_its_removal_is_logged():
+    world = World()
+    stream = await make(world, discard="new", max_msgs=3, max_msgs_per_subject=1, max_bytes=3 * 34)
+    logged: list[object] = []
+
+    def delete(seqs: list[int], done: object, *_: object) -> int:
+        logged.append(done)
+        return len(seqs)
+
+    stream.log.delete = delete
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.b", b"", b"2"))
+    deliver(stream, (b"s.a", b"", b"3"))
+    assert (len(logged), stream.log.state().count) == (1, 3)
+    world.hub.take()
+    deliver(stream, (b"s.c", b"", b"4"), (b"s.d", b"", b"no"))
+    assert answers(world) == {b"r0": 4, b"r1": (10077, "maximum messages exceeded")}

@@ -94,9 +94,13 @@ class SubjectIndex:
         self._log = log
         self._going: dict[int, int] = {}  # sequence → subject id
         self._going_of: Counter[int] = Counter()
+        self._hidings = 0  # how often that changed
+        self._sized_at = (-1, -1)
+        self._sizes = (0, 0, 0)
 
     def hide(self, seqs: Iterable[int]) -> None:
         """Leave out records whose removal is decided and not yet logged."""
+        self._hidings += 1
         for segment, part in by_segment(self._log.segments, seqs):
             for seq, known in zip(part, segment.index.live_ids(part), strict=True):
                 if known >= 0 and seq not in self._going:
@@ -105,6 +109,7 @@ class SubjectIndex:
 
     def reveal(self, seqs: Iterable[int]) -> None:
         """Look at records as they are: gone, or still there after all."""
+        self._hidings += 1
         for seq in seqs:
             known = self._going.pop(seq, -1)
             if known >= 0:
@@ -145,6 +150,12 @@ class SubjectIndex:
 
     def leaving_sizes(self) -> tuple[int, int, int]:
         """Return (records, frame bytes, records with headers) of what is on its way out."""
+        key = (self._hidings, self._log.state().count)  # a trim may take some of them
+        if key != self._sized_at:
+            self._sized_at, self._sizes = key, self._leaving_sizes()
+        return self._sizes
+
+    def _leaving_sizes(self) -> tuple[int, int, int]:
         count = size = headed = 0
         for seq in self._going:
             at = bisect_right(self._log.segments, seq, key=_base) - 1
