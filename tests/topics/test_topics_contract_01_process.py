@@ -88,6 +88,7 @@ def serving(directory: Path, **environ: str) -> Iterator[Serving]:
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_s01_a_signal_tells_streams_to_close_and_the_drain_takes_less_than_5_seconds(
     tmp_path: Path, how: signal.Signals
@@ -108,6 +109,7 @@ def test_s01_a_signal_tells_streams_to_close_and_the_drain_takes_less_than_5_sec
             socket.create_connection(server.address, 1)
 
 
+@pytest.mark.slow
 def test_s01_a_stop_drains_routers_and_writes_a_last_snapshot(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.ask("PUT", "/v0/routers/r", {"source": "a", "dest": "b"})
@@ -123,6 +125,7 @@ def test_s01_a_stop_drains_routers_and_writes_a_last_snapshot(tmp_path: Path) ->
         server.end()
 
 
+@pytest.mark.slow
 def test_s01_an_accept_error_does_not_end_the_server(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         pid = server.process.pid
@@ -147,6 +150,7 @@ def test_s01_an_accept_error_does_not_end_the_server(tmp_path: Path) -> None:
         server.end()
 
 
+@pytest.mark.slow
 def test_s01_a_second_process_on_the_same_directory_does_not_start(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         line, environ = command(tmp_path, TOPICS_PORT="0")
@@ -157,6 +161,7 @@ def test_s01_a_second_process_on_the_same_directory_does_not_start(tmp_path: Pat
         server.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "why"),
     [
