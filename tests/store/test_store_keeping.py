@@ -61,11 +61,12 @@ def test_one_segment_at_a_time_is_rewritten_and_only_once_its_deletes_are_stable
     doomed = [seq for s in two for seq in range(s.base_seq, s.last_seq)]
     log.delete(doomed, lambda error: None)
     bench.run()
-    log._killed_at = 1 << 40  # as if the delete were not synced
+    log._rewrites.killed_at = 1 << 40  # as if the delete were not synced
     bench.store.tick()
     assert [s.head.generation for s in two] == [0, 0]
-    log._doomed = (log._doomed[0], log._doomed[1], 1)  # type: ignore[index]
-    log._killed_at = 1
+    rewrites = log._rewrites
+    rewrites._doomed = (rewrites._doomed[0], rewrites._doomed[1], 1)  # type: ignore[index]
+    rewrites.killed_at = 1
     bench.store.tick()
     assert sorted(s.head.generation for s in two) == [0, 1]
     bench.store.tick()

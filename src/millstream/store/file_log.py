@@ -4,24 +4,21 @@ import errno
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
 
 import msgspec
 
-from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
-from millstream.kernel._frames import Frames, encode_batch, encode_control, encode_exact
+from millstream.kernel._frames import Frames, encode_batch, encode_exact
 from millstream.kernel._index import SubjectTable
 from millstream.store.committer import Submission
 from millstream.store.entry import Run
 from millstream.store.erasure import Erasure
-from millstream.store.files import Files
 from millstream.store.log import (
     Committed,
     Durability,
@@ -31,15 +28,24 @@ from millstream.store.log import (
     Staged,
     by_segment,
 )
+from millstream.store.log_frames import (
+    DELETE,
+    ERASE,
+    RESERVE,
+    TRIM,
+    VOID,
+    Skipped,
+    Trimmed,
+    Voided,
+    skip_frames,
+)
+from millstream.store.log_host import Host
 from millstream.store.rewrite import Rewrite
-from millstream.store.segment import HEADER_BYTES, Flush, Keeping, Segment, log_directory
+from millstream.store.rewrites import Rewrites
+from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
 from millstream.store.seq_ranges import SeqRanges, runs_of
 from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.tags import TagIndex
-from millstream.store.worker import Worker
-
-# Control frames that the store itself understands.
-TRIM, DELETE, VOID, RESERVE, SKIP, ERASE = 21, 22, 23, 24, 28, 33
 
 NO_FRAMES = Frames(b"", b"")
 MOST_RESERVED = 1 << 20
@@ -59,102 +65,6 @@ class LogOptions:
     cache_bytes: int = 256 << 10
     waste_bytes: int = 1 << 20  # of dead records that a growing file may hold when none is live
     rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
-
-
-class Trimmed(msgspec.Struct, array_like=True):
-    """Body of a TRIM frame."""
-
-    first_kept: int
-    reason: str
-
-
-class Voided(msgspec.Struct, array_like=True):
-    """Body of a VOID frame: sequences that hold nothing, and why."""
-
-    first: int
-    last: int
-    reason: str
-
-
-class Skipped(msgspec.Struct, array_like=True):
-    """Body of a SKIP frame: sequences that never held anything, so that nobody misses them."""
-
-    ranges: list[tuple[int, int]]
-    next_seq: int = 0  # where the log goes on; 0: the records that tell follow in the same batch
-
-
-class Host(Protocol):
-    """What a log needs of the store that holds it."""
-
-    files: Files
-    clock: Clock
-    worker: Worker
-    directory: str
-    keeping: Keeping
-
-    def check(self, log_id: int) -> None:
-        """Raise when the log's shard takes no writes."""
-        ...
-
-    def submit(self, submission: Submission) -> None:
-        """Queue frames for commit."""
-        ...
-
-    def control(
-        self,
-        kind: int,
-        log_id: int,
-        body: bytes,
-        done: Committed,
-        sync: bool = True,
-        can_wait: bool = False,
-    ) -> None:
-        """Log a control frame."""
-        ...
-
-    def joined(
-        self, kind: int, log_id: int, body: bytes, done: Committed
-    ) -> tuple[bytes, Committed]:
-        """Return control frames to commit with records, and what to call with the outcome."""
-        ...
-
-    def post(self, callback: Callable[[], None]) -> object:
-        """Run on the loop, soon."""
-        ...
-
-    def unsynced(self, log: "FileLog") -> None:
-        """Note that the log has records that wait for the next timer sync."""
-        ...
-
-    def written_position(self, log_id: int) -> int:
-        """Return the newest position of the log's WAL shard that is written."""
-        ...
-
-    def remove(self, segment: Segment) -> None:
-        """Remove a dead segment's files once the frames that killed it are stable."""
-        ...
-
-    def may_erase(self, log_id: int) -> bool:
-        """Say whether no start needs what the log held; else a snapshot comes, and a step then."""
-        ...
-
-    def may_rewrite(self, log_id: int, position: int) -> bool:
-        """Say whether records that were dead at ``position`` may go; 0 asks for a turn."""
-        ...
-
-    def rewriting(self, is_rewriting: bool) -> None:
-        """Note that a rewrite in the background began or ended."""
-        ...
-
-    def withdraw(
-        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
-    ) -> bool:
-        """Have nothing left of segments at a cold place, then call; False when nothing can be."""
-        ...
-
-    def removed(self, log_id: int) -> None:
-        """Note that the files of a dropped log are gone."""
-        ...
 
 
 class FileLog:
@@ -179,10 +89,8 @@ class FileLog:
         self.stays_hot = False  # segments are never moved to the cold place
         self.hot_ns = 0  # nor while they hold a record that is younger
         self.erasure = Erasure(host, self)
-        self._dead: dict[int, tuple[int, int]] = {}  # base → (live records, dead bytes), as summed
         self._tags: dict[int, TagIndex] = {}  # by base sequence of the segment
-        self._killed_at = 1  # where the WAL was when records died last
-        self._doomed: tuple[Segment, Rewrite, int] | None = None  # waits until its dead are stable
+        self._rewrites = Rewrites(host, self, options.rewrite_ratio)
         self.subjects = SubjectTable()
         self.segments: list[Segment] = []
         self.next_seq = 1
@@ -216,6 +124,11 @@ class FileLog:
     @durability.setter
     def durability(self, durability: Durability) -> None:
         self._durability = durability
+
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the log takes no work any more."""
+        return self._closed
 
     @property
     def is_kept(self) -> bool:
@@ -305,7 +218,7 @@ class FileLog:
         """Have staged records committed, with what must not be told apart from them."""
         control, committed = b"", staged.committed
         if holes:
-            control = _skip_frames(self._log_id, Skipped(list(holes)))
+            control = skip_frames(self._log_id, Skipped(list(holes)))
         if note is not None:
             noted, committed = self._host.joined(note.kind, self._log_id, note.body, committed)
             control += noted
@@ -362,7 +275,7 @@ class FileLog:
             self._host.post(partial(done, None))
             return
         holes = [(self.next_seq, seq - 1)]
-        frames = _skip_frames(self._log_id, Skipped(holes, seq))
+        frames = skip_frames(self._log_id, Skipped(holes, seq))
         committed = partial(self._skipped_to, seq, holes, done)
         self._host.submit(Submission(self._log_id, 0, 2, frames, True, committed))
         self.next_seq = seq
@@ -713,7 +626,7 @@ class FileLog:
             log.warning("trim not logged log=%x error=%s", self._log_id, error)
             return
         self.apply_trim(first_kept, reason)
-        self._killed_at = self._host.written_position(self._log_id)
+        self._rewrites.killed_at = self._host.written_position(self._log_id)
 
     def apply_trim(self, first_kept: int, reason: str) -> None:
         """Move the floor; whole dead segments go with their files."""
@@ -782,7 +695,7 @@ class FileLog:
             self.erasure.begin(seqs, erased)
         elif error is None:
             self.apply_delete(seqs)
-            self._killed_at = self._host.written_position(self._log_id)
+            self._rewrites.killed_at = self._host.written_position(self._log_id)
         done(error)
 
     def apply_delete(self, seqs: list[int]) -> None:
@@ -969,73 +882,7 @@ class FileLog:
             self._give_up(self.segments)
         self.flush()
         self.erasure.step()
-        self._rewrite_one()
-
-    # --- rewriting
-
-    def _rewrite_one(self) -> None:
-        """Begin to copy one sealed segment: for the space of its dead, or for another key.
-
-        What the copy leaves out must be stable as dead first, or a power cut would bring back the
-        claim that it lives.
-        """
-        if self._doomed is None:
-            if not self._host.may_rewrite(self._log_id, 0):
-                return
-            segment = next((s for s in self.segments if self._wants_rewrite(s)), None)
-            if segment is None:
-                return
-            rewrite = Rewrite(self._host.files, segment, self.compressed, drop=True)
-            self._doomed = (segment, rewrite, self._killed_at)
-            self._host.rewriting(True)
-            segment.busy = True
-        segment, rewrite, position = self._doomed
-        if self._host.may_rewrite(self._log_id, position):
-            self._host.worker.run(rewrite.write, partial(self._rewritten, rewrite))
-            self._doomed = None
-
-    def _wants_rewrite(self, segment: Segment) -> bool:
-        if not segment.sealed or segment.busy or segment.failed or not segment.index.live:
-            return False
-        if segment.cold is not None:
-            return False
-        if any(a <= segment.last_seq and b >= segment.base_seq for a, b in self.lost):
-            return False  # what is damaged stays, to be found again
-        ring = self._host.keeping.ring
-        if segment.head.key_id != ring.key_id:
-            return True
-        live = segment.index.live
-        if live == len(segment.index):
-            return False
-        known = self._dead.get(segment.base_seq)
-        if known is None or known[0] != live:
-            dead = segment.size - HEADER_BYTES - segment.index.live_bytes()
-            known = self._dead[segment.base_seq] = (live, dead)
-        return known[1] > self._options.rewrite_ratio * (segment.size - HEADER_BYTES)
-
-    def _rewritten(self, rewrite: Rewrite, error: Exception | None) -> None:
-        segment = rewrite.segment
-        self._dead.pop(segment.base_seq, None)
-        if error is None and segment in self.segments and not self._closed:
-            rewrite.take_up()
-            self._host.worker.run(rewrite.place, partial(self._placed, segment))
-            return
-        self._host.rewriting(False)
-        segment.busy = False
-        if error is not None:
-            log.warning("segment not rewritten file=%s error=%s", segment.path, error)
-        self._host.worker.run(rewrite.discard, partial(_report, rewrite.path))
-
-    def _placed(self, segment: Segment, error: Exception | None) -> None:
-        self._host.rewriting(False)
-        segment.busy = False
-        if error is not None:
-            segment.failed = True  # served from the copy; a restart goes on with what has the name
-            log.error("rewritten segment not in place file=%s error=%s", segment.path, error)
-            return
-        segment.release()
-        self.erasure.step()
-        self.drop_dead_segments()
+        self._rewrites.step()
 
     def recount(self) -> None:
         """Count what is live, after the segments were loaded or rebuilt."""
@@ -1079,12 +926,6 @@ class FileLog:
 
 def _base(segment: Segment) -> int:
     return segment.base_seq
-
-
-def _skip_frames(log_id: int, skipped: Skipped) -> bytes:
-    """Return a SKIP twice, without a number: replaying it again changes nothing."""
-    more = not skipped.next_seq  # it begins the batch that tells where the log goes on
-    return encode_control(SKIP, log_id, 0, 0, msgspec.json.encode(skipped), more) * 2
 
 
 def _holes(next_seq: int, seqs: Sequence[int]) -> list[tuple[int, int]]:

@@ -5,9 +5,10 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.committer import Submission
-from millstream.store.file_log import DELETE, ERASE, TRIM, VOID, FileLog, LogOptions
+from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.log import Committed, Durability
+from millstream.store.log_frames import DELETE, ERASE, TRIM, VOID
 from millstream.store.segment import Keeping, Segment
 from millstream.store.worker import InlineWorker, Worker
 

@@ -17,7 +17,7 @@ import msgspec
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.kernel._frames import scan
-from millstream.store.file_log import VOID, FileLog, Voided
+from millstream.store.file_log import FileLog
 from millstream.store.files import Files, ensure_dir, write_all
 from millstream.store.foundation import lay_foundation
 from millstream.store.inspect import (
@@ -29,6 +29,7 @@ from millstream.store.inspect import (
 )
 from millstream.store.keys import KeyRing
 from millstream.store.lock import lock_directory
+from millstream.store.log_frames import VOID, Voided
 from millstream.store.recovery import Recovery
 from millstream.store.rewrite import Rewrite
 from millstream.store.second_form import find_in_wal, lost_positions

@@ -25,21 +25,20 @@ from millstream.store.cold_copy import SUFFIX, ColdCopy, decode_marker
 from millstream.store.cold_manifest import Form
 from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
-from millstream.store.file_log import (
+from millstream.store.file_log import MOST_DELTA, FileLog
+from millstream.store.files import Files, replace_file
+from millstream.store.log import Durability, Gap
+from millstream.store.log_frames import (
     DELETE,
     ERASE,
-    MOST_DELTA,
     RESERVE,
     SKIP,
     TRIM,
     VOID,
-    FileLog,
     Skipped,
     Trimmed,
     Voided,
 )
-from millstream.store.files import Files, replace_file
-from millstream.store.log import Durability, Gap
 from millstream.store.marks import RESERVED, SYNCED, Known
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import index_segment, missing_seqs, repair_segment

@@ -32,7 +32,10 @@ from millstream.store.entry import (
     plain_body,
     scan_entries,
 )
-from millstream.store.file_log import (
+from millstream.store.files import File, Files
+from millstream.store.keys import ID_BYTES, KeyRing
+from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
+from millstream.store.log_frames import (
     DELETE,
     ERASE,
     RESERVE,
@@ -43,9 +46,6 @@ from millstream.store.file_log import (
     Trimmed,
     Voided,
 )
-from millstream.store.files import File, Files
-from millstream.store.keys import ID_BYTES, KeyRing
-from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Control
 from millstream.store.salvage import Frame, frames_in, whole_batches

@@ -22,12 +22,13 @@ from millstream.store.committer import Committer, Post, Submission
 from millstream.store.derived import DERIVE, Derivation, Part
 from millstream.store.entry import TARGET_BYTES, Run, encode_entry
 from millstream.store.erase import finish_last
-from millstream.store.file_log import DELETE, RESERVE, VOID, FileLog, LogOptions, Voided
+from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import File, Files, ensure_dir
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
+from millstream.store.log_frames import DELETE, RESERVE, VOID, Voided
 from millstream.store.marks import RESERVED, SYNCED, Key, Known, Marks, highest, load_marks
 from millstream.store.memory_log import MemoryLog
 from millstream.store.rebuild import Logs
