@@ -211,6 +211,10 @@ class _Writer:
             changed.pop("consumer_limits", None)
             changed.pop("first_seq", None)
             config = {**kept, **{k: changed[k] for k in list(changed)[-2:]}}
+        if any(stream == name for stream, _ in self._consumers):
+            # Consumers there follow the retention that they were made under.
+            config.pop("retention", None)
+            config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "retention"}
         if self._chance(0.1):
             config["sealed"] = True
         if config.get("sealed"):

@@ -146,6 +146,11 @@ def forgive_pending(mine: Any, other: Any) -> None:
     elif isinstance(mine, dict) and isinstance(other, dict):
         if mine.get("num_ack_pending", 0) < other.get("num_ack_pending", 0):
             mine |= {key: other[key] for key in ("num_ack_pending", "ack_floor")}
+        if "ack_floor" in mine and mine["config"]["ack_policy"] == "all":
+            # Where all is acked, it shows a removed record as the floor of those that are pending.
+            shown = other.get("ack_floor", mine["ack_floor"])
+            if mine["ack_floor"]["stream_seq"] < shown["stream_seq"]:
+                mine["ack_floor"] = shown
         for key in mine.keys() & other.keys():
             forgive_pending(mine[key], other[key])
 

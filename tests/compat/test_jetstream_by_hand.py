@@ -124,6 +124,18 @@ SESSIONS = {
         ),
         *(answer(b"+ACK", 1), ask("STREAM.INFO.@S"), answer(b"+TERM"), ask("STREAM.INFO.@S")),
     ],
+    "a request in no group is served and holds no pin": [
+        *(stream(), *THREE, consumer(priority_groups=["g"], priority_policy="pinned_client")),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"zz", (), 1),
+        *(INFO, pull(group="g")),
+    ],
+    "the end of a batch of none is too large": [
+        stream(allow_atomic=True),
+        publish(
+            "@.x.a",
+            *(("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "0"), ("Nats-Batch-Commit", "eob")),
+        ),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

@@ -152,6 +152,8 @@ class PullDesk:
         if not self.pin.id:
             if not self._feed.available():
                 return False
+            if not request.group:
+                return True  # a request in no group is served, and holds no pin
             request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())
             self._event("PINNED", "consumer_group_pinned", **self._pin_fields(request.group))
         return request.pin == self.pin.id
@@ -172,7 +174,8 @@ class PullDesk:
             self._feed.put_back(parcel)
             self._end(request, "409 Message Size Exceeds MaxBytes")
             return 0
-        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if self.pin.id else ()
+        is_pinned = self.config.priority_policy == "pinned_client"
+        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
         size = self._feed.send(request.reply, parcel, pin)
         count = parcel.page.count
         request.note_activity(self._clock.monotonic())

@@ -151,7 +151,8 @@ class AtomicBatches:
         if found is not None:
             return found
         if position != 1:
-            if position - is_end > self._limits.most_messages:
+            # Like the reference, which counts without a sign: fewer than none are too many.
+            if not 0 <= position - is_end <= self._limits.most_messages:
                 raise self._too_large()
             raise _incomplete()
         self._limits.atomic.take(len(self._open))
