@@ -141,3 +141,15 @@ def test_what_a_connection_remembers_of_heads_is_bounded() -> None:
         meanings(parser, GOOD[-1])
     assert len(parser._known) <= 4
     assert all(len(head) <= 1024 for head in parser._known)
+
+
+def test_the_first_of_a_repeated_header_counts_also_when_the_head_comes_again() -> None:
+    parser = RequestParser(Limits())
+    for _ in range(3):
+        parser.feed(b"GET / HTTP/1.1\r\nHost: a\r\nX: first\r\nY: y\r\nX: second\r\n\r\n")
+        request = parser.next()
+        assert request is not None
+        assert not isinstance(request, Refusal)
+        assert (request.header(b"x"), request.header(b"y"), request.header(b"z")) == (
+            b"first", b"y", None,
+        )  # fmt: skip

@@ -69,6 +69,7 @@ class Request:
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     _query: dict[str, str] | None = None
+    _named: dict[bytes, bytes] | None = None  # the headers by their names
 
     def again(self) -> "Request":
         """Return the same request as it was before anybody looked at it, without its body."""
@@ -81,14 +82,17 @@ class Request:
             self.keep_alive,
             self.version,
             _query=self.query,
+            _named=self._by_name(),
         )
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header, by its lower-case name."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        return (self._named or self._by_name()).get(name)
+
+    def _by_name(self) -> dict[bytes, bytes]:
+        if self._named is None:
+            self._named = dict(reversed(self.headers))  # the first of a repeated name counts
+        return self._named
 
     @property
     def query(self) -> dict[str, str]:

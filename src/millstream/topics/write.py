@@ -97,9 +97,9 @@ async def carry_out(
         topics.check_pace()
     stream, created = await _stream_for(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
-    began, throttle_ms = watch.elapsed_ms(), topics.scheduler.measures.commit_window_ms
+    began, throttle_ms = topics.clock.monotonic(), topics.scheduler.measures.commit_window_ms
     written, deduped = await _append(stream, checked, topics)
-    append_ms = round(watch.elapsed_ms() - began, 3)
+    append_ms = round((topics.clock.monotonic() - began) * 1000, 3)
     synced = stream.log.durability is Durability.FSYNC
     performance = watch.performance(
         wal_append_ms=append_ms,
