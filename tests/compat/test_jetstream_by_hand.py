@@ -136,6 +136,10 @@ SESSIONS = {
             *(("Nats-Batch-Id", "b"), ("Nats-Batch-Sequence", "0"), ("Nats-Batch-Commit", "eob")),
         ),
     ],
+    "who is pinned and cannot take the next record is pinned no longer": [
+        *(stream(), *THREE, consumer(priority_groups=["g"], priority_policy="pinned_client")),
+        *(pull(group="g", max_bytes=1), INFO, pull(group="g"), INFO),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

@@ -27,6 +27,7 @@ class PullDesk:
         self.line = WaitingLine(prioritized=config.priority_policy == "prioritized")
         self.pin = Pin(config.priority_timeout / 1e9)
         self.retry_at = FOREVER
+        self._claimed: PullRequest | None = None  # was pinned just now, and got nothing yet
         self._feed = feed
         self._outlet = outlet
         self._clock = clock
@@ -155,6 +156,7 @@ class PullDesk:
             if not request.group:
                 return True  # a request in no group is served, and holds no pin
             request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())
+            self._claimed = request
             self._event("PINNED", "consumer_group_pinned", **self._pin_fields(request.group))
         return request.pin == self.pin.id
 
@@ -172,8 +174,11 @@ class PullDesk:
         """Deliver a parcel to a request; 0 when it did not fit and the request ended."""
         if request.limited and self._feed.size(parcel) > request.bytes_left:
             self._feed.put_back(parcel)
+            if self._claimed is request:
+                self.pin.release()  # it was pinned for this, and gets nothing
             self._end(request, "409 Message Size Exceeds MaxBytes")
             return 0
+        self._claimed = None
         is_pinned = self.config.priority_policy == "pinned_client"
         pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
         size = self._feed.send(request.reply, parcel, pin)
