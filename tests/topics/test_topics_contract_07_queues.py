@@ -133,7 +133,7 @@ async def test_s07_the_deadline_is_now_and_the_clamped_length(
     api: Api, asked: int | None, lasts: int
 ) -> None:
     jobs = await queue(api, 1)
-    more = {} if asked is None else {"lease_ms": asked}
+    more: dict[str, Any] = {} if asked is None else {"lease_ms": asked}
     assert (await jobs.claim(**more))[0]["deadline"] == START_MS + lasts
 
 
