@@ -38,7 +38,7 @@ class Broker:
     def start(self) -> None:
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
-        until = time.monotonic() + 60
+        until = time.monotonic() + count(60, 600)
         while True:
             try:
                 connect(self.url, timeout=5).close()

@@ -15,6 +15,7 @@ from millstream.spark.worker_python import workers_use_it
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LOCAL = {
     # Spark would otherwise announce itself by the name of the machine, which may not resolve.
     "spark.driver.host": "127.0.0.1",
@@ -51,10 +52,27 @@ def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
         with _java_writes_to(options.log):
             spark = _started(options)
         try:
-            yield spark
+            with nullcontext() if options.log is None else _pyspark_keeps_quiet():
+                yield spark
         finally:
             if not was_running:
                 spark.stop()
+
+
+@contextmanager
+def _pyspark_keeps_quiet() -> Iterator[None]:
+    """Let PySpark not print what it raises too: a failure is told once."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def _runs_already() -> bool:
