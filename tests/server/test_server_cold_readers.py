@@ -82,7 +82,7 @@ async def state_of(client: Client, name: str, messages: int) -> dict[str, Any]:
     """Wait until a stream has so many messages."""
     async with asyncio.timeout(LIMIT):
         while True:
-            answer = await client.request(f"$JS.API.STREAM.INFO.{name}", b"", timeout=5)
+            answer = await client.request(f"$JS.API.STREAM.INFO.{name}", b"", timeout=LIMIT)
             state: dict[str, Any] = json.loads(answer.data)["state"]
             if state["messages"] >= messages:
                 return state
@@ -137,7 +137,9 @@ async def test_a_mirror_and_a_source_take_it_in(running: Broker) -> None:
         {"name": "S", "sources": [{"name": "ORDERS"}]},
     ):
         name = body["name"]
-        await client.request(f"$JS.API.STREAM.CREATE.{name}", json.dumps(body).encode(), timeout=5)
+        await client.request(
+            f"$JS.API.STREAM.CREATE.{name}", json.dumps(body).encode(), timeout=LIMIT
+        )
         state = await state_of(client, str(name), RECORDS)
         assert (state["messages"], state["last_seq"]) == (RECORDS, RECORDS)
         assert await payloads(client, str(name), [1, 250, 600]) == [b"0", b"249", b"599"]
@@ -161,7 +163,7 @@ async def test_push_consumers_and_direct_reads_get_it(running: Broker) -> None:
     found = [(await pushed.next_msg(LIMIT)).data for _ in ALL]
     assert found == [b"%d" % n for n in range(RECORDS)]
     body = json.dumps({"seq": 7}).encode()
-    direct = await client.request("$JS.API.STREAM.MSG.GET.ORDERS", body, timeout=5)
+    direct = await client.request("$JS.API.STREAM.MSG.GET.ORDERS", body, timeout=LIMIT)
     assert json.loads(direct.data)["message"]["seq"] == 7
     await client.close()
 
@@ -178,7 +180,7 @@ async def test_a_stream_snapshot_holds_it(running: Broker, tmp_path: Path) -> No
 
     await client.subscribe(inbox, cb=take)
     body = json.dumps({"deliver_subject": inbox}).encode()
-    asked = await client.request("$JS.API.STREAM.SNAPSHOT.ORDERS", body, timeout=5)
+    asked = await client.request("$JS.API.STREAM.SNAPSHOT.ORDERS", body, timeout=LIMIT)
     answer = json.loads(asked.data)
     chunks = []
     while (message := await asyncio.wait_for(came.get(), LIMIT)).data:
@@ -187,11 +189,11 @@ async def test_a_stream_snapshot_holds_it(running: Broker, tmp_path: Path) -> No
     with broker(tmp_path) as other:
         client = await nats.connect(other.nats)
         wanted = json.dumps({"config": answer["config"], "state": answer["state"]}).encode()
-        ready = await client.request("$JS.API.STREAM.RESTORE.ORDERS", wanted, timeout=5)
+        ready = await client.request("$JS.API.STREAM.RESTORE.ORDERS", wanted, timeout=LIMIT)
         subject = json.loads(ready.data)["deliver_subject"]
         for chunk in chunks:
-            await client.request(subject, chunk, timeout=5)
-        await client.request(subject, b"", timeout=10)
+            await client.request(subject, chunk, timeout=LIMIT)
+        await client.request(subject, b"", timeout=LIMIT)
         assert (await state_of(client, "ORDERS", RECORDS))["last_seq"] == RECORDS
         assert await payloads(client, "ORDERS", [1, 250, 600]) == [b"0", b"249", b"599"]
         await client.close()
@@ -229,7 +231,7 @@ async def test_live_messages_come_while_replays_wait_for_the_cold_place(home: Pa
             replays = [asyncio.create_task(replayed(running.nats)) for _ in range(8)]
             await asyncio.to_thread(running.wait_for, "held")
             for n in range(5):
-                ack = await stream.publish("orders.0", b"live %d" % n)
+                ack = await stream.publish("orders.0", b"live %d" % n, timeout=LIMIT)
                 message = await live.next_msg(LIMIT)
                 assert (message.data, message.metadata.sequence.stream) == (b"live %d" % n, ack.seq)
             assert not any(task.done() for task in replays)
