@@ -173,7 +173,7 @@ SESSIONS = {
 
 @pytest.mark.timeout(120)
 async def test_both_servers_agree(pair: Pair) -> None:
-    differ: dict[str, list[str]] = dict.fromkeys(SESSIONS, [])
+    differ: dict[str, list[str]] = {name: [] for name in SESSIONS}
     for pace in PACES[1:]:  # what differs at a hurried pace must differ at a slow one
         sessions = [Session(0, tuple(SESSIONS[name])) for name in differ]
         found = await pair.differences(sessions, pace) if sessions else []
