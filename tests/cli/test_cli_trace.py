@@ -36,6 +36,8 @@ def conversation(program: Sequence[str], *flags: str, talk: str = TALK) -> list[
             for line in client.lines():
                 if line == "PONG":
                     break
+        if "-D" in flags:  # a server told to stop first would have closed the client itself
+            server.until("Client connection closed")
         server.finish()
         return traced(server)
 

@@ -31,7 +31,7 @@ cli = LazyGroup(
         "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
         "scrub": (
             "millstream.cli.scrub:scrub",
-            "Check a data directory and its cold history, and mend the latter.",
+            "Check a data directory; mends its cold history.",
         ),
         "repair": ("millstream.cli.repair:repair", "Make a damaged data directory sound again."),
         "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
