@@ -20,7 +20,6 @@ from millstream.pipelines.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.progress import Done
 from millstream.pipelines.run import run
-from millstream.spark.worker_python import worker_python
 from support.broker import millstream
 from support.peers import Peer
 
@@ -100,17 +99,6 @@ class Bench:
         return sorted(tuple(row) for row in frame.collect())
 
 
-@pytest.fixture(scope="module")
-def workers(spark: SparkSession) -> Iterator[None]:
-    """Spark's workers start as in a pipeline; the other Spark tests do without."""
-    context = spark.sparkContext
-    before = context.pythonExec
-    with worker_python() as command:
-        context.pythonExec = command
-        yield
-        context.pythonExec = before
-
-
 @pytest.fixture
-def bench(spark: SparkSession, workers: None, broker: Peer, tmp_path: Path) -> Bench:
+def bench(spark: SparkSession, broker: Peer, tmp_path: Path) -> Bench:
     return Bench(spark, broker, tmp_path)

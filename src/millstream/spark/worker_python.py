@@ -48,13 +48,16 @@ def lasting_python() -> str:
 
 @contextmanager
 def workers_use_it() -> Iterator[None]:
-    """Let a Spark that starts meanwhile use that command, unless the user chose a Python."""
+    """Let a Spark that starts meanwhile use that command, unless the user chose a Python.
+
+    The command outlives the block: Java keeps the environment it was started with, and serves every
+    later session of this process.
+    """
     if "PYSPARK_PYTHON" in os.environ:
         yield
         return
-    with worker_python() as command:
-        os.environ["PYSPARK_PYTHON"] = command
-        try:
-            yield
-        finally:
-            del os.environ["PYSPARK_PYTHON"]
+    os.environ["PYSPARK_PYTHON"] = lasting_python()
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_PYTHON"]
