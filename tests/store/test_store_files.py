@@ -1,5 +1,6 @@
 """The seam to the operating system, on a real disk and on the fake one."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -68,3 +69,19 @@ def test_the_fake_disk_stays_off_after_a_crash() -> None:
         disk.open("/a", create=True)
     with pytest.raises(Crashed):
         disk.open("/a")
+
+
+def test_a_directory_that_was_neither_synced_nor_removed_is_synced_by_the_next_attempt() -> (
+    None
+):
+    disk = FakeDisk()
+    ensure_dir(disk, "/data")
+    disk.failures = {
+        disk.calls + 2: OSError(errno.EIO, "input/output error"),  # the sync of the name
+        disk.calls + 3: OSError(errno.ENOSPC, "no space left"),  # the removal
+    }
+    with pytest.raises(OSError, match="no space left"):
+        ensure_dir(disk, "/data/streams")
+    assert disk.exists("/data/streams")
+    ensure_dir(disk, "/data/streams/1")
+    assert disk.after_crash(Mode.DROP, 1).exists("/data/streams/1")

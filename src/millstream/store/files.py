@@ -10,6 +10,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 MOST_PARTS = 512  # Linux takes at most 1024 in one call
 
@@ -122,18 +123,27 @@ def write_parts(file: File, parts: Sequence[bytes], offset: int) -> None:
         offset += size
 
 
+# Directories whose name could be neither synced nor taken back: there, but not to be relied on.
+_doubtful: WeakKeyDictionary[Files, set[str]] = WeakKeyDictionary()
+
+
 def ensure_dir(files: Files, path: str) -> None:
     """Make a directory and its parents where they are missing, each durable in its parent."""
-    if files.exists(path):
+    doubtful = _doubtful.setdefault(files, set())
+    if files.exists(path) and path not in doubtful:
         return
     parent = os.path.dirname(path) or "."
     ensure_dir(files, parent)
-    files.make_dir(path)
+    if not files.exists(path):
+        files.make_dir(path)
+    doubtful.add(path)  # the next attempt must not take a name for durable that is not
     try:
         files.sync_dir(parent)
-    except OSError:  # the next attempt must not take a name for durable that is not
+    except OSError:
         files.remove_dir(path)
+        doubtful.discard(path)
         raise
+    doubtful.discard(path)
 
 
 def replace_file(files: Files, directory: str, name: str, data: Buffer) -> None:
