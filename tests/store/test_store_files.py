@@ -71,9 +71,7 @@ def test_the_fake_disk_stays_off_after_a_crash() -> None:
         disk.open("/a")
 
 
-def test_a_directory_that_was_neither_synced_nor_removed_is_synced_by_the_next_attempt() -> (
-    None
-):
+def test_a_directory_that_was_neither_synced_nor_removed_is_synced_by_the_next_attempt() -> None:
     disk = FakeDisk()
     ensure_dir(disk, "/data")
     disk.failures = {
