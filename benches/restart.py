@@ -1,0 +1,67 @@
+"""How long a start takes after kill -9 under a stream of a million records, beside nats-server."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from brokers import STREAM, ApiError, api, broker, fresh_stream
+from cases import UNSYNCED
+from measure import FILLING, build_load, load
+
+from support.peers import Peer, running
+
+SERVERS = ("millstream", "nats-server")
+
+
+def main() -> None:
+    """Print the median of the starts, from exec until the stream says how much it holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    build_load()
+    took: dict[str, list[float]] = {name: [] for name in SERVERS}
+    for _ in range(arguments.rounds):
+        for name in SERVERS:
+            took[name].append(_restart(name, arguments.records))
+    ours, theirs = (statistics.median(took[name]) for name in SERVERS)
+    print("| records | millstream s | nats-server s | ratio |", "|---:|---:|---:|---:|", sep="\n")
+    print(f"| {arguments.records:,} | {ours:.2f} | {theirs:.2f} | {ours / theirs:.2f} |")
+
+
+def _restart(name: str, records: int) -> float:
+    with broker(name, UNSYNCED) as peer:
+        fresh_stream(peer, UNSYNCED)
+        load(peer, records, {"stream": STREAM, **FILLING})
+        command = peer.process.args
+        assert isinstance(command, list)
+        peer.process.kill()
+        peer.process.wait()
+        began = time.monotonic()
+        with running(name, command, peer.port, peer.directory) as again:
+            _wait_for(again, records)
+            return time.monotonic() - began
+
+
+def _wait_for(peer: Peer, records: int) -> None:
+    while True:
+        try:
+            found = api(peer, f"STREAM.INFO.{STREAM}", {})["state"]["messages"]
+        except (ApiError, OSError):
+            continue
+        assert found == records, f"{peer.name} lost {records - found} records"
+        return
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(str(error))
