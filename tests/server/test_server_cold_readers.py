@@ -18,8 +18,6 @@ import nats
 
 ALL = list(range(1, RECORDS + 1))
 CAP = RECORDS // 2
-UNACKED = ConsumerConfig(ack_policy=AckPolicy.NONE)
-NEW = ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.NEW)
 
 # A server whose reads of the cold place wait while the file `gate` is there.
 GATED = """
@@ -36,6 +34,11 @@ def gated(self, name, offset, size):
 DirectoryObjects.get_range = gated
 main(sys.argv[1:])
 """
+
+
+def unacked(policy: DeliverPolicy = DeliverPolicy.ALL) -> ConsumerConfig:
+    """Return a configuration for one subscription: the client notes its own inbox in it."""
+    return ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=policy)
 
 
 def put(running: Broker, path: str, body: dict[str, object]) -> None:
@@ -159,7 +162,7 @@ async def test_a_router_that_fell_behind_goes_on_with_it(running: Broker) -> Non
 async def test_push_consumers_and_direct_reads_get_it(running: Broker) -> None:
     client = await nats.connect(running.nats)
     stream = client.jetstream()
-    pushed = await stream.subscribe("orders.>", config=UNACKED)
+    pushed = await stream.subscribe("orders.>", config=unacked())
     found = [(await pushed.next_msg(LIMIT)).data for _ in ALL]
     assert found == [b"%d" % n for n in range(RECORDS)]
     body = json.dumps({"seq": 7}).encode()
@@ -209,7 +212,7 @@ class GatedBroker(Broker):
 async def replayed(url: str) -> int:
     """Read the whole history once; returns how many messages came."""
     client = await nats.connect(url)
-    pushed = await client.jetstream().subscribe("orders.>", config=UNACKED)
+    pushed = await client.jetstream().subscribe("orders.>", config=unacked())
     count = 0
     async with asyncio.timeout(LIMIT):
         while count < RECORDS:
@@ -227,7 +230,7 @@ async def test_live_messages_come_while_replays_wait_for_the_cold_place(home: Pa
         try:
             client = await nats.connect(running.nats)
             stream = client.jetstream()
-            live = await stream.subscribe("orders.>", config=NEW)
+            live = await stream.subscribe("orders.>", config=unacked(DeliverPolicy.NEW))
             replays = [asyncio.create_task(replayed(running.nats)) for _ in range(8)]
             await asyncio.to_thread(running.wait_for, "held")
             for n in range(5):
