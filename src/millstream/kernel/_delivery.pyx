@@ -18,7 +18,7 @@ from millstream.kernel._scan cimport write_decimal
 from millstream.kernel._subject cimport pattern_is_legal
 
 cdef enum:
-    FLUSH_AT = 64 * 1024      # inside a chunk, so that what is copied is sent while it is cached
+    PACKET = 65483            # what one packet holds on the loopback; a second one costs as much
     LOAN_MIN = 4096           # from here on a payload is sent from where it was read
 
 
@@ -163,9 +163,14 @@ cdef class Delivery(Connections):
         cdef bint lent = as_read and pub.lasting and pub.tail_len >= LOAN_MIN \
             and conn.fd >= 0 and not conn.blocked
         cdef Py_ssize_t size = pub.headers_len + pub.payload_len
-        cdef char *start = self._space(
-            conn, 64 + pub.subject_len + sub.sid_len + pub.reply_len + (0 if lent else size))
-        cdef char *to = write_head(start, sub, pub, with_headers)
+        cdef Py_ssize_t room = 64 + pub.subject_len + sub.sid_len + pub.reply_len \
+            + (0 if lent else size)
+        cdef char *start
+        cdef char *to
+        if not lent and pending(&conn.out) + room > PACKET:
+            self._relieve(conn, pub.origin)  # inside a chunk: what was copied is still cached
+        start = self._space(conn, room)
+        to = write_head(start, sub, pub, with_headers)
         if lent:
             conn.out.tail += to - start
             self._lend(conn, pub.tail, pub.tail_len)
@@ -184,8 +189,7 @@ cdef class Delivery(Connections):
         if conn.tracked and pub.reply_len:
             self.replies.append(conn.cid)
             self.replies.append(pub.reply[:pub.reply_len])
-        if pending(&conn.out) >= FLUSH_AT or queued(conn) > conn.nearly_full \
-                or conn.loan_count == LOANS:
+        if queued(conn) > conn.nearly_full or conn.loan_count == LOANS:
             self._relieve(conn, pub.origin)
 
     cdef void _relieve(self, Conn *conn, Conn *publisher) noexcept:
