@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from millstream.consumers.ledger import GiveUp, Ledger, Redeliver
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
@@ -122,6 +125,52 @@ def test_what_was_answered_before_it_was_written_down_is_never_written():
     assert (len(changes.pending), changes.answered) == (40, b"")
 
 
+def test_an_answer_to_a_second_delivery_unsays_the_first_that_was_written_down():
+    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    for seq in (1, 2):
+        deliver(ledger, seq, now=0)
+    copy.apply(ledger.take_changes(), now=0)
+    deliver(ledger, 2, now=30)
+    ledger.ack(2)
+    copy.apply(ledger.take_changes(), now=0)
+    assert pending(copy) == [1]
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["deliver", "again", "ack", "ack", "give up", "reset", "write", "fail"]),
+        st.integers(1, 5),
+    ),
+    max_size=12,
+)
+
+
+@given(operations)
+def test_replaying_what_was_written_gives_the_ledger_whatever_failed_in_between(steps):
+    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    for seq in (1, 2, 3):
+        deliver(ledger, seq, now=0)
+    copy.apply(ledger.take_changes(), now=0)
+    for step, seq in steps:
+        match step:
+            case "deliver" if seq > ledger.delivered[1]:
+                deliver(ledger, seq, now=0)
+            case "again" if seq in ledger.pending:
+                deliver(ledger, seq, now=0)
+            case "ack":
+                ledger.ack(seq)
+            case "give up" if seq in ledger.pending:
+                ledger._give_up(seq, 2)
+            case "reset":
+                ledger.reset(seq)
+            case "write":
+                copy.apply(ledger.take_changes(), now=0)
+            case "fail":
+                ledger.not_written(ledger.take_changes())
+    copy.apply(ledger.take_changes(), now=0)
+    assert copy.whole() == ledger.whole()
+
+
 def test_a_reset_forgets_every_delivery_also_after_a_restart():
     ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
     for seq in (1, 2, 3):
@@ -131,3 +180,16 @@ def test_a_reset_forgets_every_delivery_also_after_a_restart():
     copy.apply(ledger.take_changes(), now=0)
     for one in (ledger, copy):
         assert (pending(one), one.delivered, one.floor) == ([], (0, 1), (0, 1))
+
+
+def test_what_is_answered_after_a_reset_is_answered_after_a_restart():
+    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    for seq in (1, 2, 3):
+        deliver(ledger, seq, now=0)
+    copy.apply(ledger.take_changes(), now=0)
+    ledger.reset(1)
+    for seq in (1, 2, 3):
+        deliver(ledger, seq, now=0)
+    ledger.ack(2)
+    copy.apply(ledger.take_changes(), now=0)
+    assert pending(copy) == [1, 3]

@@ -93,6 +93,7 @@ class Consumer:
         self._idleness = Idleness(timers, clock, self._is_used, self._abandon)
         self._pumping = False
         self._closed = False
+        self._synced_version = 0  # of the ledger, known to be on disk
         self._unwatch: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
 
@@ -164,6 +165,7 @@ class Consumer:
     def close(self, description: str = "Consumer Deleted") -> None:
         """Send everybody away and let go of the stream."""
         self._closed = True
+        self.outlet.release()
         for handle in self._handles:
             self._interest.remove_sink(handle)
         self._desk.close(description)
@@ -284,8 +286,11 @@ class Consumer:
 
     def pump(self) -> None:
         """Deliver what can be delivered now, and see to it that the rest is not forgotten."""
-        if self._pumping or self._closed:
+        if self._pumping or self._closed or self.outlet.is_holding:
             return
+        counted, sent = self._is_counted, 0
+        if counted:
+            self.outlet.hold()
         self._pumping = True
         try:
             self.follow()
@@ -296,6 +301,8 @@ class Consumer:
                 self.settled(list(self.cursor.between(before, self.ledger.delivered[1])))
         finally:
             self._pumping = False
+            if counted:
+                self._count(sent)
         now = self._clock.monotonic()
         if sent:
             self._idleness.used()
@@ -306,6 +313,30 @@ class Consumer:
         self._arm(now if sent >= STEP_MESSAGES else self.feed.ready_at)
         self._arm(self._desk.next_deadline(now))
         self._watch()
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether each delivery is written down before it goes: only so many are allowed."""
+        config = self.config
+        return config.max_deliver > 0 and config.ack_policy != "none" and self.is_persisted
+
+    def _count(self, sent: int) -> None:
+        """Let what was held back go once it is written down how often it was delivered.
+
+        The process may die at any moment: what it forgot to count it would deliver once more
+        than allowed. Written is enough for that; only a power cut asks for a sync.
+        """
+        if not sent:
+            self.outlet.release()
+            return
+
+        def counted(error: MillstreamError | None) -> None:
+            _log_failure(error)  # deliveries go on while nothing can be written
+            self.outlet.release()
+            self.outlet.flush()
+            self.pump()
+
+        self._home.persist(self, counted, sync=False)
 
     def follow(self, *, closely: bool = False) -> None:
         """Notice removals: nobody has to answer for what is gone.
@@ -375,16 +406,31 @@ class Consumer:
         self.pump()
 
     def _confirm(self, replies: list[bytes]) -> None:
+        """Confirm once a sync has covered what the answers changed: then no death takes it back.
+
+        What makes that true: the state is a control frame with ``sync``, which is answered after
+        a sync that began when the frame, and all before it in the log, were written. An answer
+        that changed nothing may repeat one whose frame is still on its way, or was written
+        without a sync: it waits for a sync too.
+        """
+        version = self.ledger.version + 1
+
         def safe(error: MillstreamError | None) -> None:
             if error is None:
-                for reply in replies:
-                    self.outlet.reply(reply)
-                self.outlet.flush()
+                self._synced_version = max(self._synced_version, version)
+                self._tell(replies)
 
-        if self.is_persisted and self.ledger.is_dirty:
+        if not self.is_persisted:
+            self._tell(replies)
+        elif self.ledger.is_dirty or self._synced_version < self.ledger.version:
             self._home.persist(self, safe, sync=True)
         else:
-            safe(None)
+            self._tell(replies)
+
+    def _tell(self, replies: list[bytes]) -> None:
+        for reply in replies:
+            self.outlet.reply(reply)
+        self.outlet.flush()
 
     def tell_deleted(self) -> None:
         """Say that the consumer goes without having been asked to."""
@@ -418,6 +464,7 @@ class Consumer:
         for effect in self.ledger.expire(now):
             if isinstance(effect, GiveUp):
                 self._gave_up(effect)
+                self._note_change()
         self._desk.beat(now, self._positions())
         self.pump()
         self.outlet.flush()

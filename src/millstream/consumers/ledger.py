@@ -105,6 +105,7 @@ class Ledger:
     version: int = 0
     _dirty: bool = False
     _redelivered_changed: bool = False
+    _answered_unwritten: list[int] = field(default_factory=list)
 
     # -- deliveries --------------------------------------------------------------------------
 
@@ -235,7 +236,8 @@ class Ledger:
 
     def reset(self, seq: int) -> None:
         """Forget all deliveries and stand before ``seq``."""
-        self.pending.clear()
+        for known in self.pending.up_to(self.delivered[1]):
+            self.pending.remove(known)  # one by one: what was written down is to be unsaid
         self.queue.clear()
         self.redelivered = {}
         self.delivered = self.floor = (0, seq - 1)
@@ -294,9 +296,23 @@ class Ledger:
         """Return what changed since the last call."""
         self.version += 1
         rows, answered = self.pending.take_changes(self.floor[1])
+        unwritten, self._answered_unwritten = self._answered_unwritten, []
+        answered += b"".join(_SEQ.pack(seq) for seq in unwritten if seq > self.floor[1])
         again = dict(self.redelivered) if self._redelivered_changed else None
         self._dirty = self._redelivered_changed = False
         return Snapshot(self.version, self.delivered, self.floor, rows, answered, again)
+
+    def not_written(self, lost: Snapshot) -> None:
+        """Take changes back that could not be written: the next ones say them again."""
+        seqs = {seq for (seq,) in _SEQ.iter_unpack(lost.answered)}
+        seqs |= {seq for seq, _, _ in ROW.iter_unpack(lost.pending)}
+        for seq in sorted(seqs):
+            known = self.pending.get(seq)
+            if known is not None:
+                self.pending.put(seq, *known)
+            else:
+                self._answered_unwritten.append(seq)
+        self._dirty = self._redelivered_changed = True
 
     def whole(self) -> Snapshot:
         """Return everything."""

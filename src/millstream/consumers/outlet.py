@@ -1,6 +1,7 @@
 """Outlet: the way out of one consumer, for records, statuses and advisories."""
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +11,8 @@ from millstream.streams.times import rfc3339
 from millstream.wire.headers import encode_headers, with_extras
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from millstream.consumers.cursor import Page
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
@@ -19,12 +22,28 @@ _EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 
 
 class Outlet:
-    """Publishes under the consumer's account."""
+    """Publishes under the consumer's account, or holds everything back for a while."""
 
     def __init__(self, hub: "Hub", interest: "Interest", clock: Clock) -> None:
         self._hub = hub
         self._interest = interest
         self._clock = clock
+        self._held: list[Callable[[], object]] | None = None
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether what is sent waits for ``release``."""
+        return self._held is not None
+
+    def hold(self) -> None:
+        """Keep what is sent from now on, in order."""
+        self._held = []
+
+    def release(self) -> None:
+        """Send what was held back, and everything else at once again."""
+        held, self._held = self._held or (), None
+        for send in held:
+            send()
 
     def is_bound(self, subject: bytes, group: bytes) -> bool:
         """Whether a push consumer is served here: queue groups count only where one is named."""
@@ -46,16 +65,24 @@ class Outlet:
 
     def reply(self, subject: bytes) -> None:
         """Send an empty message."""
+        if self._held is not None:
+            self._held.append(partial(self.reply, subject))
+            return
         self._hub.publish(self._interest, subject, b"", b"", b"")
 
     def status(self, subject: bytes, line: str, fields: Fields = (), reply: bytes = b"") -> None:
         """Send a status: headers alone, with an inline code."""
-        if subject:
+        if self._held is not None:
+            self._held.append(partial(self.status, subject, line, fields, reply))
+        elif subject:
             headers = encode_headers(fields, line.encode())
             self._hub.publish(self._interest, subject, reply, headers, b"")
 
     def records(self, route: bytes, page: "Page", replies: list[bytes]) -> None:
         """Send records as they are stored."""
+        if self._held is not None:
+            self._held.append(partial(self.records, route, page, replies))
+            return
         self._hub.publish_frames(
             self._interest, route, page.frames, page.start, page.count, replies
         )
@@ -64,6 +91,9 @@ class Outlet:
         self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records with header fields added: ``first`` to the first, ``each`` to all."""
+        if self._held is not None:
+            self._held.append(partial(self.marked_records, route, page, replies, first, each))
+            return
         for at in range(page.count):
             fields = (*first, *each) if at == 0 else each
             self._send_one(route, page, at, replies[at], fields, whole=True)
@@ -72,6 +102,9 @@ class Outlet:
         self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records without payload; its size is told in a header."""
+        if self._held is not None:
+            self._held.append(partial(self.headers_of_records, route, page, replies, first, each))
+            return
         for at in range(page.count):
             fields = (*first, *each) if at == 0 else each
             self._send_one(route, page, at, replies[at], fields, whole=False)

@@ -317,17 +317,27 @@ class Registry:
     # -- what consumers ask ------------------------------------------------------------------
 
     def persist(self, consumer: Consumer, done: Committed, sync: bool) -> None:
-        """Write down what changed in the consumer's ledger."""
+        """Write down what changed in the consumer's ledger; a failure leaves it to the next."""
+        changes = consumer.ledger.take_changes()
         entry = _Entry(
             consumer.name,
             consumer.created_ns,
             None,
-            consumer.ledger.take_changes(),
+            changes,
             consumer.cursor.position,
             consumer.cursor.remaining_first,
         )
+
+        def settled(error: MillstreamError | None) -> None:
+            if error is not None:
+                consumer.ledger.not_written(changes)
+            done(error)
+
         body = msgspec.json.encode(entry)
-        self._store.control(CONSUMER_STATE, consumer.stream.incarnation, body, done, sync)
+        try:
+            self._store.control(CONSUMER_STATE, consumer.stream.incarnation, body, settled, sync)
+        except MillstreamError as error:
+            settled(error)
 
     def abandon(self, consumer: Consumer) -> None:
         """Delete a consumer that nobody has used for its inactive threshold."""

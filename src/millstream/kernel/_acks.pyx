@@ -25,6 +25,7 @@ cdef struct Slot:
     uint32_t deliveries
     uint8_t live
     uint8_t changed          # differs from what was last taken down
+    uint8_t known            # taken down as pending, however it was delivered again since
 
 
 cdef class PendingAcks:
@@ -100,7 +101,7 @@ cdef class PendingAcks:
 
     cdef int _answer(self, Py_ssize_t at) except -1:
         cdef void *grown
-        if not self.slots[at].changed:
+        if self.slots[at].known:
             if self.answered_len == self.answered_room:
                 grown = realloc(self.answered, (2 * self.answered_room + 16) * sizeof(uint64_t))
                 if grown == NULL:
@@ -139,6 +140,7 @@ cdef class PendingAcks:
             slot.deadline = deadline
             slot.deliveries = 1
             slot.live = slot.changed = True
+            slot.known = False
             self.tail += 1
             self.live += 1
 
@@ -156,12 +158,14 @@ cdef class PendingAcks:
             self.slots[at].live = False
         if not self.slots[at].live:
             self.live += 1
+            self.slots[at].known = False
         self.slots[at].seq = seq
         self.slots[at].consumer_seq = consumer_seq
         self.slots[at].deliveries = deliveries
         self.slots[at].deadline = deadline
         self.slots[at].live = True
         self.slots[at].changed = changed
+        self.slots[at].known |= not changed
 
     def get(self, uint64_t seq):
         """Return (consumer sequence, deliveries, deadline), None when it is not pending."""
@@ -287,6 +291,7 @@ cdef class PendingAcks:
                 to += 1
                 if changed:
                     self.slots[at].changed = False
+                    self.slots[at].known = True
         return packed
 
 

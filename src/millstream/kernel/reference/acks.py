@@ -13,7 +13,8 @@ class PendingAcks:
     """Deliveries by stream sequence."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[float]] = {}  # consumer seq, deliveries, deadline, changed
+        # consumer seq, deliveries, deadline, changed since it was taken down, taken down as pending
+        self._slots: dict[int, list[float]] = {}
         self._answered: list[int] = []
 
     def __len__(self) -> int:
@@ -33,7 +34,8 @@ class PendingAcks:
         self, seq: int, consumer_seq: int, deliveries: int, deadline: float, changed: bool = True
     ) -> None:
         """Set one delivery, known or not."""
-        self._slots[seq] = [consumer_seq, deliveries, deadline, changed]
+        known = seq in self._slots and self._slots[seq][4]
+        self._slots[seq] = [consumer_seq, deliveries, deadline, changed, known or not changed]
 
     def get(self, seq: int) -> tuple[int, int, float] | None:
         """Return (consumer sequence, deliveries, deadline)."""
@@ -49,7 +51,7 @@ class PendingAcks:
     def remove(self, seq: int) -> bool:
         """Forget one delivery; False when it is not pending."""
         slot = self._slots.pop(seq, None)
-        if slot is not None and not slot[3]:
+        if slot is not None and slot[4]:
             self._answered.append(seq)
         return slot is not None
 
@@ -95,7 +97,7 @@ class PendingAcks:
         """Return (rows that are new, sequences above ``floor`` answered) since the last call."""
         rows = b"".join(self._row(seq) for seq in sorted(self._slots) if self._slots[seq][3])
         for slot in self._slots.values():
-            slot[3] = False
+            slot[3], slot[4] = False, True
         gone, self._answered = [seq for seq in self._answered if seq > floor], []
         return rows, struct.pack(f"<{len(gone)}Q", *gone)
 
