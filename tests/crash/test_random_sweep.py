@@ -270,6 +270,33 @@ def test_what_a_memory_log_answered_before_a_failed_write_survives_every_start_o
     assert image(Bench(left.after_crash(Mode.KEEP, 0), keeping).store) == first
 
 
+def refuse_wal(call: str, path: str) -> None:
+    if call == "write" and "/wal/" in path:
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_batch_that_only_a_segment_file_had_is_not_taken_in_part() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, SMALL)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    disk.hook = refuse_wal
+    bench.append(log, [b"a" * 206, b"b" * 206])  # answered, and never in the WAL
+    bench.run()
+    disk.hook = lambda call, path: None
+    bench.append(log, [b"c"])
+    bench.run()
+    bench.clock.advance(60)
+    bench.store.tick()
+    bench.run()
+    left = disk.after_crash(Mode.KEEP, 0)
+    left.boots += 1
+    node = next(node for path, node in left.names.items() if path.endswith(".data") and node)
+    at = node.data.index(b"b" * 206)
+    node.data[at : at + 206] = bytes(206)
+    found = image(Bench(left, SMALL).store)[1]
+    assert [record[0] for record in found[1]] == [3]
+
+
 def test_random_workloads_with_faults_and_crashes_keep_every_promise() -> None:
     tried = fired = paired = 0
     for seed in range(count(120, 1500)):

@@ -79,6 +79,7 @@ class Logs:
         self.recovered: dict[int, LogRecovery] = {}
         self.copied_from: set[int] = set()  # sources of DERIVE frames that no snapshot covers
         self.steps = 0  # how often a log has grown
+        self.rotten = False  # the WAL was damaged: records may be missing that it once had
         self.torn = False  # the replay is past the first place that a crash may have torn
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
         self.relog: list[tuple[Run, bytes]] = []  # for the new WAL file: kept or given up, in order
@@ -87,7 +88,7 @@ class Logs:
         self._logged: dict[int, int] = {}  # log → newest sequence that the WAL or snapshot has
         self._absent: list[tuple[int, int, int]] = []  # (log, first, last) of missing files
         self._damaged: list[tuple[FileLog, Segment]] = []
-        self._spare: dict[int, list[Frame]] = {}
+        self._spare: dict[int, tuple[list[Frame], list[Frame]]] = {}
         self._cuts: dict[int, set[int]] = {}
         self._durable: dict[tuple[int, int], int] = {}  # (log, base) → bytes that were loaded
 
@@ -497,22 +498,34 @@ class Logs:
                     self._log_control(DELETE, target.log_id, msgspec.json.encode(seqs))
 
     def _spare_frames(self, target: FileLog, first: int, last: int) -> list[Frame]:
-        """Return what the files hold of ``first..last`` beyond what was known to be stable."""
+        """Return what the files hold of ``first..last`` beyond what was known to be stable.
+
+        What rot took from the WAL was whole once, and each record of it counts. What the WAL never
+        had, a crash may have torn in the file as well: there a batch is taken whole or not at all.
+        """
         if target.log_id not in self._spare:
             self._spare[target.log_id] = self._scan_spare(target)
-        found = {f.seq: f for f in self._spare[target.log_id] if first <= f.seq <= last}
+        single, whole = self._spare[target.log_id]
+        spare = single if self.rotten and not self.torn else whole
+        found = {f.seq: f for f in spare if first <= f.seq <= last}
         return [found[seq] for seq in sorted(found)]
 
-    def _scan_spare(self, target: FileLog) -> list[Frame]:
+    def _scan_spare(self, target: FileLog) -> tuple[list[Frame], list[Frame]]:
+        """Return the sound frames, and those of whole batches."""
         bases = [base for log_id, base in self._durable if log_id == target.log_id]
-        frames: list[Frame] = []
+        single: list[Frame] = []
+        whole: list[Frame] = []
         for base in sorted({*bases, *self._cuts.get(target.log_id, ())}):
             path = f"{target.directory}/{segment_name(base)}.data"
             _, buffer = self._plain(path, target.log_id, base)
             start = self._durable.get((target.log_id, base), HEADER_BYTES)
             found = [f for f in frames_in(buffer, start, len(buffer)) if f.kind == RECORD]
-            frames += whole_batches(found, start) if self.torn else found
-        return [f for f in frames if f.stream_id == target.log_id]
+            single += found
+            whole += whole_batches(found, start)
+        return (
+            [f for f in single if f.stream_id == target.log_id],
+            [f for f in whole if f.stream_id == target.log_id],
+        )
 
     def control(self, kind: int, log_id: int, content: bytes) -> None:
         """Apply one of the store's own control frames."""
@@ -638,7 +651,6 @@ class Logs:
     def _rescue(self) -> None:
         """Take whole batches that reached a segment file although the WAL's tail was lost."""
         self.torn = True
-        self._spare.clear()
         for target in self.logs.values():
             for batch in batches(self._spare_frames(target, target.next_seq, 1 << 63)):
                 seqs = [frame.seq for frame in batch]

@@ -401,6 +401,7 @@ class Replay:
     def _salvage(self, position: int, frames: list[Frame], start: int) -> Iterator[None]:
         """Take single frames where damage is rot, whole batches where it may be a torn write."""
         if position <= self._durable:
+            self._logs.rotten = True
             pending, self._pending = self._pending, []
             for run, data in pending:
                 yield from self._apply(run, data)
