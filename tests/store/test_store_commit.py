@@ -357,7 +357,7 @@ def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
     bench.append(log, [b"first: pays for the reservation"])
     bench.run()
     (committer,) = bench.store._committers()
-    committer._wake = bell = _Bell()
+    committer._wake = bell = _Bell(committer._lock)
     steps: list[Any] = []
     bench.store.soon = steps.append
     bench.append(log, [b"a"])

@@ -58,11 +58,12 @@ class Submission:
     order: tuple[int, ...] = ()  # further logs on whose timeline this stands
     can_wait: bool = False  # nobody waits: goes with the next, or when the thread looks by itself
     tells: tuple[tuple[Key, int], ...] = ()  # marks that are true once this is stable
+    apart: bool = False  # answered whenever it is stable: nothing of its log waits behind it
 
     @property
     def ordered(self) -> tuple[int, ...]:
         """Return the logs whose order this must keep."""
-        return (self.stream_id, *self.order)
+        return () if self.apart else (self.stream_id, *self.order)
 
     @property
     def last_seq(self) -> int:
@@ -119,10 +120,12 @@ class Committer:
         self._entry_bytes = entry_bytes
         self._pressed = False
         self._queue: deque[Submission] = deque()
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._paused = False  # a commit failed and the loop has not taken its records back yet
         self._appending = False  # one side is writing entries
         self._stepping = False  # the loop will look at the queue in its next turn
+        self._hurried = False  # what is queued is not to wait for more
         self._called = False  # the thread was told of work and has not come yet
         self._unanswered = 0  # groups that the thread wrote and the loop has not answered yet
         self._awaiting: deque[set[int]] = deque()  # logs of each group that waits for its sync
@@ -152,18 +155,29 @@ class Committer:
     def submit(self, submission: Submission) -> None:
         """Queue a submission; its ``committed`` is called on the loop, once, in order."""
         self.backlog_bytes += len(submission.data)
-        with self._wake:
+        steps = False
+        with self._lock:
             self._queue.append(submission)
             if submission.can_wait and self._dirty_age <= LONGEST_WAIT:
                 pass
             elif submission.sync or self.backlog_bytes > SMALL_GROUP:
                 self._call_thread()
             elif not self._stepping:
-                self._stepping = True
-                self.soon(self._step_here)
+                self._stepping = steps = True
+        if steps:
+            self.soon(self._step_here)  # which may be at once
         if not self._pressed and self.backlog_bytes >= self._high_water:
             self._pressed = True
             self.on_pressure(True)
+
+    def hurry(self) -> None:
+        """Commit what is queued without waiting for more to join it."""
+        with self._lock:
+            if not self._queue:
+                return
+            self._hurried = True
+            self._wake.notify()
+        self._step_here()
 
     def start(self) -> None:
         """Commit on a thread of its own from now on."""
@@ -173,7 +187,7 @@ class Committer:
 
     def stop(self) -> None:
         """Commit and sync everything accepted, write the durable mark, end the thread."""
-        with self._wake:
+        with self._lock:
             self._stopping = True
             self._wake.notify()
         if self._thread is not None:
@@ -189,7 +203,7 @@ class Committer:
 
     def _step_here(self) -> None:
         """Write a small group on the loop, or leave it to the thread."""
-        with self._wake:
+        with self._lock:
             self._stepping = False
             if not self._queue:
                 return
@@ -202,8 +216,9 @@ class Committer:
         now = self._clock.monotonic()
         if now - started > SLOW_WRITE:
             self._slow_until = now + SLOW_PAUSE * (now - started)
-        with self._wake:
+        with self._lock:
             self._appending = False
+            self._note(written)
             if self._paused and error is None:  # a sync has failed meanwhile
                 written, error = [], ShardReadOnly("a sync of the write-ahead log failed")
             if self._dirty_since is None and not self._paused:
@@ -216,7 +231,7 @@ class Committer:
         """Say whether the loop may write the queue: quickly, alone, and without overtaking."""
         if self._paused or self._appending or self._unanswered or self._stopping:
             return False
-        if self.window:
+        if self.window and not self._hurried:
             return False
         size = 0
         for submission in self._queue:
@@ -241,6 +256,7 @@ class Committer:
         """Take the queue for writing; the other side keeps off until ``_appending`` falls."""
         group = list(self._queue)
         self._queue.clear()
+        self._hurried = False
         self._appending = bool(group)
         return group
 
@@ -262,27 +278,27 @@ class Committer:
         Everything uncommitted goes: a later batch of the same log already has sequences above
         the failed ones, and giving back only the first would leave a hole or reuse a number.
         """
-        with self._wake:
+        with self._lock:
             waiting = list(self._queue)
             self._queue.clear()
         if isinstance(error, ShardReadOnly):
             self.read_only = self.read_only or str(error)
         self.on_failed(error)
-        with self._wake:
+        with self._lock:
             self._paused = False
             self._awaiting.clear()
             self._wake.notify()
         self._settle(group + waiting, error)
 
     def _settle_early(self, group: list[Submission], position: int | None) -> None:
-        with self._wake:
+        with self._lock:
             self._unanswered -= 1
         self._settle(group, None, position)
 
     def _settle_synced(self, group: list[Submission], position: int, synced: int) -> None:
         """Answer what waited for the sync, then tell how far the log is stable."""
         if group:
-            with self._wake:
+            with self._lock:
                 self._awaiting.popleft()
         self._settle(group, None, position)
         self.on_synced(synced)
@@ -291,7 +307,7 @@ class Committer:
 
     def step(self) -> bool:
         """Commit what is queued, or sync what is dirty for long enough; False when idle."""
-        with self._wake:
+        with self._lock:
             self._called = False  # also when it came in vain: the next call must wake it again
             if self._paused or self._appending:
                 return False
@@ -303,7 +319,7 @@ class Committer:
 
     def tick(self) -> None:
         """Let the log itself say how far it is synced, once nothing else is going on."""
-        with self._wake:
+        with self._lock:
             if self._paused or self._queue or self._appending:
                 return
             self._appending = True
@@ -315,8 +331,9 @@ class Committer:
         written, error = self._write(group)
         early, late = _in_promise_order(written)
         position = self._engine.position
-        with self._wake:
+        with self._lock:
             self._appending = False
+            self._note(written)
             self._unanswered += bool(early)
             if late:
                 self._awaiting.append({log_id for each in late for log_id in each.ordered})
@@ -338,7 +355,7 @@ class Committer:
 
     def _sync(self) -> None:
         """Make stable what is written now; what the loop writes meanwhile is dirty again."""
-        with self._wake:
+        with self._lock:
             self._dirty_since = None
             noted, self._noted = self._noted, {}
         self._engine.sync()
@@ -360,16 +377,15 @@ class Committer:
                     self._append(runs, parts, commits=True)
             except (StorageFull, ShardReadOnly) as error:
                 return written, error
-            self._note(chunk)
             written += chunk
         return written, None
 
-    def _note(self, chunk: list[Submission]) -> None:
-        """Remember what a sync from now on makes stable."""
-        with self._wake:
-            for submission in chunk:
-                if submission.first_seq:
-                    self._noted[SYNCED, submission.stream_id] = submission.last_seq
+    def _note(self, written: list[Submission]) -> None:
+        """Remember what a sync from now on makes stable; the lock is held."""
+        for submission in written:
+            if submission.first_seq:
+                self._noted[SYNCED, submission.stream_id] = submission.last_seq
+            if submission.tells:
                 self._noted.update(submission.tells)
 
     def _write_large(self, submission: Submission) -> None:
@@ -401,7 +417,7 @@ class Committer:
         self._marked = durable
 
     def _fail(self, group: list[Submission], error: MillstreamError) -> None:
-        with self._wake:
+        with self._lock:
             self._paused = True
             if isinstance(error, ShardReadOnly):
                 self._dirty_since = None  # a failed sync is not tried again
@@ -453,13 +469,13 @@ class Committer:
 
     def _gather(self) -> None:
         """Let more join what is queued, while the server is pressed."""
-        with self._wake:
+        with self._lock:
             if self.window and self._queue:
-                self._wake.wait_for(lambda: self._stopping, self.window)
+                self._wake.wait_for(lambda: self._stopping or self._hurried, self.window)
 
     def _wait(self) -> bool:
         """Sleep until there is work; False when nothing came for a while."""
-        with self._wake:
+        with self._lock:
             if self._stopping or (self._queue and not self._paused):
                 return True
             dirty = self._dirty_since

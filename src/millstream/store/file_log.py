@@ -40,6 +40,7 @@ from millstream.store.log_frames import (
     skip_frames,
 )
 from millstream.store.log_host import Host
+from millstream.store.reservation import LEAST, Reservation
 from millstream.store.rewrite import Rewrite
 from millstream.store.rewrites import Rewrites
 from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
@@ -48,7 +49,6 @@ from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.tags import TagIndex
 
 NO_FRAMES = Frames(b"", b"")
-MOST_RESERVED = 1 << 20
 MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment's base
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class LogOptions:
     cache_bytes: int = 256 << 10
     waste_bytes: int = 1 << 20  # of dead records that a growing file may hold when none is live
     rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
+    reserve_records: int = LEAST  # sequences that a `disk` log promises at first
 
 
 class FileLog:
@@ -83,7 +84,7 @@ class FileLog:
         self._unwanted = False  # the files are being removed
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
-        self._reserve_step = 128
+        self._reservation = Reservation(options.reserve_records)
         self.compressed = False  # what is sealed from now on
         self.name = ""  # of the stream, for those who read its files
         self.stays_hot = False  # segments are never moved to the cold place
@@ -167,8 +168,8 @@ class FileLog:
         self._host.check(self._log_id)
         first = self.next_seq
         last = first + count - 1
-        if self._durability is Durability.DISK and last > self.reserved_seq:
-            self._reserve(last)
+        if self._durability is Durability.DISK:
+            self._reserve_for(last)
         segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
         before = self.subjects.headed
@@ -314,8 +315,8 @@ class FileLog:
         """Stage ``count`` sequences that hold nothing; the caller logs that, and reports it."""
         self._host.check(self._log_id)
         first = self.next_seq
-        if self._durability is Durability.DISK and first + count > self.reserved_seq:
-            self._reserve(first + count)
+        if self._durability is Durability.DISK:
+            self._reserve_for(first + count)
         self.next_seq = first + count
         committed = partial(self._skipped, first, self.next_seq - 1, reason, done)
         sync = self._durability is Durability.FSYNC
@@ -394,20 +395,36 @@ class FileLog:
         if error is not None:
             log.error("records in memory only log=%x error=%s", self._log_id, error)
 
-    def _reserve(self, last: int) -> None:
-        """Promise on stable storage that no sequence up to the reservation is given out twice.
+    def _reserve_for(self, last: int) -> None:
+        """See to it that ``last`` is never given out twice, also when the power fails."""
+        if not self._reservation.covers(last, self.reserved_seq):
+            self._reserve(last)
+        elif self._reservation.is_low(last, self.reserved_seq):
+            self._reserve_ahead()
 
-        A ``disk`` ack may be lost with the power, but its sequence must not come back under
-        another record. The step doubles, so that a busy log pays a sync now and then only.
-        """
-        self._reserve_step = min(2 * self._reserve_step, MOST_RESERVED)
-        self.reserved_seq = last + self._reserve_step
+    def _reserve(self, last: int) -> None:
+        """Promise more before anything else: what is appended now waits for that sync."""
+        self.reserved_seq = self._reservation.grow(last, self._host.clock.monotonic())
         body = msgspec.json.encode(self.reserved_seq)
         self._host.control(RESERVE, self._log_id, body, self._reserve_logged, sync=True)
 
     def _reserve_logged(self, error: MillstreamError | None) -> None:
         if error is not None:
             self.reserved_seq = self.committed_seq
+
+    def _reserve_ahead(self) -> None:
+        """Promise more while there is enough left, so that nobody waits for the sync."""
+        reservation, now = self._reservation, self._host.clock.monotonic()
+        wanted = self.reserved_seq = reservation.ahead(self.reserved_seq, now)
+        done = partial(self._reserved_ahead, wanted)
+        body = msgspec.json.encode(wanted)
+        self._host.control(RESERVE, self._log_id, body, done, sync=True, apart=True)
+
+    def _reserved_ahead(self, wanted: int, error: MillstreamError | None) -> None:
+        if error is None:
+            self._reservation.granted(wanted)
+        else:
+            self.reserved_seq = self._reservation.refused(wanted, self.reserved_seq)
 
     def _growing(self, first: int, last: int) -> Segment:
         """Return the segment that takes ``first..last``, a new one when the newest is full."""

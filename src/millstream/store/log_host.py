@@ -39,8 +39,9 @@ class Host(Protocol):
         done: Committed,
         sync: bool = True,
         can_wait: bool = False,
+        apart: bool = False,
     ) -> None:
-        """Log a control frame."""
+        """Log a control frame; nothing waits behind one that stands ``apart``."""
         ...
 
     def joined(

@@ -39,6 +39,7 @@ class _NoDisk:
         done: Committed,
         sync: bool = True,
         can_wait: bool = False,
+        apart: bool = False,
     ) -> None:
         """Grant the change: trims at once, deletes when the loop comes round."""
         assert kind in (TRIM, DELETE, ERASE, VOID)

@@ -530,13 +530,15 @@ class Store:
         done: Committed,
         sync: bool = True,
         can_wait: bool = False,
+        apart: bool = False,
     ) -> None:
         """Log a control frame on the timeline of its log; ``done`` as for an append.
 
-        One that ``can_wait`` goes with whatever is committed next, or a moment later.
+        One that ``can_wait`` goes with whatever is committed next, or a moment later. What is
+        appended behind one that stands ``apart`` does not wait for its sync.
         """
         tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE else ()
-        self._control(kind, log_id, body, done, sync, (), tells, can_wait)
+        self._control(kind, log_id, body, done, sync, (), tells, can_wait, apart)
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
         """Log what copies were made of, in one frame; they commit with it, then ``done`` is told.
@@ -632,6 +634,7 @@ class Store:
         order: tuple[int, ...],
         tells: tuple[tuple[Key, int], ...],
         can_wait: bool = False,
+        apart: bool = False,
     ) -> None:
         self.check(log_id)
         frame = self._control_frame(kind, log_id, body)
@@ -643,6 +646,7 @@ class Store:
         submission = Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
         submission.tells = tells
         submission.can_wait = can_wait
+        submission.apart = apart
         self.submit(submission)
 
     def _release_sources(self, positions: dict[int, int]) -> None:
@@ -716,6 +720,12 @@ class Store:
         for shard in self._shards:
             if shard.committer is not None:
                 shard.committer.window = seconds
+
+    def hurry(self, log_id: int) -> None:
+        """Commit what waits in a log's shard now, without waiting for more to join it."""
+        committer = self._shard(log_id).committer
+        if committer is not None:
+            committer.hurry()
 
     @property
     def synced_position(self) -> int:
