@@ -9,7 +9,7 @@ from hub_recorder import Collector, Recorder, close_hubs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.kernel import _hub
+from millstream.kernel import _frames, _hub
 from millstream.kernel._batch import Batch
 from millstream.kernel._interest import Interest
 
@@ -681,6 +681,41 @@ def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
     door.hub.flush()
     assert seen == [(b"", b"tag", b"node", b"{}")]
     assert door.sent(a) == b"HMSG s 1 18 22\r\nNATS/1.0\r\nT: t\r\n\r\nbody\r\n"
+
+
+def test_a_record_is_sent_with_headers_that_tell_what_it_is() -> None:
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\n")
+    batch = Batch()
+    batch.add(b"s.1", b"", b"", b"one")
+    batch.add(b"s.2", b"", b"NATS/1.0\r\nA: b\r\n\r\n", b"")
+    encoded = _frames.encode_batch(batch, 0, 2, 1, 9, 1_500_000_000, None, 0, True)
+    frames = _frames.Frames(encoded, [0, int.from_bytes(encoded[4:8], "little")])
+    about = b"Nats-Stream: S\r\nNats-Subject: "
+    for i in range(2):
+        assert door.hub.publish_record(door.interest, b"inbox", frames, i, about) == 1
+    door.hub.flush()
+    told = b"Nats-Sequence: %d\r\nNats-Time-Stamp: 1970-01-01T00:00:01.5Z\r\n\r\n"
+    first = b"NATS/1.0\r\n" + about + b"s.1\r\n" + told % 9
+    second = b"NATS/1.0\r\nA: b\r\n" + about + b"s.2\r\n" + told % 10
+    assert door.sent(a) == b"HMSG inbox 1 %d %d\r\n%sone\r\nHMSG inbox 1 %d %d\r\n%s\r\n" % (
+        len(first), len(first) + 3, first, len(second), len(second), second,
+    )  # fmt: skip
+    with pytest.raises(IndexError):
+        door.hub.publish_record(door.interest, b"inbox", frames, 2, about)
+
+
+def test_a_record_that_is_told_of_shows_its_extras_as_headers_too() -> None:
+    door = Recorder(decorate=lambda headers, tag, node, meta: b"NATS/1.0\r\nT: %s\r\n\r\n" % tag)
+    a = door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\n")
+    batch = Batch()
+    batch.add(b"s", b"", b"", b"body", tag=b"tag")
+    frames = _frames.Frames(_frames.encode_batch(batch, 0, 1, 1, 9, 0, None, 0, True), [0])
+    door.hub.publish_record(door.interest, b"inbox", frames, 0, b"Nats-Subject: ")
+    door.hub.flush()
+    assert b"NATS/1.0\r\nT: tag\r\nNats-Subject: s\r\nNats-Sequence: 9\r\n" in door.sent(a)
 
 
 def test_counters_add_up() -> None:

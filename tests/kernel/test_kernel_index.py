@@ -198,6 +198,9 @@ class IndexAgreement(RuleBasedStateMachine):
         assert self.subjects.last_seq(subject_id) >= last
         assert first_is_bound or self.subjects.first_seq(subject_id) == first
         assert last_is_bound or self.subjects.last_seq(subject_id) == last
+        for up_to in (last, max(last - 1, 0)):
+            known = 0 if last_is_bound or last > up_to else last
+            assert self.subjects.newest(subject_id, up_to) == known
 
     @invariant()
     def stored_entries_load_into_an_equal_index(self) -> None:

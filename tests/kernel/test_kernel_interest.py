@@ -248,3 +248,19 @@ def test_compiled_size_agrees_with_the_reference(text: bytes) -> None:
 @given(st.integers(0, 2**64 - 1))
 def test_compiled_decimal_agrees_with_the_reference(value: int) -> None:
     assert _scan.decimal(value) == reference_scan.decimal(value)
+
+
+DAY_NS = 86_400 * 10**9
+
+
+@given(
+    st.integers(0, 2**64 - 1)
+    | st.integers(0, 2**33).map(lambda seconds: seconds * 10**9)
+    | st.builds(lambda day, ns: day * DAY_NS + ns, st.integers(0, 200_000), st.sampled_from([0, 1]))
+)
+def test_compiled_time_agrees_with_the_reference(ts_ns: int) -> None:
+    assert _scan.time(ts_ns) == reference_scan.time(ts_ns)
+
+
+def test_a_time_on_a_leap_day_keeps_only_the_digits_that_it_needs() -> None:
+    assert _scan.time(951_868_799_500_000_000) == b"2000-02-29T23:59:59.5Z"

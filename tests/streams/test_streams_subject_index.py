@@ -111,12 +111,15 @@ class Agreement(RuleBasedStateMachine):
             assert (frames.seq(0) if frames is not None else None) == last.get(name)
 
     @invariant()
-    def the_oldest_above_a_limit_are_named(self) -> None:
+    def the_oldest_above_a_limit_are_named_and_hidden(self) -> None:
         seen = {seq: s for seq, s in self.records.items() if seq not in self.hidden}
         by_subject = {name: [s for s in sorted(seen) if seen[s] == name] for name in SUBJECTS}
         wanted = sorted(seq for seqs in by_subject.values() for seq in seqs[:-2])
-        assert self.index.crowded(None, 2) == wanted
-        assert self.index.crowded(set(SUBJECTS), 2) == wanted
+        for subjects in (None, set(SUBJECTS)):
+            assert self.index.crowd_out(subjects, 2) == wanted
+            assert all(map(self.index.is_hidden, wanted))
+            assert self.index.crowd_out(subjects, 2) == []
+            self.index.reveal(wanted)
 
 
 TestAgreement = Agreement.TestCase

@@ -370,6 +370,13 @@ cdef class SubjectTable:
                 unsure.append(name)
         return oldest, unsure
 
+    def newest(self, Py_ssize_t subject_id, uint64_t up_to):
+        """Return the newest live sequence of a subject if it is known and at most ``up_to``, else 0."""
+        cdef Subject *known = self._known(subject_id)
+        if known.count == 0 or known.last_stale or known.last_seq > up_to:
+            return 0
+        return known.last_seq
+
     def stale(self, Py_ssize_t subject_id):
         """Return (first is only a bound, last is only a bound): find it and ``settle`` it."""
         cdef Subject *known = self._known(subject_id)

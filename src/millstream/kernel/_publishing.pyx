@@ -2,20 +2,22 @@
 """Publishing: messages that the server itself sends, single, as acks, or straight from records."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from millstream.kernel._batch cimport Batch, Entry
 from millstream.kernel._conn cimport Conn, Pub, queued
+from millstream.kernel._frames cimport Frames, Head, frame_subject, frame_tail
 from millstream.kernel._interest cimport Interest, Match, Sub
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._operations cimport Operations
-from millstream.kernel._scan cimport write_decimal
+from millstream.kernel._scan cimport TIME_ROOM, write_decimal, write_time
 
 cdef enum:
     FRAME_BODY = 52
+    TOLD_ROOM = 17 + 20 + 19 + TIME_ROOM + 4  # sequence and time of a record, as headers
 
 
 cdef class Publishing(Operations):
@@ -106,6 +108,48 @@ cdef class Publishing(Operations):
             PyBuffer_Release(&view)
         return delivered
 
+    def publish_record(
+        self, Interest interest not None, bytes reply not None, Frames frames not None,
+        Py_ssize_t i, bytes about not None,
+    ):
+        """Send record ``i`` to ``reply``; behind its own headers are those that tell what it is.
+
+        They are ``about``, which ends where the record's subject goes, its sequence and its time.
+        """
+        cdef const Head *head = frames._at(i)
+        cdef const char *stored = frame_tail(head)
+        cdef Py_ssize_t stored_len = head.headers_len
+        cdef bytes decorated, body
+        cdef char *to
+        cdef Pub pub
+        if self.decorate is not None and head.tag_len + head.node_len + head.meta_len:
+            decorated = self._decorated(
+                <FrameHead *>head, frame_subject(head) + head.subject_len)
+            stored = PyBytes_AS_STRING(decorated)
+            stored_len = PyBytes_GET_SIZE(decorated)
+        if stored_len < 2:
+            stored = b"NATS/1.0\r\n\r\n"
+            stored_len = 12
+        body = PyBytes_FromStringAndSize(
+            NULL, stored_len + PyBytes_GET_SIZE(about) + head.subject_len + TOLD_ROOM
+            + <Py_ssize_t>head.payload_len)
+        to = put(PyBytes_AS_STRING(body), stored, stored_len - 2)  # without the empty line
+        to = put(to, PyBytes_AS_STRING(about), PyBytes_GET_SIZE(about))
+        to = put(to, frame_subject(head), head.subject_len)
+        to = put(to, b"\r\nNats-Sequence: ", 17)
+        to += write_decimal(to, head.seq)
+        to = put(to, b"\r\nNats-Time-Stamp: ", 19)
+        to += write_time(to, head.ts_ns)
+        to = put(to, b"\r\n\r\n", 4)
+        memset(&pub, 0, sizeof(Pub))
+        pub.subject = PyBytes_AS_STRING(reply)
+        pub.subject_len = PyBytes_GET_SIZE(reply)
+        pub.body = PyBytes_AS_STRING(body)
+        pub.headers_len = to - pub.body
+        pub.payload_len = head.payload_len
+        put(to, frame_tail(head) + head.headers_len, head.payload_len)
+        return self._deliver(interest.match_once(pub.subject, pub.subject_len), &pub)
+
     cdef Py_ssize_t _publish_frame(
         self, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
         Py_ssize_t offset, bytes reply,
@@ -162,6 +206,11 @@ cdef class Publishing(Operations):
             for k in range(match.groups[i].count):
                 least = min(least, room_of(match.groups[i].subs[k]))
         return max(least, 0)
+
+
+cdef inline char *put(char *to, const char *what, Py_ssize_t size) noexcept nogil:
+    memcpy(to, what, size)
+    return to + size
 
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:

@@ -1,7 +1,7 @@
 """Splitting a control line and reading its numbers; inline, because the hub does it per message."""
 
-from libc.stdint cimport uint32_t
-from libc.string cimport strlen
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, strlen
 
 
 cdef struct Word:
@@ -132,3 +132,47 @@ cdef inline int write_decimal(char *to, unsigned long long value) noexcept nogil
     for i in range(count):
         to[i] = digits[count - 1 - i]
     return count
+
+
+cdef inline void write_padded(char *to, uint32_t value, int width) noexcept nogil:
+    cdef int i
+    for i in range(width):
+        to[width - 1 - i] = <char>(c'0' + value % 10)
+        value //= 10
+
+
+cdef enum:
+    TIME_ROOM = 32
+
+
+# Write a time as RFC 3339 has it, with as many fractional digits as it needs, and return how many
+# characters that took: at most TIME_ROOM. No time at all is the zero time.
+cdef inline int write_time(char *to, uint64_t ts_ns) noexcept nogil:
+    cdef uint64_t seconds = ts_ns // 1_000_000_000
+    cdef uint32_t fraction = <uint32_t>(ts_ns % 1_000_000_000)
+    cdef uint32_t of_day = <uint32_t>(seconds % 86400)
+    cdef uint32_t day = <uint32_t>(seconds // 86400) + 719468   # since the first of March of year 0
+    cdef uint32_t era = day // 146097                           # of 400 years
+    cdef uint32_t of_era = day % 146097
+    cdef uint32_t year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    cdef uint32_t of_year = of_era - (365 * year + year // 4 - year // 100)
+    cdef uint32_t month = (5 * of_year + 2) // 153              # counted from March
+    cdef int end = 19
+    if ts_ns == 0:
+        memcpy(to, b"0001-01-01T00:00:00Z", 20)
+        return 20
+    memcpy(to, b"0000-00-00T00:00:00.000000000", 29)
+    write_padded(to + 8, of_year - (153 * month + 2) // 5 + 1, 2)
+    month = month + 3 if month < 10 else month - 9
+    write_padded(to, year + 400 * era + (month <= 2), 4)
+    write_padded(to + 5, month, 2)
+    write_padded(to + 11, of_day // 3600, 2)
+    write_padded(to + 14, of_day // 60 % 60, 2)
+    write_padded(to + 17, of_day % 60, 2)
+    if fraction:
+        write_padded(to + 20, fraction, 9)
+        end = 29
+        while to[end - 1] == c'0':
+            end -= 1
+    to[end] = c'Z'
+    return end + 1

@@ -27,3 +27,9 @@ def decimal(unsigned long long value):
     """Return ``value`` as decimal digits."""
     cdef char digits[20]
     return digits[:write_decimal(digits, value)]
+
+
+def time(unsigned long long ts_ns):
+    """Return a time as RFC 3339 has it."""
+    cdef char text[TIME_ROOM]
+    return text[:write_time(text, ts_ns)]

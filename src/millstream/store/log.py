@@ -104,6 +104,10 @@ class IndexedSegment(Protocol):
         """Return (frames, position after them, first damaged position or -1) from ``at`` on."""
         ...
 
+    def one(self, seq: int) -> Frames | None:
+        """Return a record that is in the index, alone; None when it is damaged."""
+        ...
+
 
 _Segment = TypeVar("_Segment", bound=IndexedSegment)
 

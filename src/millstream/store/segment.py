@@ -329,6 +329,20 @@ class Segment:
         damaged = self._position_of(place, at)
         return Frames(source, packed[: 4 * bad]), damaged, damaged
 
+    def one(self, seq: int) -> Frames | None:
+        """Return a record that is in the index, alone and in few steps; None when it is damaged."""
+        at = self.index.find(seq)
+        offset = self.index.offset(at)
+        waits = bool(self.blocks) and offset >= self.blocks[0].offset
+        if waits or self.head.in_blocks or self.cold is not None:
+            frames, _, damaged = self.read(at, at + 1, 1, 1)
+            return frames if damaged < 0 else None
+        try:
+            frames = Frames(self._mapped(self.flushed), [offset])
+        except ValueError:
+            return None
+        return frames if frames.verified() < 0 else None
+
     def damaged_part(self, at: int) -> tuple[int, int, int]:
         """Return (file offset, first and last position) of what is lost with a damaged record."""
         offset = self.index.offset(at)

@@ -16,6 +16,7 @@ from millstream.store.log import Log
 from millstream.streams import delete_markers, retention
 from millstream.streams.claims import Claims
 from millstream.streams.config import StreamConfig
+from millstream.streams.crowd import Crowd
 from millstream.streams.expiry import Expiry
 from millstream.streams.holds import Holds
 from millstream.streams.refusals import OperationDenied, StreamSealed
@@ -70,10 +71,16 @@ class Removal:
         self.claims = Claims()
         self.holds = Holds()
         self.expiry = Expiry(self, clock, timers)
+        self.crowd = Crowd(timers, self._drop_crowd)
         self._stream = stream
         self._writes = writes
         self._clock = clock
         self._going: set[_Going] = set()  # decided and not yet logged, so not to be counted
+
+    def close(self) -> None:
+        """Forget every deadline."""
+        self.expiry.close()
+        self.crowd.close()
 
     # What expiry asks of us is what it asks of the stream.
 
@@ -94,7 +101,7 @@ class Removal:
     @property
     def going(self) -> int:
         """Return how many records are on their way out."""
-        return sum(going.count for going in self._going)
+        return sum(going.count for going in self._going) + len(self.crowd)
 
     # -- holds -------------------------------------------------------------------------------
 
@@ -165,6 +172,7 @@ class Removal:
             raise StreamSealed()
         if self.config.deny_delete:
             raise OperationDenied(10057, "message delete not permitted")
+        self.crowd.leave()
         self.notes.drop(seqs)
         return await self._remove(list(seqs), erase)
 
@@ -174,6 +182,7 @@ class Removal:
             raise StreamSealed()
         if self.config.deny_purge:
             raise OperationDenied(10110, "stream purge not permitted")
+        self.crowd.leave()
         index = self._stream.index
         chosen = index.select([subject] if subject else ())
         last = self.log.state().last_seq
@@ -254,6 +263,7 @@ class Removal:
         return doomed
 
     def _trim_to(self, first_kept: int, reason: str) -> None:
+        self.crowd.leave()  # what goes twice would be counted twice
         self.log.trim(first_kept, reason)
         if reason != "delete":
             self.notes.drop(below=first_kept)
@@ -276,16 +286,31 @@ class Removal:
             seqs = [run.seq_of(at) for at in range(run.count)]
             self._let_go(self.claims.unwanted(seqs, subjects))
         if config.max_msgs_per_subject > 0:
-            touched = run.subjects() if run is not None else None
-            doomed = self._stream.index.crowded(touched, config.max_msgs_per_subject)
-            if doomed:
-                self.notes.drop(doomed)
-                self._forget(doomed, _log_failure, can_wait=True)  # the next start finds them too
+            self._crowd_out(run.subjects() if run is not None else None)
         if config.max_msgs > 0 or config.max_bytes > 0:
+            self.crowd.leave()
             over = retention.excess(config, self.state())
             if over:
                 self._trim_unheld(self._first_kept(over), "cap")
         self.expiry.watch_age()
+
+    def _crowd_out(self, subjects: set[bytes] | None) -> None:
+        """Take out what is above the limit of these subjects, or of all."""
+        index = self._stream.index
+        if len(self.crowd) and (subjects is None or index.are_leaving(subjects)):
+            self.crowd.leave()  # else whoever writes one subject over and over would search it
+        doomed = index.crowd_out(subjects, self.config.max_msgs_per_subject)
+        if doomed:
+            self.notes.drop(doomed)
+            self.claims.forget(doomed)
+            self.notes.note(doomed[-1])
+            self.crowd.add(doomed)
+
+    def _drop_crowd(self, seqs: list[int]) -> None:
+        try:
+            self._forget(seqs, _log_failure, can_wait=True)
+        except MillstreamError as error:
+            _log_failure(error)
 
     def _meet_demands(self, run: Run) -> None:
         for demand in run.demands:

@@ -120,6 +120,7 @@ class Stream:
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take on a checked configuration; lowered limits act at once."""
+        self.log_removals()
         recapture = config.subjects != self.config.subjects
         wider = config.duplicate_window > self.config.duplicate_window
         self.config = config
@@ -170,7 +171,7 @@ class Stream:
                 self._interest.remove_sink(handle)
         self._handles = []
         self._admission.close()
-        self._removal.expiry.close()
+        self._removal.close()
         self._scheduling.close()
         self.wake()
 
@@ -197,11 +198,15 @@ class Stream:
 
     async def append_batch(self, batch: Batch) -> tuple[int, int]:
         """Store a batch laid out already, whole or not at all, as ``append`` does."""
+        return await self.begin_append(batch)
+
+    def begin_append(self, batch: Batch) -> asyncio.Future[tuple[int, int]]:
+        """Hand a batch over to the log; the future ends as ``append`` does."""
         self._admission.admit_whole(batch)
         run = Run(batch, 0, len(batch))
         run.future = asyncio.get_running_loop().create_future()
         self._writes.append(run)
-        return await run.future
+        return run.future
 
     async def deposit(self, batch: Batch, note: Note) -> tuple[int, int] | None:
         """Store a sink's batch and its note in one commit: both, or neither.
@@ -384,6 +389,10 @@ class Stream:
     def drop_unclaimed(self) -> None:
         """Drop what nobody needs, where interest retention says so."""
         self._removal.drop_unclaimed()
+
+    def log_removals(self) -> None:
+        """Have the log remove what limits per subject have taken until now."""
+        self._removal.crowd.leave()
 
     def drop_subject(self, subject: bytes) -> None:
         """Remove every record of a subject."""

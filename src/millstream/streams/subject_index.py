@@ -271,16 +271,18 @@ class SubjectIndex:
 
         None where there is none, and where it takes more than a look: the record is damaged.
         """
-        seq = self.last_of(self._log.subjects.find(subject))
+        log = self._log
+        known = log.subjects.find(subject)
+        seq = log.subjects.newest(known, log.committed_seq) if known >= 0 else 0
+        if not seq or seq in self._going:
+            seq = self.last_of(known)
         if not seq:
             return None
-        segments = self._log.segments
+        segments = log.segments
         segment = segments[-1]
         if segment.base_seq > seq:
             segment = segments[bisect_right(segments, seq, key=_base) - 1]
-        at = segment.index.find(seq)
-        frames, _, damaged = segment.read(at, at + 1, 1, 1)
-        return frames if damaged < 0 else None
+        return segment.one(seq)
 
     def seqs_of(self, subject: bytes, most: int = NEWEST) -> Iterator[int]:
         """Return a subject's sequences, oldest first."""
@@ -304,18 +306,30 @@ class SubjectIndex:
             return 0
         return self._log.subjects.count(known) if staged else self._count_of(known)
 
-    def crowded(self, subjects: set[bytes] | None, limit: int) -> list[int]:
-        """Return what is above ``limit`` records a subject, oldest first."""
+    def are_leaving(self, subjects: set[bytes]) -> bool:
+        """Whether a record of one of these is on its way out."""
+        find, going = self._log.subjects.find, self._going_of
+        return any(find(subject) in going for subject in subjects)
+
+    def crowd_out(self, subjects: set[bytes] | None, limit: int) -> list[int]:
+        """Hide what is above ``limit`` records a subject; returns it, ascending."""
         table = self._log.subjects
         names = subjects if subjects is not None else [table.subject(n) for n in table.ids()]
         oldest, unsure = table.crowded(names, limit, self._last())
         # Those on their way out were counted too.
         unsure += (table.subject(known) for known in oldest.keys() & self._going_of.keys())
-        doomed = [seq for known, seq in oldest.items() if known not in self._going_of]
+        sure = {seq: known for known, seq in oldest.items() if known not in self._going_of}
+        further: list[int] = []
         for name in unsure:
             over = self.count_of(name) - limit
-            doomed += self.seqs_of(name, over) if over > 0 else ()
-        return sorted(doomed)
+            further += self.seqs_of(name, over) if over > 0 else ()
+        if sure:
+            self._hidings += 1
+            self._going.update(sure)
+            self._going_of.update(sure.values())
+        if further:
+            self.hide(further)
+        return sorted((*sure, *further))
 
     def _count_of(self, known: int) -> int:
         """Return a subject's records without those that are staged or going."""

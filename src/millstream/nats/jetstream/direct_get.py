@@ -58,13 +58,7 @@ class DirectGet:
             return False
         if frames is None:
             return False
-        seq, ts_ns, _, payload, stored, tag, node, meta = frames.record(0)
-        if tag or node or meta:
-            return False
-        block = b"%s%s%s\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %s\r\n\r\n" % (
-            stored[:-2] or b"NATS/1.0\r\n", self._head, subject, seq, rfc3339(ts_ns).encode(),
-        )  # fmt: skip
-        self._hub.publish(self._interest, reply, b"", block, payload)
+        self._hub.publish_record(self._interest, reply, frames, 0, self._head)
         return True
 
     def _answer(self, reply: bytes, subject: bytes, headers: bytes, body: bytes) -> None:
