@@ -147,6 +147,10 @@ SESSIONS = {
         *(ask("CONSUMER.NAMES.@S"), ask("CONSUMER.LIST.@S"), ask("CONSUMER.INFO.@S.m")),
         *(Step(RESTART), ask("CONSUMER.INFO.@S.m"), ask("STREAM.INFO.@S")),
     ],
+    "a threshold that an update leaves alone is as it was until a restart": [
+        *(stream(), consumer(durable_name="c"), consumer(), consumer(metadata={"a": "b"}), INFO),
+        *(Step(RESTART), INFO),
+    ],
     "a consumer without a name has one after a restart": [
         stream(),
         ask(

@@ -185,7 +185,8 @@ class Registry:
             others = (other.config for other in self.of(consumer.stream) if other is not consumer)
             work_queue.check_shares(config, others)
         consumer.config.check_update(config, is_heard=consumer.is_heard)
-        config = config.stamped(durable=bool(consumer.config.durable_name))
+        if config.inactive_threshold != consumer.config.inactive_threshold:
+            config = config.stamped(durable=bool(consumer.config.durable_name))
         await self._change(consumer, config)
         return consumer
 
@@ -392,6 +393,7 @@ class Registry:
 
     def _restore(self, stream: Stream, entry: _Entry) -> None:
         config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
+        config = config.stamped(durable=bool(config.durable_name))  # an update may have ended that
         known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
         if known is not None and known.created_ns >= entry.created_ns:
             if known.created_ns == entry.created_ns:
