@@ -104,6 +104,14 @@ SESSIONS = {
         *(stream(), *THREE, consumer(filter_subject="@.none"), pull(expires=100_000_000)),
         *(publish("@.x.b"), INFO, ask("STREAM.PURGE.@S", {"seq": 2}), INFO),
     ],
+    "a heartbeat tells up to where the stream was read": [
+        *(stream(), publish("@.x.a"), consumer(), consumer("d", filter_subject="@.x.b")),
+        *(ask("STREAM.MSG.DELETE.@S", {"seq": 1}), publish("@.x.a"), publish("@.x.b")),
+        pull("d", batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
+        ask("STREAM.MSG.DELETE.@S", {"seq": 3}),
+        pull(batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
+        pull("d", batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
+    ],
     "an ack after a reset is no activity": [
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),

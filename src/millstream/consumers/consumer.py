@@ -475,7 +475,9 @@ class Consumer:
         self.event("MAX_DELIVERIES", "max_deliver", **fields)
 
     def _positions(self) -> Fields:
+        """Return what heartbeats tell: the last delivery, and up to where the stream was read."""
         consumer_seq, stream_seq = self.ledger.delivered
+        stream_seq = self.cursor.seen_to or stream_seq
         return (
             (b"Nats-Last-Consumer", b"%d" % consumer_seq),
             (b"Nats-Last-Stream", b"%d" % stream_seq),
