@@ -1,13 +1,13 @@
 """The values that everyone passes: a record at rest and a record about to be one."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from millstream.kernel._batch import Batch
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(msgspec.Struct, frozen=True):
     """A record that has no sequence yet; ``headers`` is a raw ``NATS/1.0`` block or empty."""
 
     subject: bytes
@@ -18,8 +18,7 @@ class NewRecord:
     meta: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A record as stored. Empty ``tag``, ``node`` and ``meta`` mean absent."""
 
     seq: int

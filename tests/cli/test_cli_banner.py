@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.cli.banner import banner
 from millstream.server.facts import RecoveredStream, ServerFacts

@@ -4,12 +4,12 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from fed_door import CONNECT, Raw, Serving, eventually, raw, serving, tls_options
+from msgspec.structs import replace
 
 import nats
 from millstream.clock import ManualClock

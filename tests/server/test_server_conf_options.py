@@ -50,7 +50,7 @@ def complaints(text: str) -> list[str]:
 
 
 def test_a_file_changes_only_what_it_names() -> None:
-    assert options("port: 4333") == Options(port=4333)
+    assert options("port: 4333") == Options(port=4333, config_file="s.conf")
 
 
 def test_an_address_may_be_a_port_a_pair_or_two_settings() -> None:

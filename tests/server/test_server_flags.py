@@ -1,7 +1,7 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.server.auth_options import Authorization
 from millstream.server.flag_options import with_flags

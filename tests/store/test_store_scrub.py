@@ -3,12 +3,21 @@
 from dataclasses import replace
 
 import pytest
-from test_store_cold import COLD, OPTIONS, cold_segments, damage, filled, names, settle
+from test_store_cold import (
+    COLD,
+    OPTIONS,
+    cold_segments,
+    damage,
+    filled,
+    manifest_of,
+    names,
+    settle,
+)
 
 from millstream.store.cold_tier import SCRUB_DELAY
 from millstream.store.file_log import FileLog
 from support.fake_disk import FakeDisk, Mode
-from support.store_bench import Bench, records
+from support.store_bench import SEALED, Bench, records
 
 pytest.importorskip("pyarrow.parquet")
 
@@ -106,3 +115,57 @@ def test_rot_in_a_hot_segment_is_found_without_a_read() -> None:
     scrub(bench, log)
     assert [(g.first, g.last) for g in log.state().gaps] == [(3, 3)]
     assert bench.store.cold.lost == 1
+
+
+@pytest.mark.parametrize("twins", ["plain", "none"])
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_a_server_makes_a_manifest_anew_and_offers_twins_once_they_are_sound(
+    how: str, twins: str
+) -> None:
+    disk = FakeDisk()
+    options = replace(OPTIONS, cold=replace(COLD, twins=twins))
+    bench, log = filled(disk, options)
+    settle(bench)
+    before, planned = manifest_of(disk), bench.store.cold_plan(1)
+    bench.close()
+    path = next(p for p in names(disk, "/cold") if p.endswith("manifest.json"))
+    if how == "damaged":
+        file = disk.open(path)
+        file.pwritev((b"?" * 9,), 100)
+        file.sync()
+    else:
+        disk.unlink(path)
+    again = Bench(disk, options)
+    found = again.store.log(1)
+    assert found is not None
+    found.name = "ORDERS"  # as its stream tells it
+    again.store.tick()
+    again.run()
+    assert again.store.cold_plan(1)[0] == []  # nobody vouches for the twins yet
+    settle(again)
+    assert manifest_of(disk) == before
+    assert again.store.cold_plan(1) == planned
+    assert records(found) == records(log)
+    assert not found.state().gaps
+
+
+def test_what_was_mended_can_be_withdrawn_after_a_restart() -> None:
+    disk = FakeDisk()
+    options = replace(SEALED, cold=replace(COLD, twins="all"))  # sealed anew: other bytes
+    bench, log = filled(disk, options)
+    settle(bench)
+    path = next(p for p in names(disk, "/cold") if p.endswith("00001.data"))
+    file = disk.open(path)
+    file.pwritev((b"?" * 9,), 200)
+    file.sync()
+    scrub(bench, log)
+    assert bench.store.cold.mended == 1
+    bench.close()
+    again = Bench(disk, options)
+    found = again.store.log(1)
+    assert found is not None
+    erased: list[object] = []
+    found.delete([2], lambda error: None, erased.append)
+    settle(again)
+    assert erased == [None]
+    assert [record[0] for record in records(found)] == [1, *range(3, 61)]

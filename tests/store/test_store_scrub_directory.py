@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from test_store_cold import COLD, OPTIONS, damage, filled, names, settle
+from test_store_cold import COLD, OPTIONS, damage, filled, manifest_of, names, settle
 
 from millstream.store.cold_tier import ColdOptions
 from millstream.store.inspect import CLEAN, DAMAGED, UNUSABLE
@@ -110,10 +110,33 @@ def test_cold_history_needs_its_place_and_an_encrypted_directory_its_key() -> No
 
 
 def test_a_cold_segment_that_no_manifest_names_is_reported() -> None:
-    disk = at_rest()
-    path = next(p for p in names(disk, "/cold") if p.endswith("manifest.json"))
+    disk = at_rest(twins="none")  # so that only a server knows the stream's name
     spoil(disk, "manifest.json")
     report = scrubbed(disk)
-    assert path
     assert report.status == DAMAGED
     assert any(line.startswith("cold segment in no manifest") for line in report.findings)
+
+
+def test_a_damaged_manifest_is_made_anew_from_markers_indexes_and_twins() -> None:
+    disk = at_rest()
+    path = spoil(disk, "manifest.json")
+    before = manifest_of(at_rest())
+    report = scrubbed(disk)
+    assert (report.status, report.records, report.lost) == (CLEAN, 60, [])
+    assert report.mended[0] == path.removeprefix("/cold/")
+    assert manifest_of(disk) == before
+    again = scrubbed(disk)
+    assert (again.status, again.mended) == (CLEAN, [])
+
+
+def test_a_marker_and_a_manifest_that_are_both_damaged_cost_nothing() -> None:
+    disk = at_rest()
+    spoil(disk, "manifest.json")
+    marker = next(p for p in names(disk, "/data/streams") if p.endswith(".cold"))
+    file = disk.open(marker)
+    file.pwritev((b"?" * 9,), 20)
+    file.sync()
+    report = scrubbed(disk)
+    assert (report.records, report.lost) == (60, [])
+    assert manifest_of(disk) == manifest_of(at_rest())
+    assert scrubbed(disk).status == CLEAN

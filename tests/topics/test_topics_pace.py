@@ -1,8 +1,8 @@
 """What clients notice of the governor: later, fewer, paused, refused; never lost."""
 
 import asyncio
-from dataclasses import replace
 
+from msgspec.structs import replace
 from topics_api import Api, Events
 
 from millstream.delivery.governor import Measures

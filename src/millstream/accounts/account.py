@@ -5,8 +5,9 @@ Values only, whoever wrote them: a configuration file or an operator's JWTs.
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from millstream.subjects.subject import has_wildcard, is_subset, overlap
 from millstream.subjects.transform import SubjectTransform
@@ -24,8 +25,7 @@ class ResponseType(Enum):
     CHUNKED = "chunked"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What an account's clients may take together; below 0: no limit."""
 
     max_connections: int = -1
@@ -34,8 +34,7 @@ class Limits:
     max_leafnodes: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
+class StreamLimits(msgspec.Struct, frozen=True):
     """What an account may use of JetStream; below 0: no limit."""
 
     max_memory: int = -1
@@ -48,8 +47,7 @@ class StreamLimits:
     max_bytes_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(msgspec.Struct, frozen=True):
     """Where a service's response times are told, and of how many requests in a hundred.
 
     ``sampling`` of 0 means of those whose trace headers ask for it.
@@ -59,8 +57,7 @@ class Latency:
     sampling: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """Subjects that others may import; ``accounts`` of None means everybody."""
 
     subject: str
@@ -80,8 +77,7 @@ class Export:
         return self.accounts is None or importer in self.accounts
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
+class Import(msgspec.Struct, frozen=True):
     """Subjects of another account under names of our own; ``prefix`` is for streams only."""
 
     account: str
@@ -134,24 +130,21 @@ class Import:
         return SubjectTransform(self.subject, template)
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """Where a mapping sends ``weight`` percent of the messages."""
 
     subject: str
     weight: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(msgspec.Struct, frozen=True):
     """Messages published to ``source`` go to one of ``destinations`` instead."""
 
     source: str
     destinations: tuple[Destination, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, frozen=True):
     """One account as it was configured."""
 
     name: str

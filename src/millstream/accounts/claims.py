@@ -1,8 +1,9 @@
 """Account claims: an account as its operator's JWT describes it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from millstream.accounts.account import (
     RESPONSE_SECONDS,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import bcrypt
+import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
@@ -59,13 +60,12 @@ class Presented:
         return not (self.user or self.password or self.token or self.nkey or self.jwt)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who the client is, as the rest of the server sees it."""
 
     name: str = ""
     account: str = GLOBAL_ACCOUNT
-    permissions: Permissions = field(default_factory=Permissions)
+    permissions: Permissions = msgspec.field(default_factory=Permissions)
     label: str = ""  # what people call a user whose name is a key
     expires: int = 0  # Unix seconds, 0 = never
     max_subscriptions: int = -1

@@ -8,7 +8,6 @@ walks the chain and says who the user is, or raises ``Refused`` with a reason fo
 import base64
 import binascii
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, time
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -35,8 +34,7 @@ class Refused(Exception):
     """The chain does not hold; the text is for the log, the client only hears a violation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True):
     """A verified JWT: who signed it, for whom, and what it says under ``nats``."""
 
     issuer: str
@@ -45,11 +43,10 @@ class Claims:
     issued_at: int
     expires: int
     not_before: int
-    nats: dict[str, Any] = field(default_factory=dict)
+    nats: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A user whose chain holds, and what its JWTs grant."""
 
     user: str

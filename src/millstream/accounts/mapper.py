@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from millstream.accounts.account import Mapping, numbered
 from millstream.accounts.rights import text_of
@@ -15,8 +16,7 @@ _ALL = 100
 Dice = Callable[[int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(msgspec.Struct, frozen=True):
     """A mapping made ready: each transform with the first throw that is beyond its share."""
 
     source: SubjectTransform

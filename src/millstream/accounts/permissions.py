@@ -5,7 +5,8 @@ blank (``"orders.> workers"``): it then speaks of subscriptions in that group al
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.subjects.subject import has_wildcard, is_pattern, is_subset
 
@@ -17,8 +18,7 @@ class BadPermission(ValueError):
     """An entry that is no subject, or a subject with more than one queue group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One line of a list: a pattern, and the queue group that it is about ("" = any)."""
 
     pattern: str
@@ -33,8 +33,7 @@ class Entry:
         return cls(*words)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """An allow and a deny list for one direction."""
 
     allow: tuple[Entry, ...] | None = None  # None: everything
@@ -100,20 +99,18 @@ def _denied(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
     return bool(queue) and _queue_named(queue, [entry for entry in found if entry.queue])
 
 
-@dataclass(frozen=True, slots=True)
-class Responses:
+class Responses(msgspec.Struct, frozen=True):
     """Leave to answer: how often and for how long after a request arrived."""
 
     max_messages: int = RESPONSE_MAX  # below 0: no limit
     seconds: float = RESPONSE_SECONDS  # below 0: no limit
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True):
     """Both directions, and leave to answer the requests that a user receives."""
 
-    publish: Rule = field(default_factory=Rule)
-    subscribe: Rule = field(default_factory=Rule)
+    publish: Rule = msgspec.field(default_factory=Rule)
+    subscribe: Rule = msgspec.field(default_factory=Rule)
     responses: Responses | None = None
 
     @property

@@ -1,15 +1,15 @@
 """Sight: which records of a stream a credential may read, where it may not read them all."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import text_of
 from millstream.subjects.subject import overlap
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """Judges the subject that a record was stored with; equal where the permissions are."""
 
     rule: Rule

@@ -5,9 +5,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+import msgspec
 
 from millstream.subjects.subject import is_pattern
 
@@ -20,8 +21,7 @@ class BadTemplate(ValueError):
     """A template that cannot be filled in for this user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """What the placeholders stand for."""
 
     user_name: str

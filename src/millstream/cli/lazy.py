@@ -1,6 +1,5 @@
 """Commands that are imported when they are called, so that each one starts quickly."""
 
-import difflib
 from importlib import import_module
 
 import click
@@ -33,7 +32,9 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            near = difflib.get_close_matches(args[0], self._places, n=1)
+            from difflib import get_close_matches  # only a mistake needs it
+
+            near = get_close_matches(args[0], self._places, n=1)
             hint = f"did you mean '{near[0]}'?" if near else "see --help for the commands"
             raise click.UsageError(f"no command named '{args[0]}': {hint}", ctx) from None
 

@@ -13,8 +13,8 @@ from millstream.server.facts import ServerFacts
 from millstream.server.flags import Flags, parse_flags
 
 if TYPE_CHECKING:
+    from millstream.server.loaded import Loaded
     from millstream.server.log_output import LogOutput
-    from millstream.server.options_file import Loaded
 
 ADVERTISED_VERSION = "2.15.1"
 

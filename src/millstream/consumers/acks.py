@@ -3,7 +3,6 @@
 $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time ns>.<pending>
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -13,32 +12,27 @@ from millstream.streams.durations import go_duration
 _TOKENS = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(msgspec.Struct, frozen=True):
     """Done with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nak:
+class Nak(msgspec.Struct, frozen=True):
     """Could not handle it: deliver it again, after ``delay`` seconds."""
 
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """Still working on it: start the wait anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """Never deliver it again."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(msgspec.Struct, frozen=True):
     """Done with it, and give me more: ``request`` is the body of a pull request."""
 
     request: bytes

@@ -2,9 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.streams.stream import Stream
 
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
 _DAMAGE = ("corruption", "torn")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Frames ``start`` to ``start + count`` are the next records."""
 
     frames: "Frames"

@@ -11,7 +11,7 @@
 It takes latency, never a record. Pure: samples in, measures out.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 SAMPLE_MS = 100
 LATENCY_MS = 5.0  # what a delivery may wait
@@ -24,8 +24,7 @@ DEFER_ABOVE, DEFER_UNTIL, DEFER_AFTER = 0.8, 0.6, 3  # samples in a row
 REFUSE_FROM = 0.98
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """What was seen since the last look."""
 
     depth: int  # things that wait for their turn
@@ -33,8 +32,7 @@ class Sample:
     ingest_full: bool = False  # the log has all that it takes
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
+class Measures(msgspec.Struct, frozen=True):
     """What to do until the next look."""
 
     pressure: float = 0.0

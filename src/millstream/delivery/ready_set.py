@@ -7,15 +7,15 @@ it is in the top band. Pure: callers pass the time.
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.delivery.priority import BOTTOM, TOP, WEIGHTS, aged, band_of
 
 AGING_MS = 50
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(msgspec.Struct):
     """One thing in the set."""
 
     priority: int

@@ -4,9 +4,9 @@ import asyncio
 import re
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import cramjam
+from msgspec.structs import replace
 
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -13,17 +14,15 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9]+")
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One figure; ``suffix`` is ``_bucket``, ``_sum`` or ``_count`` of a histogram."""
 
     value: float
-    labels: Labels = field(default_factory=dict)
+    labels: Labels = msgspec.field(default_factory=dict)
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """One name with all its samples."""
 
     name: str

@@ -1,10 +1,9 @@
 """Limits: what one HTTP client may cost before the door cuts it off."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Sizes in bytes, times in seconds; every one of them is enforced by the door itself."""
 
     head_bytes: int = 16 * 1024

@@ -6,9 +6,9 @@ servers could read differently is refused, and a refusal ends the connection.
 """
 
 import re
-from dataclasses import dataclass
 
 import httptools
+import msgspec
 
 from millstream.http.limits import Limits
 from millstream.http.request import Headers, Request
@@ -21,8 +21,7 @@ LONGEST_TRAILER = 4096
 LARGEST_KNOWN, MOST_KNOWN = 1024, 4  # heads that a connection remembers
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why the connection must end: nothing after these bytes can be trusted."""
 
     status: int
@@ -36,8 +35,7 @@ class _Refused(Exception):
         self.refusal = Refusal(status, code, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     """What a head means: clients that stay send the same one again and again."""
 
     request: Request

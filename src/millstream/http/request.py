@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
+import msgspec
+
 Headers = list[tuple[bytes, bytes]]
 Sees = Callable[[bytes], bool]  # subject → whether its records may be read
 
 
-@dataclass(slots=True)
-class Standing:
+class Standing(msgspec.Struct):
     """Whether a credential still counts; answers that go on for long look at it as they go."""
 
     revoked: bool = False
@@ -54,18 +55,17 @@ ANYONE = Caller()
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """A whole request; ``path`` is still percent-encoded, ``params`` are decoded by the routes."""
 
     method: str
     path: str
     query_string: str = ""
-    headers: Headers = field(default_factory=list)  # names in lower case
+    headers: Headers = msgspec.field(default_factory=list)  # names in lower case
     body: bytes = b""
     keep_alive: bool = True
     version: str = "1.1"
-    params: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = msgspec.field(default_factory=dict)
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     _query: dict[str, str] | None = None

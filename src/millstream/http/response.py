@@ -1,7 +1,6 @@
 """Response: what a handler answers, and the one shape of every error."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -14,8 +13,7 @@ JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A whole answer."""
 
     status: int = 200
@@ -38,8 +36,7 @@ class Parcel:
 Push = Callable[[Parcel], bool]  # sends at once; False when the client is behind or gone
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedResponse:
+class StreamedResponse(msgspec.Struct, frozen=True):
     """An answer that goes on until ``chunks`` ends or the client leaves; it is closed then.
 
     ``attach`` is given the way to the client, where there is one, to send pieces while somebody
@@ -56,8 +53,7 @@ class StreamedResponse:
     attach: Callable[[Push], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Upgraded:
+class Upgraded(msgspec.Struct, frozen=True):
     """A connection that leaves HTTP: after a 101 with ``headers``, ``heir(door)`` has it.
 
     The heir is an ``asyncio.Protocol`` that the door counts, sweeps and stops like its others.

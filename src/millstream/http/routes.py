@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.http.response import Answer, Response, error_body, error_response
@@ -24,8 +25,7 @@ MOST_FOUND = 1024  # paths whose route is remembered
 LONGEST_FOUND = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One operation: ``scope`` is what a key needs ("" = nothing), ``summary`` documents it."""
 
     method: str

@@ -1,8 +1,9 @@
 """Facts: what the monitor may ask about the server, handed over once by whoever builds it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from millstream.accounts.account import Export, Import, StreamLimits
 from millstream.accounts.account import Mapping as SubjectMapping
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """One subscription of a client; ``max`` is how many messages it asked for, 0 = all."""
 
     account: str
@@ -64,8 +64,7 @@ class Connection(NamedTuple):
     subscriptions: tuple[Subscription, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(msgspec.Struct, frozen=True):
     """What an account's past connections have moved, seen from the server."""
 
     in_msgs: int = 0
@@ -75,12 +74,11 @@ class Traffic:
     slow_consumers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, frozen=True):
     """One account: its subject space in figures, what its closed connections moved."""
 
     name: str
-    interest: Mapping[str, float] = field(default_factory=dict)
+    interest: Mapping[str, float] = msgspec.field(default_factory=dict)
     past: Traffic = Traffic()
     is_system: bool = False
     has_jetstream: bool = True
@@ -157,8 +155,7 @@ class Shapes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class JetStreamFacts:
+class JetStreamFacts(msgspec.Struct, frozen=True):
     """What is kept, and with which settings; -1 and None mean that nothing was set."""
 
     accounts: Callable[[], Sequence[JetStreamAccount]]
@@ -169,7 +166,7 @@ class JetStreamFacts:
     domain: str = ""
     sync_interval_ns: int | None = None  # None: synced before every acknowledgement
     api_level: int = 0
-    limits: Mapping[str, int] = field(default_factory=dict)  # only those that are set
+    limits: Mapping[str, int] = msgspec.field(default_factory=dict)  # only those that are set
 
 
 def _no_figures() -> dict[str, int]:
@@ -192,8 +189,7 @@ def _one_account() -> list[Account]:
     return [Account("$G")]
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(msgspec.Struct):
     """Fixed facts as values, changing ones as calls; ``health`` is empty when all is well.
 
     ``port`` and ``http_port`` are set to the real ones once the doors are open. Durations are in
@@ -231,22 +227,24 @@ class Facts:
     auth_timeout: float = 2.0
     tls_timeout: float = 2.0
     write_deadline: float = 10.0
-    websocket: Mapping[str, Any] = field(default_factory=dict)
-    cpu: Callable[[], float] = field(default_factory=lambda: CpuMeter().percent)
-    health: Callable[[], list[str]] = field(default=_healthy)
-    traffic: Callable[[], dict[str, int]] = field(default=_no_figures)
-    storage: Callable[[], dict[str, int]] = field(default=_no_figures)
-    cold: Callable[[], dict[str, int]] = field(default=_no_figures)
-    connections: Callable[[], list[Connection]] = field(default=_nobody)
-    open_totals: Callable[[], dict[str, int]] = field(default=_no_figures)
-    closed: Callable[[], list[Connection]] = field(default=_nobody)
-    subscriptions: Callable[[int], tuple[Subscription, ...]] = field(default=_no_subscriptions)
-    closed_by_reason: Callable[[], Mapping[str, int]] = field(default=_no_figures)
-    accounts: Callable[[], list[Account]] = field(default=_one_account)
+    websocket: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    cpu: Callable[[], float] = msgspec.field(default_factory=lambda: CpuMeter().percent)
+    health: Callable[[], list[str]] = msgspec.field(default=_healthy)
+    traffic: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    storage: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    cold: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    connections: Callable[[], list[Connection]] = msgspec.field(default=_nobody)
+    open_totals: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    closed: Callable[[], list[Connection]] = msgspec.field(default=_nobody)
+    subscriptions: Callable[[int], tuple[Subscription, ...]] = msgspec.field(
+        default=_no_subscriptions
+    )
+    closed_by_reason: Callable[[], Mapping[str, int]] = msgspec.field(default=_no_figures)
+    accounts: Callable[[], list[Account]] = msgspec.field(default=_one_account)
     jetstream: JetStreamFacts | None = None
     wal: WalMeter | None = None
-    requests: dict[str, int] = field(default_factory=dict)  # monitoring path → times asked
-    statuses: dict[int, int] = field(default_factory=dict)  # HTTP status → answers
+    requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked
+    statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
 
     def subscriptions_of(self, connection: Connection) -> tuple[Subscription, ...]:
         """Return a connection's subscriptions: all while it is open, a few once it is closed."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from millstream import __version__
 from millstream.monitor import parameters
 from millstream.monitor.facts import Facts, JetStreamAccount
@@ -38,8 +40,7 @@ class Options:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """Something that is wrong: the HTTP status it means, nats-server's words for it."""
 
     code: int

@@ -1,8 +1,9 @@
 """Reception: who comes in, and to which account. It decides; the session carries out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.clock import Clock
@@ -35,8 +36,7 @@ class Silence:
         """Say nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A client that was believed, and where it belongs."""
 
     identity: Identity

@@ -7,7 +7,6 @@ which it waits; neither side learns a name of the other's.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,8 +33,7 @@ _INFO_LOWER = REQUEST_INFO.lower()
 FindSession = Callable[[int], "Session | None"]
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     """Somebody who asked, and until when an answer is passed on."""
 
     importer: "Space"

@@ -3,7 +3,6 @@
 import random
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,14 +31,13 @@ _ERRORS = {
 Headers = dict[str, list[str]]
 
 
-@dataclass(slots=True)
-class Measure:
+class Measure(msgspec.Struct):
     """A request that is being timed."""
 
     subject: str
     requestor: dict[str, Any]
     started_ns: int
-    headers: Headers = field(default_factory=dict)
+    headers: Headers = msgspec.field(default_factory=dict)
 
 
 class ServiceLatency:

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
+
+import msgspec
 
 from millstream.accounts.credentials import Identity
 from millstream.accounts.permissions import Permissions
@@ -89,8 +91,7 @@ _REFUSALS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NatsLimits:
+class NatsLimits(msgspec.Struct, frozen=True):
     """What one client may take of the server."""
 
     max_payload: int = 1 << 20

@@ -4,9 +4,10 @@ Usually INFO goes out in plain text and the client answers it with a handshake. 
 ``handshake_first`` the handshake is waited for, for a moment or for as long as it may take.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.nats.entrance import Entrance
 from millstream.nats.fed_client import FedClient
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _HANDSHAKE = 0x16  # the first byte of a TLS handshake; no NATS operation begins with it
 
 
-@dataclass(frozen=True, slots=True)
-class TlsPort:
+class TlsPort(msgspec.Struct, frozen=True):
     """What the NATS port offers; ``optional`` lets clients stay in plain text."""
 
     tls: Tls

@@ -6,7 +6,8 @@ Only clients that come while tracing is on are traced: a conversation is read fr
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.accounts.rights import text_of
 from millstream.wire.errors import quoted
@@ -22,8 +23,7 @@ _SECRETS = re.compile(
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Tracing:
+class Tracing(msgspec.Struct):
     """Whether and what to trace; it may change while the server runs."""
 
     on: bool = False

@@ -1,9 +1,10 @@
 """Transport: what is known about the way to a client, beside what the client says itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -13,8 +14,7 @@ class Kind(StrEnum):
     WEBSOCKET = "WEBSOCKET"
 
 
-@dataclass(frozen=True, slots=True)
-class Cookies:
+class Cookies(msgspec.Struct, frozen=True):
     """Credentials that a browser sent with the request for a WebSocket; empty = not sent."""
 
     jwt: str = ""
@@ -23,8 +23,7 @@ class Cookies:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(msgspec.Struct, frozen=True):
     """How a client came here.
 
     ``certificate_names`` are the names that a verified client certificate carries, in the order in

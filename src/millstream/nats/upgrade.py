@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
+
+import msgspec
 
 from millstream.http.parser import Refusal
 from millstream.http.request import Request
@@ -75,8 +76,7 @@ class WebsocketTerms(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """A request that may become a WebSocket."""
 
     answer: bytes

@@ -8,8 +8,9 @@ came back lie in a heap below the cursor and go first; the cursor then hands out
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, assert_never
+
+import msgspec
 
 from millstream.queues.lease_events import (
     Claim,
@@ -38,8 +39,7 @@ class Jobs(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Lease:
+class Lease(msgspec.Struct):
     """One job in somebody's hands; ``connection`` is 0 for leases that no connection bounds."""
 
     node: str
@@ -48,8 +48,7 @@ class Lease:
     connection: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """A job as it is handed to its claimer."""
 
     seq: int
@@ -58,15 +57,14 @@ class Granted:
     deliveries: int
 
 
-@dataclass(slots=True, eq=False)
-class Claimer:
+class Claimer(msgspec.Struct, eq=False):
     """Somebody who asks for jobs, and what it got."""
 
     node: str
     wanted: int
     connection: int = 0
     room_bytes: int = MOST_BYTES
-    granted: list[Granted] = field(default_factory=list)
+    granted: list[Granted] = msgspec.field(default_factory=list)
 
     @property
     def is_served(self) -> bool:

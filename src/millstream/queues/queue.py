@@ -7,10 +7,11 @@ queue's own, so that a client who leaves cannot tear it.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
@@ -47,16 +48,14 @@ class Journal(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """A record and the lease under which somebody has it."""
 
     granted: Granted
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """How many jobs are claimable, leased, and were ever moved to the dead letters."""
 
     ready: int
@@ -64,26 +63,23 @@ class Counters:
     dead_lettered: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """What became of the jobs that a worker named: how many counted, which did not."""
 
     count: int
     skipped: list[int]
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     arrived: "asyncio.Future[None]"
     hungry: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Cohort:
+class _Cohort(msgspec.Struct, eq=False):
     """Claimers who are served together once the first one's window is over."""
 
     lease_ms: int
-    members: "list[tuple[Claimer, asyncio.Future[list[Job]]]]" = field(default_factory=list)
+    members: "list[tuple[Claimer, asyncio.Future[list[Job]]]]" = msgspec.field(default_factory=list)
     timer: Timer | None = None
 
 

@@ -5,7 +5,6 @@ come twice, but never not at all.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,12 +15,11 @@ from millstream.streams.stream import Stream
 Meta = dict[str, msgspec.Raw]
 
 
-@dataclass(slots=True)
-class Redriven:
+class Redriven(msgspec.Struct):
     """What became of the letters that were asked for."""
 
-    to: dict[str, int] = field(default_factory=dict)
-    skipped: list[int] = field(default_factory=list)
+    to: dict[str, int] = msgspec.field(default_factory=dict)
+    skipped: list[int] = msgspec.field(default_factory=list)
 
     @property
     def count(self) -> int:

@@ -1,8 +1,9 @@
 """What one step of a router copies: decided on values alone, carried out by the forwarder."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+import msgspec
 
 from millstream.routers.hops import MOST_HOPS
 from millstream.routers.tag_filter import TagFilter
@@ -20,13 +21,12 @@ class Fit(Enum):
     NEVER = auto()
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(msgspec.Struct):
     """The records to copy, and how far the router is once they are."""
 
     passed: int
-    records: list[Fields] = field(default_factory=list)
-    ranges: list[tuple[int, int]] = field(default_factory=list)  # their sequences
+    records: list[Fields] = msgspec.field(default_factory=list)
+    ranges: list[tuple[int, int]] = msgspec.field(default_factory=list)  # their sequences
     hops: int = 0  # of the copies
     known: int = 0  # records that the destination holds already
     is_blocked: bool = False

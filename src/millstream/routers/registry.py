@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
@@ -49,8 +48,7 @@ class Store(forwarder.Store, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """What somebody wants a router to be."""
 
     account: str
@@ -84,8 +82,7 @@ class _Section(msgspec.Struct, frozen=True):
     hops: dict[int, list[tuple[int, int, int]]] = {}
 
 
-@dataclass(slots=True)
-class Saved:
+class Saved(msgspec.Struct):
     """A router while it is being recovered."""
 
     definition: Definition

@@ -1,13 +1,13 @@
 """TagFilter: which tags a selector takes; a record without a tag is never taken."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.errors import BadRequest
 
 
-@dataclass(frozen=True, slots=True)
-class TagFilter:
+class TagFilter(msgspec.Struct, frozen=True):
     """One tag (``Eq``), or every tag that begins in the same way (``Glob``, ending in ``*``)."""
 
     op: str

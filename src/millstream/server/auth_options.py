@@ -4,7 +4,7 @@ Plain values as they were written; what a name or a hash means is for those who 
 Secrets never show in a ``repr``.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.accounts.account import Latency, Limits, StreamLimits
 
@@ -12,8 +12,14 @@ GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectRules:
+def shown_without(value: msgspec.Struct, *secrets: str) -> str:
+    """Return how a value is shown, its secrets left out."""
+    shown = [name for name in value.__struct_fields__ if name not in secrets]
+    listed = ", ".join(f"{name}={getattr(value, name)!r}" for name in shown)
+    return f"{type(value).__name__}({listed})"
+
+
+class SubjectRules(msgspec.Struct, frozen=True):
     """Subjects to allow and to deny; ``allow`` of None allows all, deny wins.
 
     A rule for subscriptions may name a queue group after the subject: ``"jobs workers.*"``.
@@ -23,8 +29,7 @@ class SubjectRules:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseRules:
+class ResponseRules(msgspec.Struct, frozen=True):
     """How many answers a user may publish to a reply subject it received, and how long.
 
     Negative numbers mean without end.
@@ -34,8 +39,7 @@ class ResponseRules:
     expires: float = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True):
     """What a user may publish and subscribe to."""
 
     publish: SubjectRules | None = None
@@ -43,15 +47,17 @@ class Permissions:
     responses: ResponseRules | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UserOptions:
+class UserOptions(msgspec.Struct, frozen=True):
     """A user with a name and password, or with an nkey alone."""
 
     name: str = ""
-    password: str = field(default="", repr=False)
+    password: str = ""
     nkey: str = ""
     permissions: Permissions | None = None
     connection_types: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return shown_without(self, "password")
 
     @property
     def id(self) -> str:
@@ -59,18 +65,20 @@ class UserOptions:
         return self.nkey or self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True):
     """The ``authorization`` block; its users belong to the global account.
 
     ``users`` is None when none were listed: an empty list is another thing, nobody may connect.
     """
 
     user: str = ""
-    password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    password: str = ""
+    token: str = ""
     users: tuple[UserOptions, ...] | None = None
     timeout: float | None = None  # None = 2 s, or a second more than TLS may take
+
+    def __repr__(self) -> str:
+        return shown_without(self, "password", "token")
 
     @property
     def required(self) -> bool:
@@ -78,8 +86,7 @@ class Authorization:
         return bool(self.user or self.token or self.users is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class MapDestination:
+class MapDestination(msgspec.Struct, frozen=True):
     """One destination of a subject mapping, for ``weight`` percent of the messages."""
 
     subject: str
@@ -87,16 +94,14 @@ class MapDestination:
     cluster: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(msgspec.Struct, frozen=True):
     """Messages published to ``source`` go to one of ``destinations`` instead."""
 
     source: str
     destinations: tuple[MapDestination, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """Subjects an account offers to others; no ``accounts`` means to all.
 
     ``response_type`` is ``singleton``, ``stream`` or ``chunked``, for services only.
@@ -112,8 +117,7 @@ class Export:
     allow_trace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
+class Import(msgspec.Struct, frozen=True):
     """Subjects an account takes from another; ``to`` renames them, ``prefix`` only for streams."""
 
     account: str
@@ -125,8 +129,7 @@ class Import:
     allow_trace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AccountOptions:
+class AccountOptions(msgspec.Struct, frozen=True):
     """One account: its users, what it offers, takes and may use.
 
     ``jetstream`` is None while the account has none.
@@ -140,11 +143,10 @@ class AccountOptions:
     imports: tuple[Import, ...] = ()
     mappings: tuple[Mapping, ...] = ()
     jetstream: StreamLimits | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryResolver:
+class DirectoryResolver(msgspec.Struct, frozen=True):
     """Account JWTs kept in a directory: ``FULL`` holds all of them, ``CACHE`` some."""
 
     kind: str
@@ -157,23 +159,20 @@ class DirectoryResolver:
     hard_delete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UrlResolver:
+class UrlResolver(msgspec.Struct, frozen=True):
     """Account JWTs fetched from ``url`` and the account's public key."""
 
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryResolver:
+class MemoryResolver(msgspec.Struct, frozen=True):
     """Account JWTs that the configuration itself holds."""
 
 
 Resolver = MemoryResolver | UrlResolver | DirectoryResolver
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True):
     """Decentralised identity: which operators to believe, and where accounts come from.
 
     ``operators`` and ``preload`` hold JWTs; ``trusted_keys`` public operator keys.

@@ -5,8 +5,10 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from millstream.clock import Clock
 from millstream.consumers.readers import Readers
@@ -65,8 +67,7 @@ from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """What is there only where records are kept."""
 
     store: Store
@@ -81,8 +82,7 @@ class Kept:
         return {**self.jetstream.sections(), **self.topics.sections(), **sinks}
 
 
-@dataclass(frozen=True, slots=True)
-class Guards:
+class Guards(msgspec.Struct, frozen=True):
     """Who is let in, and behind which certificates."""
 
     accounts: Accounts
@@ -95,8 +95,7 @@ class Guards:
         return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """What the server starts and stops; each part holds only what it needs of the others."""
 
     info: ServerInfo
@@ -456,7 +455,8 @@ def routes(
 ) -> Routes:
     """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
     base = options.monitor.base_path.rstrip("/")
-    table = [replace(route, pattern=base + route.pattern) for route in monitor_routes(facts)]
+    found = monitor_routes(facts)
+    table = [msgspec.structs.replace(route, pattern=base + route.pattern) for route in found]
     if options.monitor.topics and kept is not None:
         table += topics_routes(kept.topics)
         table.append(openapi_route(lambda: table))

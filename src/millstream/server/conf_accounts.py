@@ -1,6 +1,6 @@
 """The ``accounts`` block as it stands in a file."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import Limits, StreamLimits

@@ -2,8 +2,10 @@
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.server.conf_accounts import accounts
 from millstream.server.conf_cluster import cluster, leafnodes
@@ -35,8 +37,7 @@ from millstream.server.options import JetStreamOptions, Options
 _SHORTEST_LAME_DUCK = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class FileOptions:
+class FileOptions(msgspec.Struct, frozen=True):
     """The options of a file, with what is doubtful about it and what has no effect here."""
 
     options: Options

@@ -1,6 +1,6 @@
 """``permissions { publish, subscribe, allow_responses }`` as it stands in a file."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.server.auth_options import Permissions, ResponseRules, SubjectRules
 from millstream.server.conf_setting import Setting, Table, read

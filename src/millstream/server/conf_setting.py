@@ -7,8 +7,9 @@ with its place, so that one run tells them all.
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
+
+import msgspec
 
 from millstream.server.conf_syntax import Block, ConfError, Value
 from millstream.server.config import ConfigError
@@ -29,17 +30,15 @@ class BadConfiguration(ConfigError):
         self.problems = problems
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """What reading a file found: mistakes, doubtful spellings, and what has no effect here."""
 
-    problems: list[ConfError] = field(default_factory=list)
-    warnings: list[ConfError] = field(default_factory=list)
-    notes: list[ConfError] = field(default_factory=list)
+    problems: list[ConfError] = msgspec.field(default_factory=list)
+    warnings: list[ConfError] = msgspec.field(default_factory=list)
+    notes: list[ConfError] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """A value, the key it was written under, and the place."""
 
     key: str

@@ -1,7 +1,8 @@
 """Users and the ``authorization`` block as they stand in a file."""
 
-from dataclasses import replace
 from typing import NoReturn
+
+from msgspec.structs import replace
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role

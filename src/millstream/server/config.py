@@ -3,9 +3,10 @@
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import msgspec
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.server.options import (
@@ -22,7 +23,7 @@ from millstream.server.options import (
 ENVIRONMENT_PREFIX = "MILLSTREAM_"
 ALIAS_PREFIX = "TOPICS_"
 DEFAULT_CAPS = HttpCaps()
-CAPS = tuple(cap.name for cap in fields(HttpCaps))
+CAPS = HttpCaps.__struct_fields__
 # The HTTP door's settings go by these names too, for whoever comes from there.
 ALIASES = {
     "http_host": "HOST",
@@ -53,8 +54,7 @@ class ConfigError(Exception):
     """The server cannot start like this; the text is one line that says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeConfig:
+class ServeConfig(msgspec.Struct, frozen=True):
     """How to serve. Port 0 means: take a free one and say which.
 
     ``ports_file_dir`` and ``pid_file`` are where launchers look for the ports and the process,
@@ -127,15 +127,15 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
     """Return the settings that were given, checked; a flag that is None was not."""
     values: dict[str, Any] = {}
     environ = _with_host_and_port_apart(environ)
-    for field in fields(ServeConfig):
-        variable = ENVIRONMENT_PREFIX + field.name.upper()
-        value, source = flags.get(field.name), "--" + field.name.replace("_", "-")
-        if field.name in ALIASES and variable not in environ:
-            variable = ALIAS_PREFIX + ALIASES[field.name]
+    for name in ServeConfig.__struct_fields__:
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        value, source = flags.get(name), "--" + name.replace("_", "-")
+        if name in ALIASES and variable not in environ:
+            variable = ALIAS_PREFIX + ALIASES[name]
         if value is None and variable in environ:
             value, source = environ[variable], variable
         if value is not None:
-            values[field.name] = _READERS[field.name](value, source)
+            values[name] = _READERS[name](value, source)
     return values
 
 

@@ -1,10 +1,9 @@
 """What a started server can truthfully say about itself; the command line turns it into words."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredStream:
+class RecoveredStream(msgspec.Struct, frozen=True):
     """What recovery found of one stream."""
 
     name: str
@@ -13,8 +12,7 @@ class RecoveredStream:
     torn: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """Only what runs: a door that is not open is None, a thing not offered is not listed.
 
     ``http_offers`` names what the HTTP port serves, such as ``API`` and ``/healthz``.

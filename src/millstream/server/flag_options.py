@@ -1,8 +1,9 @@
 """A command line laid over ``Options``: what was typed wins over what a file says."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from millstream.server.auth_options import Authorization
 from millstream.server.conf_options import optional_port

@@ -5,8 +5,9 @@ word that is no flag ends them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from millstream.server.config import ConfigError
 
@@ -76,11 +77,10 @@ def _by_spelling(table: dict[str, tuple[str, ...]]) -> dict[str, str]:
 _TEXTS, _NUMBERS, _SWITCHES = (_by_spelling(table) for table in (TEXTS, NUMBERS, SWITCHES))
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True):
     """What was given, by name; a flag that was not given is absent."""
 
-    given: dict[str, Given] = field(default_factory=dict)
+    given: dict[str, Given] = msgspec.field(default_factory=dict)
 
     def text(self, name: str) -> str:
         """Return the text of a flag, or nothing."""

@@ -1,6 +1,7 @@
 """From the options' users, accounts and operators to the values that the doors believe in."""
 
-from dataclasses import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
 
 from millstream.accounts import account, jwt, permissions
 from millstream.accounts.account import (
@@ -29,13 +30,12 @@ from millstream.server.config import ConfigError
 from millstream.server.options import Options
 
 
-@dataclass(frozen=True, slots=True)
-class Identities:
+class Identities(msgspec.Struct, frozen=True):
     """Everyone the server knows, for all doors and for single ones, and the accounts there are."""
 
     credentials: Credentials
     accounts: tuple[Account, ...]
-    by_kind: dict[Kind, Credentials] = field(default_factory=dict)
+    by_kind: dict[Kind, Credentials] = msgspec.field(default_factory=dict)
     system_account: str = SYSTEM_ACCOUNT
 
 

@@ -1,8 +1,9 @@
 """How a server leaves without a stampede: clients are closed one after the other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from millstream.server.options import LameDuckOptions
 
@@ -12,8 +13,7 @@ _LONGEST_PAUSE = 1.0
 _SHORTEST_PAUSE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """Close ``count`` clients, then wait ``pause`` seconds."""
 
     count: int

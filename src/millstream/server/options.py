@@ -4,9 +4,9 @@ The defaults are nats-server's. Plain numbers are seconds and bytes. A port of 0
 None that nothing listens; a limit of 0 means none, unless a comment says otherwise.
 """
 
-import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from millstream.accounts.api_keys import ApiKey
 from millstream.server.auth_options import (
@@ -15,19 +15,18 @@ from millstream.server.auth_options import (
     Mapping,
     Trust,
     UserOptions,
+    shown_without,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CertificatePair:
+class CertificatePair(msgspec.Struct, frozen=True):
     """A certificate and its private key, as files."""
 
     cert_file: str
     key_file: str
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
+class TlsOptions(msgspec.Struct, frozen=True):
     """One ``tls`` block.
 
     ``handshake_first`` sends nothing before the handshake; with a ``fallback_delay`` the server
@@ -48,8 +47,7 @@ class TlsOptions:
     connection_rate_limit: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WebsocketOptions:
+class WebsocketOptions(msgspec.Struct, frozen=True):
     """The listener for NATS over WebSocket."""
 
     port: int
@@ -71,8 +69,7 @@ class WebsocketOptions:
     ping_interval: float | None = None  # None = as everywhere
 
 
-@dataclass(frozen=True, slots=True)
-class JetStreamLimits:
+class JetStreamLimits(msgspec.Struct, frozen=True):
     """Bounds for what clients may ask of JetStream; 0 means no bound but our own."""
 
     max_ack_pending: int = 0
@@ -88,8 +85,7 @@ class JetStreamLimits:
 MOST_SHARDS = 64  # each has a thread and a preallocated file
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentOptions:
+class SegmentOptions(msgspec.Struct, frozen=True):
     """When a file of records is sealed: by whichever comes first."""
 
     records: int = 1 << 20
@@ -97,19 +93,20 @@ class SegmentOptions:
     age: float = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class EncryptionOptions:
+class EncryptionOptions(msgspec.Struct, frozen=True):
     """The key for what is at rest, and the one before it; a secret, or a file that holds it."""
 
-    key: str = field(default="", repr=False)
+    key: str = ""
     key_file: str = ""
-    prev_key: str = field(default="", repr=False)
+    prev_key: str = ""
     prev_key_file: str = ""
     cipher: str = "aes"
 
+    def __repr__(self) -> str:
+        return shown_without(self, "key", "prev_key")
 
-@dataclass(frozen=True, slots=True)
-class ColdHistoryOptions:
+
+class ColdHistoryOptions(msgspec.Struct, frozen=True):
     """Where sealed segments move to, a directory or a URL, and what of each stream stays."""
 
     place: str = ""
@@ -119,8 +116,7 @@ class ColdHistoryOptions:
     parquet: str = "plain"  # a twin of which segments: "none", "plain", or "all", also encrypted
 
 
-@dataclass(frozen=True, slots=True)
-class JetStreamOptions:
+class JetStreamOptions(msgspec.Struct, frozen=True):
     """Persistence. An empty ``store_dir`` means a directory for temporary files.
 
     ``sync_interval`` of None acknowledges after fsync; a number of seconds syncs on that timer.
@@ -145,11 +141,12 @@ class JetStreamOptions:
         """Where the records are."""
         if self.store_dir:
             return Path(self.store_dir)
+        import tempfile  # here: it brings much along, and `serve` always names its directory
+
         return Path(tempfile.gettempdir()) / "nats" / "millstream"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpCaps:
+class HttpCaps(msgspec.Struct, frozen=True):
     """What all clients of the HTTP API may take together, and each key; 0 means no cap."""
 
     max_topics: int = 100_000
@@ -163,8 +160,7 @@ class HttpCaps:
     test_min_heartbeat_ms: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorOptions:
+class MonitorOptions(msgspec.Struct, frozen=True):
     """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
 
     ``topics`` adds the HTTP API, which writes; nats-server's port only tells. ``keys`` are those
@@ -179,7 +175,7 @@ class MonitorOptions:
     topics: bool = False
     keys: tuple[ApiKey, ...] = ()
     probe_auth: bool = False
-    caps: HttpCaps = field(default_factory=HttpCaps)
+    caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
 
     @property
     def listens(self) -> bool:
@@ -187,8 +183,7 @@ class MonitorOptions:
         return self.port is not None or self.tls_port is not None
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+class LogOptions(msgspec.Struct, frozen=True):
     """What is said, and where: standard error, or a file that is cut at ``size_limit``."""
 
     debug: bool = False
@@ -203,16 +198,14 @@ class LogOptions:
     max_traced_message: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LameDuckOptions:
+class LameDuckOptions(msgspec.Struct, frozen=True):
     """How a server leaves: wait ``grace_period``, then close clients over ``duration``."""
 
     duration: float = 120.0
     grace_period: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitOptions:
+class LimitOptions(msgspec.Struct, frozen=True):
     """What one client, or all of them together, may take."""
 
     max_connections: int = 65536
@@ -228,8 +221,7 @@ class LimitOptions:
     no_fast_producer_stall: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """How to serve."""
 
     host: str = "0.0.0.0"
@@ -247,20 +239,20 @@ class Options:
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
     websocket: WebsocketOptions | None = None
-    authorization: Authorization = field(default_factory=Authorization)
+    authorization: Authorization = Authorization()
     no_auth_user: str = ""
     accounts: tuple[AccountOptions, ...] = ()
     mappings: tuple[Mapping, ...] = ()
     system_account: str = ""
     no_system_account: bool = False
-    trust: Trust = field(default_factory=Trust)
+    trust: Trust = Trust()
     cluster_name: str = ""
     pid_file: str = ""
     ports_file_dir: str = ""
     http_port_file: str = ""
     sublist_cache: bool = True
     program: str = "nats-server"
-    config_file: str = field(default="", compare=False)
+    config_file: str = ""
 
     @property
     def users(self) -> tuple[UserOptions, ...]:

@@ -1,8 +1,7 @@
 """From a command line and the file it names to checked ``Options``; again at every reload."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from millstream.server.conf_options import FileOptions, from_block
@@ -10,17 +9,9 @@ from millstream.server.conf_syntax import ConfError, parse
 from millstream.server.config import ConfigError
 from millstream.server.flag_options import with_flags
 from millstream.server.flags import Flags
+from millstream.server.loaded import Loaded
 from millstream.server.options import Options
 from millstream.server.options_check import contradictions
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Options to serve with, and what their file is doubtful about."""
-
-    options: Options
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def load(flags: Flags, environment: Mapping[str, str], base: Options | None = None) -> Loaded:
@@ -66,6 +57,3 @@ def _included(path: str) -> str:
 def digest(file: str) -> str:
     """Return a file's fingerprint, to tell versions of it apart."""
     return f"sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
-
-
-Load = Callable[[], Loaded]

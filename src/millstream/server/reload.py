@@ -4,9 +4,11 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.server.options import LogOptions, Options, TlsOptions
 
@@ -63,16 +65,14 @@ _FIXED: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """A setting that stays as it was, and why."""
 
     setting: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadPlan:
+class ReloadPlan(msgspec.Struct, frozen=True):
     """What a reload does.
 
     ``options`` are the old ones with everything that can change; ``dropped_users`` are known by
@@ -107,20 +107,19 @@ def plan(old: Options, new: Options) -> ReloadPlan:
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Go through the paths that differ; whole values where one side is missing."""
-    for field in fields(old):
-        if not field.compare:
+    for field in old.__struct_fields__:
+        before, after = getattr(old, field), getattr(new, field)
+        name = f"{path}{field}"
+        if before == after or name == _FILE:
             continue
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        name = f"{path}{field.name}"
-        if before == after:
-            continue
-        if name in _GROUPS and is_dataclass(before) and is_dataclass(after):
+        if name in _GROUPS and None not in (before, after):
             yield from _differences(before, after, f"{name}.")
         else:
             yield name
 
 
 _GROUPS = ("limits", "log", "monitor", "lame_duck", "authorization")
+_FILE = "config_file"  # where settings came from is none of them
 
 
 def _fixed(path: str) -> str:

@@ -3,8 +3,8 @@
 import logging
 
 from millstream.server.config import ConfigError
+from millstream.server.loaded import Load
 from millstream.server.options import Options
-from millstream.server.options_file import Load
 from millstream.server.reload import Reloadable, ReloadPlan, carry_out, plan
 
 log = logging.getLogger(__name__)

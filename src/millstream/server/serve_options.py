@@ -1,14 +1,15 @@
 """What ``millstream serve`` was told: its defaults < a configuration file < environment < flags."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from millstream.server.config import CAPS, ConfigError, ServeConfig, is_loopback
 from millstream.server.key_file import KeyFile
+from millstream.server.loaded import Loaded
 from millstream.server.options import Options
 from millstream.server.options_check import contradictions
-from millstream.server.options_file import Loaded, read_file
 
 T = TypeVar("T")
 
@@ -43,14 +44,24 @@ def load_serve(
     """Return what to serve; ``values`` are those of ``ServeConfig`` that were given."""
     typed = ServeConfig(**values)
     base = ServeConfig().options()
-    read = read_file(file, environment or {}, base)
+    read = _read(file, environment or {}, base)
     options = _overlaid(_with_our_own(read.options, base), typed.options(), values)
     found = contradictions(options)
     if found:
         raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
     refuse_if_open(options, allowed=typed.allow_insecure_no_auth)
-    warnings = (*(str(text) for text in read.warnings), *_in_plain_text(options))
-    return Loaded(options, warnings, tuple(str(text) for text in read.notes))
+    return Loaded(options, (*read.warnings, *_in_plain_text(options)), read.notes)
+
+
+def _read(file: str, environment: Mapping[str, str], base: Options) -> Loaded:
+    """Return what a file says over ``base``; without a file, ``base`` as it is."""
+    if not file:
+        return Loaded(base)
+    # Imported here: a start without a file does not pay for what reads one.
+    from millstream.server.options_file import read_file
+
+    read = read_file(file, environment, base)
+    return Loaded(read.options, tuple(map(str, read.warnings)), tuple(map(str, read.notes)))
 
 
 def _with_our_own(options: Options, base: Options) -> Options:

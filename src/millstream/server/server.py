@@ -15,9 +15,9 @@ from millstream.server.config import is_loopback
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.lame_duck import departures, take
 from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
+from millstream.server.loaded import Load
 from millstream.server.log_output import LogOutput
 from millstream.server.options import JetStreamOptions, Options
-from millstream.server.options_file import Load
 from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
 from millstream.server.running import RunningParts

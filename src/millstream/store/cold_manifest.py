@@ -10,8 +10,6 @@
 It is replaced as a whole, and only once every file that it names is there.
 """
 
-from dataclasses import dataclass, field
-
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
@@ -20,6 +18,7 @@ from millstream.store.objects import Objects
 from millstream.store.segment import segment_name
 
 FORMAT = 1
+UNVOUCHED = ""  # instead of a checksum that nobody knows: no object fits it
 NAME = "manifest.json"
 
 
@@ -29,6 +28,11 @@ class Form(msgspec.Struct, frozen=True):
     name: str
     bytes: int
     xxh3: str
+
+    @property
+    def is_vouched_for(self) -> bool:
+        """Say whether it is known what the object holds."""
+        return self.xxh3 != UNVOUCHED
 
 
 def holds(form: Form, data: bytes) -> bool:
@@ -70,14 +74,13 @@ class _Checked(msgspec.Struct):
     manifest: msgspec.Raw
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """What the loop knows of a log, for its manifest."""
 
     log_id: int
     stream: str
-    deleted: list[tuple[int, int]] = field(default_factory=list)
-    gaps: list[tuple[int, int, str]] = field(default_factory=list)
+    deleted: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    gaps: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
 
 
 def folder(log_id: int) -> str:

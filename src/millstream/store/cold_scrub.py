@@ -5,16 +5,16 @@ segment, the index from the one that stayed here. What neither has is told recor
 """
 
 import threading
-from dataclasses import dataclass, field
 
 import msgspec
 
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store import blocks, cold_manifest, cold_mend, twin
 from millstream.store.blocks import BlockTable
+from millstream.store.cold_copy import SUFFIX, encode_marker
 from millstream.store.cold_manifest import ColdFile, Form, Said, folder, holds, put_checked
 from millstream.store.cold_move import live_records
-from millstream.store.files import Files
+from millstream.store.files import Files, replace_file
 from millstream.store.objects import Objects
 from millstream.store.segment import (
     HEADER_BYTES,
@@ -28,14 +28,13 @@ BREATH = 2000  # records after which the loop has its turn for certain
 _pause = threading.Event()  # never set: waiting for it gives the processor away
 
 
-@dataclass(slots=True)
-class Found:
+class Found(msgspec.Struct):
     """What a scrub found and did."""
 
     file: ColdFile
-    damaged: list[str] = field(default_factory=list)  # names of objects that were not sound
-    mended: list[str] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)  # sequences that no form has
+    damaged: list[str] = msgspec.field(default_factory=list)  # names of objects that were not sound
+    mended: list[str] = msgspec.field(default_factory=list)
+    lost: list[int] = msgspec.field(default_factory=list)  # sequences that no form has
     head: DataHead | None = None  # of a .data that was made anew
     table: BlockTable | None = None
 
@@ -80,9 +79,16 @@ class Scrub:
             records = live_records(data, index, self._segment, self._table_of(data))
             form = self._put(".parquet", twin.make(records, self._said.stream))
             file = msgspec.structs.replace(file, parquet=form)
-        found.file = file
         cold_manifest.publish(self._objects, self._said, [*self._others, file])
+        if file.data != found.file.data:
+            self._mark_again(file.data)
+        found.file = file
         return found
+
+    def _mark_again(self, data: Form) -> None:
+        """Let the marker tell of the .data that is there now: a withdrawal believes no other."""
+        directory, name = self._segment.directory, self._segment.name + SUFFIX
+        replace_file(self._files, directory, name, encode_marker(data))
 
     def _sound(self, form: Form) -> bytes | None:
         """Return an object's bytes, None when they are not what was put there."""

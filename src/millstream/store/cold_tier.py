@@ -24,6 +24,7 @@ from millstream.store.cold_manifest import ColdFile, Manifest, Said, folder, obj
 from millstream.store.cold_move import Move, put_back
 from millstream.store.cold_owner import PlaceOwner
 from millstream.store.cold_pool import InlinePool, Pool, ThreadPool
+from millstream.store.cold_remains import Remains
 from millstream.store.cold_scrub import Found, Scrub, rotten
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
@@ -417,8 +418,8 @@ class ColdTier:
         gone = {s for a, b in said.deleted for s in _within(a, b, file)}
         return Scrub(self._host.files, objects, segment, file, others, said, gone)
 
-    def scrub_all(self, logs: list[FileLog]) -> Iterator[tuple[FileLog, Segment, Found | None]]:
-        """Look at every cold segment now, one after another; None for one that no manifest names.
+    def scrub_all(self, logs: list[FileLog]) -> Iterator[tuple[FileLog, Segment, Found]]:
+        """Look at every cold segment now, one after another.
 
         Only without threads, while nothing else goes on. Raises what the cold place raises.
         """
@@ -429,9 +430,6 @@ class ColdTier:
             raise ColdUnavailable(self._problems["move"])
         for each in logs:
             for segment in [s for s in each.segments if s.cold is not None]:
-                if segment.base_seq not in self._files.get(each.log_id, {}):
-                    yield each, segment, None
-                    continue
                 found = self._scrub_of(each, segment, self.objects).run()
                 self._scrubbed(each, segment, found, None)
                 yield each, segment, found
@@ -501,14 +499,20 @@ class ColdTier:
         """Read the manifests once, and remove what a crash left of segments that are gone."""
         self._busy = True
         cold = {
-            each.log_id: {s.base_seq for s in each.segments if s.cold is not None} for each in logs
+            each.log_id: {s.base_seq: Remains.of(s) for s in each.segments if s.cold is not None}
+            for each in logs
         }
         assert self.objects is not None
-        owner = PlaceOwner(self._host.files, self._host.directory, self.objects)
-        self.mover.run(partial(_swept, owner, self.objects, cold), self._sweep_done)
+        files = self._host.files
+        owner = PlaceOwner(files, self._host.directory, self.objects)
+        job = partial(_swept, owner, self.objects, files, cold)
+        self.mover.run(job, partial(self._sweep_done, logs))
 
     def _sweep_done(
-        self, found: "dict[int, list[ColdFile]] | None", error: Exception | None
+        self,
+        logs: list[FileLog],
+        found: "dict[int, list[ColdFile]] | None",
+        error: Exception | None,
     ) -> None:
         self._busy = False
         if found is None:
@@ -519,6 +523,11 @@ class ColdTier:
         self._files = {
             log_id: {f.base_seq: f for f in files} for log_id, files in found.items() if files
         }
+        for each in logs:
+            known = self._files.get(each.log_id, {})
+            for segment in each.segments:
+                if segment.cold is not None and _is_doubtful(known.get(segment.base_seq)):
+                    segment.cold.is_suspect = True
 
     def may_hold(self, segments: list[Segment]) -> bool:
         """Say whether the cold place has, or may have, something of one of these segments."""
@@ -561,6 +570,8 @@ class ColdTier:
             file = known.get(segment.base_seq) if segment.cold is not None else None
             if file is None or file.parquet is None or self.objects is None:
                 break
+            if not file.parquet.is_vouched_for:
+                break
             path = f"{self.objects.place.rstrip('/')}/{folder(owner.log_id)}/{file.parquet.name}"
             found.append(ColdPlan(path, file.base_seq, file.last_seq))
         last = found[-1].last_seq if found else 0
@@ -595,9 +606,12 @@ def _remove_folder(objects: Objects, log_id: int) -> None:
 
 
 def _swept(
-    owner: PlaceOwner, objects: Objects, cold: dict[int, set[int]]
+    owner: PlaceOwner, objects: Objects, files: Files, cold: dict[int, dict[int, Remains]]
 ) -> dict[int, list[ColdFile]]:
-    """Return each log's cold files; those of segments that are gone or hot go (on the mover)."""
+    """Return each log's cold files; those of segments that are gone or hot go (on the mover).
+
+    What the manifest should name and does not is named again by what is left of it.
+    """
     owner.claim()
     found: dict[int, list[ColdFile]] = {}
     for log_id, bases in cold.items():
@@ -605,9 +619,18 @@ def _swept(
         stray = [n for n in names if n.startswith("seg-") and int(n[4:24]) not in bases]
         _remove(objects, [f"{folder(log_id)}/{name}" for name in stray])
         manifest = cold_manifest.load(objects, log_id)
-        files = manifest.files if manifest is not None else []
-        found[log_id] = [f for f in files if f.base_seq in bases]
+        named = {f.base_seq: f for f in manifest.files} if manifest is not None else {}
+        if bases.keys() - named.keys():
+            path = f"{objects.place}/{folder(log_id)}/{cold_manifest.NAME}"
+            log.warning("cold manifest is damaged, making it anew file=%s", path)
+        found[log_id] = [
+            named.get(base) or remains.named_again(files, names) for base, remains in bases.items()
+        ]
     return found
+
+
+def _is_doubtful(file: ColdFile | None) -> bool:
+    return file is not None and not all(form.is_vouched_for for form in file.forms)
 
 
 def _ignore(error: Exception | None) -> None:

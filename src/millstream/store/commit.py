@@ -1,23 +1,21 @@
 """The one step that makes a record durable, whatever stands behind it."""
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Ok:
+
+class Ok(msgspec.Struct, frozen=True):
     """The entry holds this position, and is on stable storage if that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """Another writer's entry already holds the position."""
 
     by_nonce: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """The engine cannot tell whether the entry arrived: ask again with the same position."""
 
 

@@ -4,7 +4,6 @@ Payloads stay out. What cannot be read is an item too, with the place where it i
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 
 import msgspec
@@ -112,7 +111,8 @@ def _dump_wal(path: str, files: Files, ring: KeyRing) -> Iterator[Item]:
     buffer = _content(path, files)
     data = bytes(buffer[: HEADER.size])
     header = decode_header(data, path)
-    yield {"kind": "wal", "file": path, "header": asdict(header) if header else None}
+    known = msgspec.structs.asdict(header) if header else None
+    yield {"kind": "wal", "file": path, "header": known}
     if header is None and any(data):
         yield _damage(path, 0, HEADER.size)
     for item in scan_entries(buffer, HEADER.size, 0):

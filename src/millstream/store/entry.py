@@ -16,9 +16,9 @@ this header is the damage.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from millstream.kernel._frames import RECORD
@@ -51,8 +51,7 @@ class Run(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """An entry whose header and run table are as written."""
 
     start: int
@@ -76,8 +75,7 @@ class Entry:
         return xxh3_64_intdigest(buffer[self.body : self.end]) == self.body_check
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """Bytes in which no entry header could be trusted; frames inside may still be sound."""
 
     start: int

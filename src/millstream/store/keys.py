@@ -13,13 +13,12 @@ working key and nonce comes twice, however much is written and however often it 
 from collections.abc import Sequence
 from itertools import count
 from secrets import token_bytes
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from typing import TYPE_CHECKING
 
 from millstream.errors import StorageUnusable
+
+if TYPE_CHECKING:
+    from millstream.store.key import Key
 
 ID_BYTES = 8
 SALT_BYTES = 12
@@ -28,29 +27,6 @@ TAG_BYTES = 16
 PREFIX_BYTES = 1 + ID_BYTES + NONCE_BYTES  # of a whole sealed text: cipher, key id, nonce
 NO_KEY = bytes(ID_BYTES)
 CIPHERS = {"aes": 1, "chacha": 2}  # AES-256-GCM, ChaCha20-Poly1305
-MOST_WORKING_KEYS = 256
-
-
-class Key:
-    """One secret."""
-
-    def __init__(self, secret: bytes) -> None:
-        if not secret:
-            raise StorageUnusable("the encryption key is empty: give a secret, or leave it out")
-        self._master = _derived(secret, b"", b"millstream master")
-        self.id = _derived(self._master, b"", b"millstream key id")[:ID_BYTES]
-        self._working: dict[tuple[int, bytes], AESGCM | ChaCha20Poly1305] = {}
-
-    def working(self, cipher: int, salt: bytes) -> AESGCM | ChaCha20Poly1305:
-        """Return the cipher for a salt."""
-        known = self._working.get((cipher, salt))
-        if known is None:
-            kind = AESGCM if cipher == CIPHERS["aes"] else ChaCha20Poly1305
-            known = kind(_derived(self._master, salt, b"millstream working key"))
-            if len(self._working) >= MOST_WORKING_KEYS:
-                self._working.clear()
-            self._working[cipher, salt] = known
-        return known
 
 
 class KeyRing:
@@ -59,8 +35,8 @@ class KeyRing:
     def __init__(
         self, secret: bytes | None = None, older: Sequence[bytes] = (), cipher: str = "aes"
     ) -> None:
-        current = Key(secret) if secret is not None else None
-        keys = [*([current] if current else []), *map(Key, older)]
+        current = _key(secret) if secret is not None else None
+        keys = [*([current] if current else []), *map(_key, older)]
         self._keys = {key.id: key for key in keys}
         self._current = current
         self._cipher = CIPHERS[cipher]
@@ -98,8 +74,8 @@ class KeyRing:
     def seal(self, nonce: bytes, data: bytes | memoryview, bound: bytes) -> bytes:
         """Return ``data`` sealed; it opens only together with ``bound``."""
         assert self._current is not None
-        cipher = self._current.working(self._cipher, nonce[:SALT_BYTES])
-        return cipher.encrypt(nonce[SALT_BYTES:], data, bound)
+        salt, rest = nonce[:SALT_BYTES], nonce[SALT_BYTES:]
+        return self._current.seal(self._cipher, salt, rest, data, bound)
 
     def open(
         self, cipher: int, key_id: bytes, nonce: bytes, data: bytes | memoryview, bound: bytes
@@ -108,11 +84,7 @@ class KeyRing:
         key = self._keys.get(key_id)
         if key is None or cipher not in CIPHERS.values() or len(data) < TAG_BYTES:
             return None
-        try:
-            working = key.working(cipher, nonce[:SALT_BYTES])
-            return working.decrypt(nonce[SALT_BYTES:], data, bound)
-        except InvalidTag:
-            return None
+        return key.open(cipher, nonce[:SALT_BYTES], nonce[SALT_BYTES:], data, bound)
 
     def seal_whole(self, data: bytes, bound: bytes) -> bytes:
         """Return ``data`` sealed, with cipher, key id and nonce before it."""
@@ -128,5 +100,8 @@ class KeyRing:
         return self.open(data[0], key_id, nonce, data[PREFIX_BYTES:], bound)
 
 
-def _derived(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
-    return HKDF(SHA256(), 32, salt or None, purpose).derive(secret)
+def _key(secret: bytes) -> "Key":
+    # Imported here: a store without encryption does not pay for ciphers.
+    from millstream.store.key import Key
+
+    return Key(secret)

@@ -12,8 +12,8 @@ names the machine's boot in its lower one: entries of an earlier boot may have l
 import errno
 import logging
 import struct
-from dataclasses import dataclass
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import ShardReadOnly, StorageFull, StorageUnusable
@@ -32,8 +32,7 @@ LEFT_FREE = 1 << 20  # for the snapshots that set older files free
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WalHeader:
+class WalHeader(msgspec.Struct, frozen=True):
     """What the first 64 bytes of a WAL file say."""
 
     shard: int

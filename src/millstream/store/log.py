@@ -2,9 +2,10 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
@@ -21,8 +22,7 @@ class Durability(StrEnum):
     FSYNC = "fsync"  # on stable storage
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """Sequences ``first..last`` that were lost, and why: nothing is lost without one."""
 
     first: int
@@ -30,8 +30,7 @@ class Gap:
     reason: str  # "cap" | "ttl" | "corruption" | "source_trim" | "void" | "torn"
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(msgspec.Struct, frozen=True):
     """One consistent look at a log; ``last_seq`` is the newest committed sequence."""
 
     first_seq: int  # earliest live sequence, last_seq + 1 when empty
@@ -43,7 +42,7 @@ class LogState:
     last_ts_ns: int
     evict_floor: int  # highest sequence lost involuntarily, 0 = none
     gaps: tuple[Gap, ...]
-    floors: Mapping[str, int] = field(
+    floors: Mapping[str, int] = msgspec.field(
         default_factory=dict
     )  # reason of a trim → highest sequence it took
     headed: int = 0  # records with a header block
@@ -64,16 +63,14 @@ Committed = Callable[[MillstreamError | None], None]
 """Called on the loop, once: None when the class's promise holds, else why it never will."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """A control frame that becomes durable with an append, in the same commit, or not at all."""
 
     kind: int
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(msgspec.Struct, frozen=True):
     """Records that have their sequences; whoever logs what they stand for reports the outcome."""
 
     first_seq: int

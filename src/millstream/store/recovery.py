@@ -1,12 +1,11 @@
 """What a start found in the data directory: values for the layers above and for people."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.store.log import Gap
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """A control frame for the layers above, in the order in which they were logged."""
 
     kind: int
@@ -15,8 +14,7 @@ class Control:
     number: int
 
 
-@dataclass(slots=True)
-class LogRecovery:
+class LogRecovery(msgspec.Struct):
     """What came back of one log."""
 
     log_id: int
@@ -26,13 +24,12 @@ class LogRecovery:
     gaps: tuple[Gap, ...] = ()
 
 
-@dataclass(slots=True)
-class Recovery:
+class Recovery(msgspec.Struct):
     """What a start found; ``controls`` and ``sections`` are for the layers above."""
 
-    logs: dict[int, LogRecovery] = field(default_factory=dict)
-    controls: list[Control] = field(default_factory=list)
-    sections: dict[str, bytes] = field(default_factory=dict)
+    logs: dict[int, LogRecovery] = msgspec.field(default_factory=dict)
+    controls: list[Control] = msgspec.field(default_factory=list)
+    sections: dict[str, bytes] = msgspec.field(default_factory=dict)
     torn_bytes: int = 0
     damaged_bytes: int = 0
     seconds: float = 0.0

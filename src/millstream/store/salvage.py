@@ -1,13 +1,13 @@
 """Frames found in damaged bytes: each vouches for itself by magic and checksums."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.kernel._frames import MORE, RECORD, check, scan
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """A sound frame and where it was found."""
 
     kind: int

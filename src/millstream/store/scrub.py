@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.store import cold_manifest
+from millstream.store.cold_remains import stream_of_twins
 from millstream.store.cold_tier import ColdOptions
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
@@ -111,12 +112,16 @@ def _scrub_cold(store: Store, logs: list[FileLog], report: Scrubbed) -> None:
         return
     for each in cold:
         manifest = cold_manifest.load(tier.objects, each.log_id)
-        each.name = manifest.stream if manifest is not None else ""  # for a twin that is made anew
-    for _, segment, found in tier.scrub_all(cold):
+        told = manifest.stream if manifest is not None else ""
+        each.name = told or stream_of_twins(tier.objects, each.log_id)
+        if not each.name:  # for a manifest and twins that are made anew; a server knows it
+            for segment in [s for s in each.segments if s.cold is not None]:
+                report.cold_segments += 1
+                report.findings.append(f"cold segment in no manifest file={segment.path} offset=0")
+        elif manifest is None:
+            report.mended.append(f"{cold_manifest.folder(each.log_id)}/{cold_manifest.NAME}")
+    for _, _, found in tier.scrub_all([each for each in cold if each.name]):
         report.cold_segments += 1
-        if found is None:
-            report.findings.append(f"cold segment in no manifest file={segment.path} offset=0")
-            continue
         report.mended += found.mended
         left = sorted(set(found.damaged) - set(found.mended))
         report.findings += [f"cold object damaged file={name} offset=0" for name in left]

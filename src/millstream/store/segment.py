@@ -23,10 +23,11 @@ import struct
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from millstream.errors import StorageUnusable
@@ -54,16 +55,14 @@ NO_FRAMES = Frames(b"", b"")
 _tokens = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(msgspec.Struct, frozen=True):
     """How a store keeps its segments: with which keys, and how many plain bytes of blocks."""
 
-    ring: KeyRing = field(default_factory=KeyRing)
-    cache: BlockCache = field(default_factory=lambda: BlockCache(8 << 20))
+    ring: KeyRing = msgspec.field(default_factory=KeyRing)
+    cache: BlockCache = msgspec.field(default_factory=lambda: BlockCache(8 << 20))
 
 
-@dataclass(slots=True)
-class Block:
+class Block(msgspec.Struct):
     """Frames in memory: the bytes that the file has, or will have, at ``offset``."""
 
     offset: int
@@ -77,8 +76,7 @@ class Block:
         return self.offset + len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(msgspec.Struct, frozen=True):
     """Bytes on their way into the file: those at ``offset`` up to ``end``, and delete flags."""
 
     offset: int

@@ -1,7 +1,6 @@
 """WAL shards: which log goes where, and what one shard of a running store consists of."""
 
-from dataclasses import dataclass
-
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.store.committer import Committer
@@ -9,8 +8,7 @@ from millstream.store.files import Files
 from millstream.store.local_engine import LocalEngine
 
 
-@dataclass(slots=True)
-class Shard:
+class Shard(msgspec.Struct):
     """One write-ahead log; without a committer it is left over from a run that had more of them.
 
     A shard that is left over takes nothing any more; its files go once two snapshots cover them.

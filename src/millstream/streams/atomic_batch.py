@@ -4,8 +4,9 @@ Pure: callers pass what came and carry out what is returned. Nothing of a batch 
 before its commit; a batch that is not committed within ten idle seconds is forgotten.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from millstream.streams import extras, preconditions
 from millstream.streams.batch_limits import BatchLimits
@@ -41,9 +42,8 @@ class Part(NamedTuple):
     values: dict[bytes, bytes]  # its headers by name
 
 
-@dataclass(slots=True)
-class _Open:
-    parts: list[Part] = field(default_factory=list)
+class _Open(msgspec.Struct):
+    parts: list[Part] = msgspec.field(default_factory=list)
     size: int = 0
     idle_at: int = 0
 

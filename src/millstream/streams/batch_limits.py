@@ -3,7 +3,7 @@
 One value for all streams of a server, since some bounds count them together.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.streams.preconditions import PublishRefused
 
@@ -11,8 +11,7 @@ IDLE = 10.0
 MOST_MESSAGES = 1000  # of one atomic batch
 
 
-@dataclass(slots=True)
-class Openings:
+class Openings(msgspec.Struct):
     """Room for the open batches of one kind; counts those of all streams."""
 
     per_stream: int
@@ -39,14 +38,13 @@ def _fast() -> Openings:
     return Openings(1000, 50_000, (429, 10211, "batch publish too many inflight"))
 
 
-@dataclass(slots=True)
-class BatchLimits:
+class BatchLimits(msgspec.Struct):
     """What a server allows batches of publishers."""
 
     idle: float = IDLE
     most_messages: int = MOST_MESSAGES
-    atomic: Openings = field(default_factory=_atomic)
-    fast: Openings = field(default_factory=_fast)
+    atomic: Openings = msgspec.field(default_factory=_atomic)
+    fast: Openings = msgspec.field(default_factory=_fast)
 
     @classmethod
     def of(

@@ -4,9 +4,10 @@
 day and weekday are restricted, either one is enough.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import chain
+
+import msgspec
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -26,14 +27,12 @@ class BadPattern(ValueError):
     """Text that is no calendar pattern."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     values: frozenset[int]
     is_open: bool  # an unrestricted one, by a star without a step
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(msgspec.Struct, frozen=True):
     """A calendar pattern."""
 
     seconds: _Field

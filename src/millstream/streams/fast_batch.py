@@ -7,7 +7,6 @@ Pure: callers say what came and what became of it, and send what ``answer`` is c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -73,8 +72,7 @@ def _bad_pattern() -> PublishRefused:
     return PublishRefused(400, 10206, "batch publish pattern is invalid")
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """One batch; sequences are its own but for ``stream_seq``."""
 
     most_flow: int

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
@@ -32,14 +33,13 @@ _DEMANDS = (
 )
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(msgspec.Struct):
     """Records of another stream on their way in, whole or absent."""
 
-    batch: Batch = field(default_factory=Batch)
-    demands: dict[int, dict[bytes, bytes]] = field(default_factory=dict)  # by position
+    batch: Batch = msgspec.field(default_factory=Batch)
+    demands: dict[int, dict[bytes, bytes]] = msgspec.field(default_factory=dict)  # by position
     seqs: list[int] | None = None  # where they must be stored; a mirror's are its origin's
-    times_ns: list[int] = field(default_factory=list)
+    times_ns: list[int] = msgspec.field(default_factory=list)
 
     def demand(self, headers: bytes) -> None:
         """Note what the record that is about to be added asks of a stream."""

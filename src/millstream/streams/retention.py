@@ -1,13 +1,12 @@
 """What a stream drops to stay within its limits: pure rules, carried out by the stream."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.streams.config import StreamConfig
 from millstream.streams.state import StreamState
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(msgspec.Struct, frozen=True):
     """How much must go from the old end: at least so many records and so many bytes."""
 
     messages: int

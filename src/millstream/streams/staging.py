@@ -8,7 +8,6 @@ and what did not is refused. Nothing here is synced; the commit makes the record
 """
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
@@ -62,8 +61,7 @@ class StagedFile(msgspec.Struct, frozen=True):
     check: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Whose records: the stream, the sink and its batch."""
 
     incarnation: int

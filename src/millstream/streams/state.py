@@ -1,13 +1,13 @@
 """StreamState: one consistent look at a stream."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.store.log import Gap
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(msgspec.Struct, frozen=True):
     """What a stream holds; sequences and times are those of committed records."""
 
     messages: int
@@ -21,5 +21,5 @@ class StreamState:
     evict_floor: int  # highest sequence lost involuntarily, 0 = none
     gaps: tuple[Gap, ...]
     # Why records went from the old end: the highest sequence that each reason took.
-    floors: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, int] = msgspec.field(default_factory=dict)
     capped: int | None = None  # what max_bytes is compared with, where that is not ``bytes``

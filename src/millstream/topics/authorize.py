@@ -8,9 +8,11 @@ it has there. Where neither is configured the door is open.
 import base64
 import binascii
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
+
+import msgspec
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.api_keys import ApiKey, KeyRing, digest_of
@@ -39,8 +41,7 @@ _CHANGES = {  # what a user must be allowed to ask of JetStream for the same
 SubjectsOf = Callable[[str, str], tuple[str, ...] | None]  # (account, stream) → what it may hold
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(msgspec.Struct, frozen=True):
     """The users of the NATS door, as they are now."""
 
     credentials: Callable[[], Credentials]
@@ -49,8 +50,7 @@ class Users:
     system_account: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(msgspec.Struct, frozen=True):
     """What a request presents: a bearer's word, or a user and password."""
 
     bearer: bytes = b""

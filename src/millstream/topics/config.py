@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -78,7 +77,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
         "last_read_ts": topics.last_read_ms(stream),
     }
     if config["type"] == "queue":
-        answer["queue"] = asdict(topics.queues.of(stream).counters())
+        answer["queue"] = msgspec.structs.asdict(topics.queues.of(stream).counters())
     answer["performance"] = watch.performance()
     return json_response(answer)
 

@@ -3,11 +3,11 @@
 import base64
 import binascii
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.errors import NotHere
 from millstream.http.request import Caller, Request
@@ -29,8 +29,7 @@ LONGEST_HEARTBEAT_MS = 60_000
 _encode = msgspec.json.encode
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """Where a watcher stands in each of its topics, and what it wants to see."""
 
     cursors: dict[str, int]
@@ -39,7 +38,7 @@ class Session:
     caller: Caller
     idle_since_ms: int = 0
     open_streams: int = 0
-    gone: set[str] = field(default_factory=set)  # topics whose end was reported
+    gone: set[str] = msgspec.field(default_factory=set)  # topics whose end was reported
 
     def event_id(self) -> bytes:
         """Return all cursors as one opaque id."""
@@ -71,8 +70,7 @@ def respond(topics: Topics, session: Session) -> StreamedResponse:
     return StreamedResponse(events, attach=events.attach)
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(msgspec.Struct, frozen=True):
     """What all who stood at one place of a topic get to see next, caught up before and after."""
 
     cursor: int
@@ -81,8 +79,7 @@ class News:
     caught_up: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True):
     """A topic that a stream listens to."""
 
     stream: "Stream"

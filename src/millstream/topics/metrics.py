@@ -1,8 +1,9 @@
 """/v0/metrics: the topics in figures, as Prometheus text or as JSON."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.delivery.scheduler import Scheduler
 from millstream.http.exposition import (
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 MOST_TOPICS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFigures:
+class TopicFigures(msgspec.Struct, frozen=True):
     """One topic at one moment."""
 
     name: str

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -46,13 +45,12 @@ _WITH_KEYS = ("401", "403")
 _WITH_BODY = ("409", "413", "415", "507")
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
+class Details(msgspec.Struct, frozen=True):
     """What the table does not say about an operation."""
 
-    query: dict[str, Schema] = field(default_factory=dict)
-    body: dict[str, Schema] = field(default_factory=dict)  # media type → shape
-    answer: Schema = field(default_factory=lambda: {"type": "object"})
+    query: dict[str, Schema] = msgspec.field(default_factory=dict)
+    body: dict[str, Schema] = msgspec.field(default_factory=dict)  # media type → shape
+    answer: Schema = msgspec.field(default_factory=lambda: {"type": "object"})
     media: str = JSON
     creates: bool = False  # 201 beside 200
     upgrades: bool = False  # 101 instead of 200

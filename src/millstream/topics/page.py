@@ -1,7 +1,8 @@
 """Page: one read of a topic, as diff, tail and watch all make it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.errors import NotHere
 from millstream.streams.state import StreamState
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 256  # records looked at in one go by a reader that passes over some
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """What a reader wants to see; None and empty mean everything."""
 
     tag: bytes | None = None
@@ -30,8 +30,7 @@ class Filter:
     until_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """One read: everything after ``from_seq`` within the limits."""
 
     from_seq: int = 0
@@ -44,8 +43,7 @@ class Query:
     filter: Filter | None = None
 
 
-@dataclass(slots=True)
-class Page:
+class Page(msgspec.Struct):
     """What a read found; ``next_from_seq`` is the last sequence that was looked at."""
 
     next_from_seq: int

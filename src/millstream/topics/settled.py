@@ -4,8 +4,9 @@ The log removes records once the removal is logged, and timers run when the loop
 reader must not see the difference. What the limits already doom is treated as gone.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from millstream.streams import retention
 from millstream.streams.size import sizes

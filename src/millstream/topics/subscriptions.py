@@ -1,11 +1,11 @@
 """Subscriptions: the topics that one socket listens to, and where it stands in each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.errors import NotHere
 from millstream.http.request import Caller
@@ -23,8 +23,7 @@ WORTH_COMPRESSING = 1024  # below this a frame costs more time than bytes
 _encode = msgspec.json.encode
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(msgspec.Struct):
     """One topic of a socket: its position, and what is to be shown."""
 
     name: str

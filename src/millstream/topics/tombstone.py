@@ -1,15 +1,15 @@
 """Tombstone: what a reader is told about records that it can no longer get."""
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from millstream.streams.state import StreamState
 
 VOID = "void"  # sequences of a failed commit: nobody was promised them, so nobody misses them
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(msgspec.Struct, frozen=True):
     """Sequences ``gap_from..gap_to`` are lost to this reader, and why."""
 
     gap_from: int
@@ -30,8 +30,7 @@ class Tombstone:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Where a read begins, what must be said first, and before which sequence it must stop."""
 
     cursor: int

@@ -1,8 +1,9 @@
 """Writes: a batch of records, whole or absent, in one commit."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.errors import BadRequest, Forbidden, StreamExists
 from millstream.http.request import Caller, Request
@@ -30,8 +31,7 @@ LONGEST_NODE = 128
 LONGEST_KEY = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """A write whose every field is within its limits."""
 
     batch: Batch
@@ -40,8 +40,7 @@ class Checked:
     size: int = 0  # data and meta
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """A write that is done, or was done before."""
 
     topic: str

@@ -8,9 +8,10 @@ is, to be whole. Compressed messages come out in pieces and only up to a limit.
 
 import codecs
 import zlib
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
+
+import msgspec
 
 LONGEST_CONTROL = 125
 PIECE = 64 * 1024
@@ -46,34 +47,29 @@ class Status(IntEnum):
     INTERNAL = 1011
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(msgspec.Struct, frozen=True):
     """Some bytes of the stream."""
 
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     """To be answered with a pong of the same payload."""
 
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """The client's last frame."""
 
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
+class Pong(msgspec.Struct, frozen=True):
     """An answer, to nobody's question."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The message ends whose data came before; told only to readers who want to know."""
 
     is_text: bool

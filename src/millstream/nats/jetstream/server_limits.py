@@ -1,8 +1,9 @@
 """What the server's own configuration allows of JetStream, whichever account asks."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream.errors import ApiError
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _DEFAULT_ACK_PENDING = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
+class ServerLimits(msgspec.Struct, frozen=True):
     """Bounds of the ``jetstream { limits {} }`` block; 0 means none."""
 
     max_ack_pending: int = 0
