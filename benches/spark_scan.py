@@ -1,6 +1,6 @@
 """Measure Spark over sealed segments beside Spark's own Parquet scan of the same rows.
 
-python benches/spark_scan.py [--rows 2000000] [--segments 8] [--rounds 3]
+python benches/spark_scan.py [--rows 2000000] [--segments 8] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -151,15 +151,11 @@ def cpu_by_process() -> dict[int, float]:
     return {pid: stats[pid][1] / os.sysconf("SC_CLK_TCK") for pid in family}
 
 
-def seconds(work: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The median wall and CPU time of ``rounds`` after one to warm up."""
-    wall, cpu = [], []
-    for _ in range(rounds + 1):
-        started, burnt = time.perf_counter(), cpu_seconds()
-        work()
-        wall.append(time.perf_counter() - started)
-        cpu.append(cpu_seconds() - burnt)
-    return median(wall[1:]), median(cpu[1:])
+def cost(work: Callable[[], object]) -> tuple[float, float]:
+    """The wall and CPU time of one piece of work."""
+    started, burnt = time.perf_counter(), cpu_seconds()
+    work()
+    return time.perf_counter() - started, cpu_seconds() - burnt
 
 
 def session(home: Path) -> SparkSession:
@@ -178,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--segments", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
@@ -224,11 +220,16 @@ def compare(
     work: Callable[[DataFrame], object],
     rounds: int,
 ) -> None:
-    """Print wall and CPU times, and our speed as a share of Parquet's; CPU is the steady figure."""
-    parquet = seconds(lambda: work(theirs), rounds)
-    segments = seconds(lambda: work(ours), rounds)
-    for what, mine, native in zip(("wall", "cpu"), segments, parquet, strict=True):
-        print(f"{name}, {what}: {mine:.2f} s, parquet {native:.2f} s, {native / mine:.2f}x")
+    """Print wall and CPU times, and our speed as a share of Parquet's; CPU is the steady figure.
+
+    Both sides take turns, after a round to warm up, so that what else the machine does meets both.
+    """
+    turns = [(cost(lambda: work(ours)), cost(lambda: work(theirs))) for _ in range(rounds + 1)][1:]
+    for at, what in enumerate(("wall", "cpu")):
+        mine = median(turn[0][at] for turn in turns)
+        native = median(turn[1][at] for turn in turns)
+        ratio = f"{native / max(mine, 0.01):.2f}x"
+        print(f"{name}, {what}: {mine:.2f} s, parquet {native:.2f} s, {ratio}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,23 @@
 """Plans to parts: every sequence once, cut at segments, gaps named."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.client.streams import PlannedSegment, ReadPlan, Tail
+from millstream.client.streams import ColdFile, PlannedSegment, ReadPlan, Tail
 from millstream.spark.options import Access
-from millstream.spark.planner import FileRange, ServerRange, describe, lost, newly_lost, parts
+from millstream.spark.planner import (
+    ColdRange,
+    FileRange,
+    Part,
+    ServerRange,
+    describe,
+    lost,
+    newly_lost,
+    packed,
+    parts,
+)
 
 
 def plan(
@@ -98,3 +109,54 @@ def test_many_losses_are_told_in_few_words() -> None:
     gaps = [(i, i, "corruption") for i in range(7)]
     assert describe(gaps).endswith("4..4 (corruption) and 2 more")
     assert describe([(3, 9, "cap")]) == "3..9 (cap)"
+
+
+def test_cold_files_are_read_where_they_are_but_for_what_was_deleted() -> None:
+    cold = [ColdFile("/cold/1.parquet", 1, 50), ColdFile("/cold/51.parquet", 51, 100)]
+    given = msgspec.structs.replace(
+        plan((101, 200), last=230), cold=cold, cold_deleted=[(1, 2), (45, 55)]
+    )
+    found = parts(given, 2, 230, Access.AUTO, 0)
+    assert found == [
+        ColdRange("/cold/1.parquet", 2, 50, ((2, 2), (45, 50))),
+        ColdRange("/cold/51.parquet", 51, 100, ((51, 55),)),
+        FileRange("101.data", "101.idx", 101, 200),
+        ServerRange(201, 230),
+    ]
+    assert parts(given, 1, 230, Access.BROKER, 0) == [ServerRange(1, 230)]
+
+
+def test_cold_files_in_an_object_store_are_left_to_the_server() -> None:
+    given = msgspec.structs.replace(plan(last=80), cold=[ColdFile("s3://bucket/1.parquet", 1, 50)])
+    assert parts(given, 1, 80, Access.AUTO, 0) == [ServerRange(1, 80)]
+
+
+def sized(*megabytes: int) -> list[Part]:
+    return [FileRange(f"{n}", "", n, n, size << 20) for n, size in enumerate(megabytes)]
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cores", "tasks"),
+    [
+        ((64,) * 8, 2, [4, 4]),  # as many tasks as cores
+        ((64,) * 8, 16, [1] * 8),
+        ((64,) * 16, 2, [4, 4, 4, 4]),  # but none above 256 MB
+        ((1,) * 6, 8, [4, 2]),  # nor one of less than 4 MB
+        ((300, 10, 300), 1, [1, 1, 1]),
+        ((), 2, []),
+    ],
+)
+def test_neighbours_are_read_by_one_task(
+    megabytes: tuple[int, ...], cores: int, tasks: list[int]
+) -> None:
+    given = sized(*megabytes)
+    found = packed(given, cores)
+    assert [len(task) for task in found] == tasks
+    assert [part for task in found for part in task] == given
+
+
+def test_a_part_of_a_segment_weighs_its_share() -> None:
+    given = plan(last=100)
+    segment = PlannedSegment("1.data", "1.idx", 1, 100, 1000)
+    found = parts(msgspec.structs.replace(given, segments=[segment]), 51, 100, Access.AUTO, 40)
+    assert [part.bytes for part in found if isinstance(part, FileRange)] == [400, 100]

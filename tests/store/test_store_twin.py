@@ -63,6 +63,24 @@ def test_a_twin_gives_back_the_frames_it_was_made_of() -> None:
     assert Frames(found[7], [0]).record(0) == record
 
 
+def test_row_groups_are_large_and_bounded_in_rows_and_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(twin, "BATCH", 10)
+    monkeypatch.setattr(twin, "ROW_GROUP", 40)
+    monkeypatch.setattr(twin, "GROUP_BYTES", 1000)
+
+    def groups(sizes: list[int]) -> list[int]:
+        records = [(n, n, b"s", b"x" * size, b"", b"", b"", b"") for n, size in enumerate(sizes)]
+        found = pq.ParquetFile(io.BytesIO(twin.make(records, "S"))).metadata
+        return [found.row_group(at).num_rows for at in range(found.num_row_groups)]
+
+    assert groups([1] * 95) == [40, 40, 15]
+    assert groups([50] * 45) == [20, 20, 5]
+    assert groups([5000] * 2) == [1, 1]
+    assert groups([]) == []
+
+
 def test_without_twins_wanted_there_are_none() -> None:
     disk = FakeDisk()
     bench, _ = filled(disk, replace(OPTIONS, cold=replace(COLD, twins="none")))

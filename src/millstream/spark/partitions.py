@@ -1,8 +1,11 @@
 """What batch and streaming reads share: ranges of streams as Spark's partitions."""
 
+import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -84,11 +87,26 @@ def planned(
     for one in ranges:
         task = task_for(options, columns, one.plan)
         found.append(_parts(options, one, task))
-    total = sum(len(parts) for parts, _ in found)
-    if 0 < total < options.min_partitions:
-        each = -(-options.min_partitions * 1.0 / total)
-        found = [(planner.at_least(parts, round(len(parts) * each)), task) for parts, task in found]
-    return [InputPartition((part, task)) for parts, task in found for part in parts]
+    if options.max_records_per_partition:
+        tasks = _apart(found)
+    else:
+        cores = os.cpu_count() or 1
+        tasks = [(some, task) for parts, task in found for some in planner.packed(parts, cores)]
+    if 0 < len(tasks) < options.min_partitions:
+        tasks = _apart(_cut_further(found, options.min_partitions))
+    return [InputPartition(one) for one in tasks]
+
+
+_Found = list[tuple[list[Part], reader.Task]]
+
+
+def _apart(found: _Found) -> list[tuple[tuple[Part, ...], reader.Task]]:
+    return [((part,), task) for parts, task in found for part in parts]
+
+
+def _cut_further(found: _Found, count: int) -> _Found:
+    each = count / sum(len(parts) for parts, _ in found)
+    return [(planner.at_least(parts, math.ceil(len(parts) * each)), task) for parts, task in found]
 
 
 def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Part], reader.Task]:
@@ -112,5 +130,5 @@ def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of a partition; Spark gives an empty one when there is nothing."""
     if partition.value is None:
         return iter(())
-    part, task = partition.value
-    return reader.read(part, task)
+    parts, task = partition.value
+    return chain.from_iterable(reader.read(part, task) for part in parts)

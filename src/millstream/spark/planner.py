@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from millstream.client.streams import PlannedSegment, ReadPlan
+from millstream.client.streams import ColdFile, PlannedSegment, ReadPlan
 from millstream.spark.options import Access
 
 # A sequence that was never acknowledged to anybody is not lost.
 HARMLESS = frozenset({"void", "delete"})
 TAIL_RECORDS = 250_000  # what one task reads through the server unless the user says otherwise
+TASK_BYTES = 256 << 20  # what one task reads of files at most, unless a single one is larger
+LEAST_BYTES = 4 << 20  # of less it is not worth to make two tasks
+GUESSED_BYTES = 200  # a record that only the server has
 
 Lost: TypeAlias = tuple[int, int, str]
 
@@ -26,6 +29,17 @@ class FileRange:
     idx_path: str
     from_seq: int
     to_seq: int
+    bytes: int = 0  # about
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRange:
+    """Records ``from_seq..to_seq`` of a cold Parquet file, but for those deleted since."""
+
+    path: str
+    from_seq: int
+    to_seq: int
+    deleted: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,7 @@ class LostRanges:
     gaps: tuple[Lost, ...]
 
 
-Part: TypeAlias = FileRange | ServerRange | LostRanges
+Part: TypeAlias = FileRange | ColdRange | ServerRange | LostRanges
 
 
 def parts(
@@ -54,12 +68,17 @@ def parts(
     position = max(from_seq, plan.first_seq)
     last = min(to_seq, plan.last_seq)
     if access is not Access.BROKER:
-        for segment in sorted(plan.segments, key=lambda s: s.base_seq):
-            # What lies between two segments is for the server to answer: it knows why.
-            before = min(segment.base_seq - 1, last)
+        files: list[ColdFile | PlannedSegment] = [*_reachable(plan.cold), *plan.segments]
+        for file in sorted(files, key=lambda f: f.base_seq):
+            # What lies between two files is for the server to answer: it knows why.
+            before = min(file.base_seq - 1, last)
             ranges += _server(position, before, max_records)
-            ranges += _file(segment, max(position, segment.base_seq), last, max_records)
-            position = max(position, segment.last_seq + 1)
+            first = max(position, file.base_seq)
+            if isinstance(file, ColdFile):
+                ranges += _cold(file, first, last, max_records, plan.cold_deleted)
+            else:
+                ranges += _file(file, first, last, max_records)
+            position = max(position, file.last_seq + 1)
     ranges += _server(position, last, max_records)
     return ranges
 
@@ -71,6 +90,31 @@ def at_least(parts: Sequence[Part], count: int) -> list[Part]:
         return list(parts)
     size = -(-total // count)
     return [piece for part in parts for piece in _pieces(part, size)]
+
+
+def packed(parts: Sequence[Part], cores: int) -> list[tuple[Part, ...]]:
+    """Join neighbours into tasks: a start costs as much as reading some megabytes.
+
+    There are at least as many tasks as cores where the bytes are worth it, as with Spark's own
+    reader of files.
+    """
+    total = sum(_weight(part) for part in parts)
+    most = min(TASK_BYTES, max(LEAST_BYTES, -(-total // max(cores, 1))))
+    tasks: list[list[Part]] = []
+    room = 0
+    for part in parts:
+        weight = _weight(part)
+        if not tasks or weight > room:
+            tasks.append([])
+            room = most
+        tasks[-1].append(part)
+        room -= weight
+    return [tuple(task) for task in tasks]
+
+
+def _weight(part: Part) -> int:
+    known = part.bytes if isinstance(part, FileRange) else 0
+    return known or _length(part) * GUESSED_BYTES
 
 
 def _length(part: Part) -> int:
@@ -117,8 +161,23 @@ def describe(gaps: Sequence[Lost]) -> str:
 
 
 def _file(segment: PlannedSegment, first: int, last: int, max_records: int) -> Iterator[Part]:
+    each = segment.bytes / (segment.last_seq - segment.base_seq + 1)
     for low, high in _cut(first, min(last, segment.last_seq), max_records):
-        yield FileRange(segment.path, segment.idx_path, low, high)
+        size = round(each * (high - low + 1))
+        yield FileRange(segment.path, segment.idx_path, low, high, size)
+
+
+def _reachable(files: Sequence[ColdFile]) -> list[ColdFile]:
+    """Return cold files in a directory; an object store is read by the server."""
+    return [file for file in files if "://" not in file.path]
+
+
+def _cold(
+    file: ColdFile, first: int, last: int, max_records: int, deleted: Sequence[tuple[int, int]]
+) -> Iterator[Part]:
+    for low, high in _cut(first, min(last, file.last_seq), max_records):
+        gone = tuple((max(a, low), min(b, high)) for a, b in deleted if a <= high and b >= low)
+        yield ColdRange(file.path, low, high, gone)
 
 
 def _server(first: int, last: int, max_records: int) -> Iterator[Part]:

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.client.streams import StreamReader
-from millstream.spark import rows, segment_file
+from millstream.spark import cold_file, rows, segment_file
 from millstream.spark.options import Access
 from millstream.spark.planner import (
+    ColdRange,
     FileRange,
     Lost,
     LostRanges,
@@ -48,6 +49,8 @@ def read(part: Part, task: Task) -> Iterator[pa.RecordBatch]:
     match part:
         case FileRange():
             return _from_file(part, task)
+        case ColdRange():
+            return _from_cold(part, task)
         case ServerRange():
             return _from_server(part, task)
         case LostRanges():
@@ -68,6 +71,20 @@ def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
     low, high = np.searchsorted(seqs, [part.from_seq, part.to_seq + 1])
     for batch in rows.batches(records.select(slice(int(low), int(high)))):
         yield from _settled(batch, task)
+
+
+def _from_cold(part: ColdRange, task: Task) -> Iterator[pa.RecordBatch]:
+    wanted = cold_file.Wanted(task.stream, task.columns, task.subject, task.start_ns, task.end_ns)
+    position = part.from_seq
+    try:
+        for settled, batch in cold_file.batches(part, wanted):
+            if len(batch):
+                yield batch
+            position = max(position, settled + 1)
+    except FilesUnreachable:
+        if task.access is Access.FILES:
+            raise
+        yield from _from_server(ServerRange(position, part.to_seq), task)
 
 
 def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:

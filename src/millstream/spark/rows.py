@@ -131,11 +131,16 @@ def decode(records: Records, stream: str, columns: Sequence[str]) -> pa.RecordBa
     With ``records`` among them it is one row that says how many there are.
     """
     if COUNT in columns:
-        known = {"stream": stream, COUNT: len(records)}
-        row = {name: known.get(name) for name in columns}
-        return pa.RecordBatch.from_pylist([row], schema=arrow_schema(columns))
+        return counted(len(records), stream, columns)
     arrays = [_COLUMNS[name](records, stream) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def counted(count: int, stream: str, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the one row that stands for so many records."""
+    known = {"stream": stream, COUNT: count}
+    row = {name: known.get(name) for name in columns}
+    return pa.RecordBatch.from_pylist([row], schema=arrow_schema(columns))
 
 
 def gap_rows(
@@ -214,6 +219,11 @@ def _payload(records: Records, _stream: str) -> pa.Array:
 
 
 def _payload_json(records: Records, _stream: str) -> pa.Array:
+    return variants(_payload(records, _stream))
+
+
+def variants(payloads: pa.BinaryArray) -> pa.Array:
+    """Return payloads as Spark's VARIANT, null where one is no JSON."""
     from pyspark.sql.types import VariantVal
 
     def parsed(payload: bytes) -> dict[str, bytes] | None:
@@ -223,8 +233,7 @@ def _payload_json(records: Records, _stream: str) -> pa.Array:
             return None
         return {"value": found.value, "metadata": found.metadata}
 
-    payloads = _payload(records, _stream).to_pylist()
-    return pa.array([parsed(payload) for payload in payloads], VARIANT_TYPE)
+    return pa.array([parsed(payload) for payload in payloads.to_pylist()], VARIANT_TYPE)
 
 
 def _headers(records: Records, _stream: str) -> pa.Array:

@@ -72,12 +72,21 @@ def _cold_to(plan: ReadPlan, asked: ReadOptions) -> int:
 
 
 def _cold(spark: "SparkSession", plan: ReadPlan, asked: ReadOptions, last: int) -> "DataFrame":
-    """Return the rows of cold files that the options ask for."""
-    cold = spark.read.parquet(*(file.path for file in plan.cold))
+    """Return the rows of cold files that the options ask for.
+
+    A condition costs its column in every query, so there is none that all rows of the files meet.
+    """
     first = max(asked.start_seq or 0, plan.first_seq)
-    cold = cold.where(cold.seq.between(first, last))
+    files = [file for file in plan.cold if file.last_seq >= first and file.base_seq <= last]
+    files = files or plan.cold[:1]  # for the columns: no row of it meets the conditions
+    cold = spark.read.parquet(*(file.path for file in files))
+    if first > files[0].base_seq:
+        cold = cold.where(cold.seq >= first)
+    if last < files[-1].last_seq:
+        cold = cold.where(cold.seq <= last)
     for begin, end in plan.cold_deleted:
-        cold = cold.where(~cold.seq.between(begin, end))
+        if end >= max(first, files[0].base_seq) and begin <= last:
+            cold = cold.where(~cold.seq.between(begin, end))
     now_ns = SystemClock().time_ns()
     if asked.start_time is not None:
         cold = cold.where(cold.ts_ns >= time_ns(asked.start_time, now_ns))

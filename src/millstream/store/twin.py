@@ -19,9 +19,10 @@ from millstream.kernel._frames import encode_exact
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW_GROUP = 16 << 10  # rows; small, because the loop waits while Arrow takes a column in
+ROW_GROUP = 256 << 10  # rows; readers take large groups faster, and still skip by statistics
+GROUP_BYTES = 64 << 20  # of payloads and headers, whichever comes first
+BATCH = 8 << 10  # rows taken in at once: the loop waits while Arrow looks at Python's values
 BREATH = 500  # records after which the loop has its turn for certain
-GROUP_BYTES = 16 << 20
 Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 
 log = logging.getLogger(__name__)
@@ -65,33 +66,50 @@ def schema() -> "pa.Schema":
 
 def make(records: Iterable[Fields], stream: str) -> bytes:
     """Return the Parquet file of records in order of their sequences."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     with pq.ParquetWriter(
         sink, schema(), compression="zstd", write_page_checksum=True, use_dictionary=_DICTIONARIES
     ) as writer:
-        for group in _groups(records):
-            writer.write_batch(_batch(group, stream), row_group_size=len(group))
+        for group in _groups(records, stream):
+            table = pa.Table.from_batches(group)
+            writer.write_table(table, row_group_size=len(table))  # without the loop's lock
     return sink.getvalue()
 
 
 _DICTIONARIES = ["stream", "subject", "tag", "node"]
 
 
-def _groups(records: Iterable[Fields]) -> Iterator[list[Fields]]:
-    group: list[Fields] = []
-    held = 0
-    for record in records:
-        group.append(record)
-        held += len(record[3]) + len(record[4])
-        if not len(group) % BREATH:
-            _pause.wait(0.001)
-        if len(group) >= ROW_GROUP or held >= GROUP_BYTES:
+def _groups(records: Iterable[Fields], stream: str) -> Iterator[list["pa.RecordBatch"]]:
+    """Yield the batches of one row group after the other."""
+    group: list[pa.RecordBatch] = []
+    rows = held = 0
+    for batch, size in _batches(records):
+        group.append(_batch(batch, stream))
+        rows, held = rows + len(batch), held + size
+        if rows >= ROW_GROUP or held >= GROUP_BYTES:
             yield group
-            group, held = [], 0
+            group, rows, held = [], 0, 0
     if group:
         yield group
+
+
+def _batches(records: Iterable[Fields]) -> Iterator[tuple[list[Fields], int]]:
+    """Yield runs of records, each with the bytes of its payloads and headers."""
+    batch: list[Fields] = []
+    held = 0
+    for record in records:
+        batch.append(record)
+        held += len(record[3]) + len(record[4])
+        if not len(batch) % BREATH:
+            _pause.wait(0.001)
+        if len(batch) >= BATCH or held >= GROUP_BYTES:
+            yield batch, held
+            batch, held = [], 0
+    if batch:
+        yield batch, held
 
 
 def _batch(group: list[Fields], stream: str) -> "pa.RecordBatch":
@@ -137,7 +155,7 @@ def frames_of(data: bytes, log_id: int, seqs: set[int]) -> dict[int, bytes]:
     columns = ["seq", "ts_ns", "subject", "payload", "headers_raw", "tag", "node", "meta"]
     reader = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
     found: dict[int, bytes] = {}
-    for batch in reader.iter_batches(columns=columns):
+    for batch in reader.iter_batches(BATCH, columns=columns):
         for row in batch.to_pylist():
             if row["seq"] in seqs:
                 found[row["seq"]] = _frame(row, log_id)
