@@ -39,6 +39,7 @@ class FakeLog:
         self.first = 1
         self.held: list[tuple[dict[int, tuple[bytes, int, int, bytes]], Any]] | None = None
         self.appends: list[int] = []
+        self.reads = 0
         self.evict_floor = 0
         self.subjects = SubjectTable()
         self.segments = [FakeSegment(self.subjects)]
@@ -119,6 +120,7 @@ class FakeLog:
         self.last = max(new)
 
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
+        self.reads += 1
         buffer, offsets = b"", []
         for seq in sorted(self.frames):
             if seq < start_seq:
@@ -167,6 +169,7 @@ class FakeLog:
             last_ts_ns=self.frames[live[-1]][1] if live else 0,
             evict_floor=self.evict_floor,
             gaps=(),
+            headed=sum(bool(Frames(e[0], [0]).record(0)[4]) for e in self.frames.values()),
         )
 
     def last_by_subject(self, subject: bytes) -> int:

@@ -1,3 +1,4 @@
+import pytest
 from streams_fakes import FakeStore, World, batch_of, headers_of
 
 from millstream.streams.config import StreamConfig
@@ -84,3 +85,13 @@ async def test_a_record_that_is_to_live_forever_outlives_max_age_and_a_restart()
     again.catalog.replay(None, store.controls)
     again.advance(1)
     assert [seq for seq, _, _ in held(again.catalog.get("S"))] == [1]
+
+
+@pytest.mark.parametrize(("headers", "looks"), [(b"", False), (headers_of(Nats_Msg_Id="a"), True)])
+async def test_a_start_reads_records_only_where_some_have_headers(headers, looks):
+    store = FakeStore()
+    stream = await make(World(store), allow_msg_ttl=True)
+    stream.deliver(batch_of((b"s.a", b"", headers, b"1"), (b"s.b", b"", b"", b"2")))
+    stream.log.reads = 0
+    World(store).catalog.replay(None, store.controls)
+    assert bool(stream.log.reads) is looks

@@ -414,7 +414,7 @@ class Stream:
     def _rebuild(self) -> None:
         """Recover message ids, per-message lifetimes and limits from the records themselves."""
         state = self.log.state()
-        if state.count:
+        if state.headed:  # ids, lifetimes and schedules are headers: most streams have none to read
             oldest = self._clock.time_ns() - self.config.duplicate_window
             from_start = self.config.allow_msg_ttl or self.config.allow_msg_schedules
             start = state.first_seq if from_start else self.log.seek_time(oldest)
