@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from millstream.clock import ManualClock
@@ -33,7 +34,7 @@ class QueueBench:
         self.timers = Timers(self.clock)
         self.catalog = Catalog(self.store, self.clock, self.timers)
         self.queues = Queues(
-            self.catalog, self.clock, self.timers, as_it_is, lambda account: None, self.store
+            self.catalog, self.clock, self.timers, as_it_is, lambda *_: nullcontext(), self.store
         )
         found = self.store.recovery
         self.catalog.replay(found.sections.get(STREAMS), found.controls)

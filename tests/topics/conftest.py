@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from topics_api import Api
+from topics_socket import Site, opened
 
 
 @pytest.fixture
@@ -13,3 +14,9 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     yield made
     made.catalog.close()
     made.store.close()
+
+
+@pytest.fixture
+async def site(api: Api) -> AsyncIterator[Site]:
+    async with opened(api) as made:
+        yield made

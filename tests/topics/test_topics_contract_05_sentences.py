@@ -172,11 +172,11 @@ async def test_s5_5_a_key_is_forgotten_after_the_window_of_its_topic(api: Api) -
 async def test_s5_5_a_failed_write_stores_no_key(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.call("PUT", TOPIC, {})
 
-    async def full(*_: object) -> None:
+    def full(*_: object) -> None:
         raise StorageFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(api.stream("t"), "append_batch", full)
+        patch.setattr(api.stream("t"), "begin_append", full)
         assert (await write(api, {"data": 1}, idempotency_key="k"))[0] == 507
     assert (await write(api, {"data": 1}, idempotency_key="k"))[1]["deduped"] is False
 

@@ -255,6 +255,7 @@ async def test_s10_the_queue_of_commits_has_a_depth_and_a_peak(api: Api) -> None
             int(re.findall(rf"^topics_wal_{n} (\d+)$", text, re.MULTILINE)[0]) for n in names
         )
 
+    await api.call("PUT", "/v0/topics/t", {"durability": "fsync"})  # whose writes wait for a sync
     await api.write("t", 0)
     assert await shown() == (0, 1, 0)
     writes = [asyncio.create_task(api.write("t", n)) for n in range(3)]

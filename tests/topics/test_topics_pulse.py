@@ -225,8 +225,9 @@ async def test_records_that_a_watcher_does_not_want_are_passed_over_without_a_pu
     wish = {"topics": {"t": {"tail": True}}, "node": "me"}
     made = (await api.call("POST", "/v0/watch", wish))[1]
     events, taken, waiting = await pushed(api, made["stream_url"])
-    await api.write("t", 1, node="me")
-    await api.write("t", 2, node="you")
+    for data, node in ((1, "me"), (2, "you")):
+        await api.write("t", data, node=node)
+        await asyncio.sleep(0)  # for what a write sets in motion
     assert len(taken) == 1
     assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0].plain
     assert not waiting.done()

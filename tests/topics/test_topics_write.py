@@ -291,15 +291,15 @@ async def test_a_write_whose_client_left_is_known_to_its_retry(api: Any) -> None
 async def test_a_failed_write_stores_no_key_and_the_next_one_tries(api: Any) -> None:
     await api.call("PUT", "/v0/topics/t")
     stream = api.stream("t")
-    append = stream.append_batch
+    append = stream.begin_append
 
-    async def fails(batch: object) -> tuple[int, int]:
+    def fails(batch: object) -> asyncio.Future[tuple[int, int]]:
         raise StorageFull("the disk is full; free some space and writes resume")
 
-    stream.append_batch = fails
+    stream.begin_append = fails
     body = {**records(1), "idempotency_key": "k"}
     assert await api.error("POST", "/v0/topics/t", body) == (507, "insufficient_storage")
-    stream.append_batch = append
+    stream.begin_append = append
     assert (await api.write("t", 1, idempotency_key="k"))["deduped"] is False
 
 

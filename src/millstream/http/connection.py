@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import types
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.http.parser import Refusal, RequestParser
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from millstream.http.limits import Limits
     from millstream.http.request import Request
+    from millstream.http.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class Door(Protocol):
 
     limits: Limits
     stopping: asyncio.Event
+    turns: Turns
 
     def now(self) -> float:
         """Return the clock's monotonic seconds."""
@@ -211,14 +214,18 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.deadline = None
             self._was_in_head = False
-            self._begin(self._serve(event))
+            self._busy = True
+            self._door.turns.take(event, partial(self._begin, event))
 
-    def _begin(self, serving: Coroutine[object, None, None]) -> None:
+    def _begin(self, request: Request) -> None:
         """Serve until that has to wait for something, and only then by a task.
 
         Most answers are ready at once; a task and a turn of the loop would cost more than they do.
         """
-        self._busy = True
+        if self._transport is None:  # the client left while others had their turn
+            self._busy = False
+            return
+        serving = self._serve(request)
         try:
             awaited = serving.send(None)
         except StopIteration:
@@ -259,21 +266,22 @@ class HttpConnection(asyncio.Protocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    async def _serve(self, first: Request) -> None:
-        """Answer ``first`` and whatever whole requests are waiting behind it."""
-        request: Request | None = first
+    async def _serve(self, request: Request) -> None:
+        """Answer a request; one that waits behind it has its own turn."""
+        waiting: Request | None = None
         try:
-            while request is not None:
-                keep = await self._answer(request)
-                if not keep or self._door.stopping.is_set():
-                    self._linger()
-                    return
-                request = self._next_waiting()
+            keep = await self._answer(request)
+            if not keep or self._door.stopping.is_set():
+                self._linger()
+            else:
+                waiting = self._next_waiting()
         except asyncio.CancelledError:
             self.abort()
         finally:
-            self._busy, self._task = False, None
-        if not self._closing and self._transport is not None:
+            self._busy, self._task = waiting is not None, None
+        if waiting is not None:
+            self._door.turns.wait(waiting, partial(self._begin, waiting))
+        elif not self._closing and self._transport is not None:
             if self._half_closed:
                 self._transport.close()
             else:

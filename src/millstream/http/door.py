@@ -13,6 +13,7 @@ from millstream.http.connection import Connection, HttpConnection
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
+from millstream.http.turns import FirstCome, Turns
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,8 @@ class HttpDoor:
 
     Pages of other sites are kept out by a ``BrowserGuard``: on loopback it takes only loopback
     names and ``hosts`` as Host, elsewhere (or with ``hosts`` None) any. ``on_stop`` is called when
-    the door begins to close: it tells long answers to end by themselves.
+    the door begins to close: it tells long answers to end by themselves. ``turns`` says in which
+    order requests are answered that came in together.
     """
 
     def __init__(
@@ -35,9 +37,11 @@ class HttpDoor:
         limits: Limits | None = None,
         on_stop: Callable[[], None] | None = None,
         hosts: Collection[str] | None = (),
+        turns: Turns | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.stopping = asyncio.Event()
+        self.turns = turns or FirstCome(loop)
         self._on_stop = on_stop
         self._hosts = hosts
         self._loop = loop

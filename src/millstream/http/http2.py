@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import h2.config
@@ -40,6 +41,7 @@ class _Stream:
     request: Request
     since: float  # when its head came: what bounds a slow body
     body: bytearray = field(default_factory=bytearray)
+    is_whole: bool = False  # all of it has come: it is we who owe something
     task: asyncio.Task[None] | None = None
 
 
@@ -168,13 +170,13 @@ class Http2Connection(asyncio.Protocol):
             self._transport.close()
 
     def _is_waited_for(self) -> bool:
-        """Say whether there are requests, all of them whole: it is we who owe something."""
-        return bool(self._streams) and all(s.task is not None for s in self._streams.values())
+        """Say whether there are requests, all of them whole."""
+        return bool(self._streams) and all(s.is_whole for s in self._streams.values())
 
     def _set_deadline(self) -> None:
         if not self._writable:
             return
-        limits, waiting = self._door.limits, [s for s in self._streams.values() if s.task is None]
+        limits, waiting = self._door.limits, [s for s in self._streams.values() if not s.is_whole]
         if not self._greeted:
             self.deadline = self.deadline or self._door.now() + limits.head_seconds
         elif waiting:
@@ -205,7 +207,7 @@ class Http2Connection(asyncio.Protocol):
     def _take(self, event: h2.events.DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         stream = self._streams.get(event.stream_id)
-        if stream is None or stream.task is not None:
+        if stream is None or stream.is_whole:
             return
         stream.body += event.data
         if len(stream.body) > self._door.limits.body_bytes:
@@ -215,13 +217,18 @@ class Http2Connection(asyncio.Protocol):
 
     def _start(self, stream_id: int) -> None:
         stream = self._streams.get(stream_id)
-        if stream is not None and stream.task is None:
+        if stream is not None and not stream.is_whole:
+            stream.is_whole = True
             stream.request.body = bytes(stream.body)
-            self._run(stream_id, stream, self._app)
+            run = partial(self._run, stream_id, stream, self._app)
+            self._door.turns.take(stream.request, run)
 
     def _run(
         self, stream_id: int, stream: _Stream, app: Callable[[Request], Awaitable[Answer]]
     ) -> None:
+        stream.is_whole = True
+        if self._streams.get(stream_id) is not stream:  # it was reset while others had their turn
+            return
         loop = asyncio.get_running_loop()
         stream.task = loop.create_task(self._serve(stream_id, stream.request, app))
 

@@ -1,6 +1,7 @@
 """Dead letters: where jobs go that were delivered too often, and what is noted on them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -16,13 +17,16 @@ DELIVERIES = "$dead_letter_deliveries"
 SOURCE_SEQ = "$dead_letter_src_seq"
 SUBJECT = "$dead_letter_subject"
 
+# (account, topic) → room for a topic while it is made; raises where there is none
+Reserved = Callable[[str, str], AbstractContextManager[None]]
+
 
 class DeadLetters:
     """Copies jobs to their dead-letter topic, which is created when it is first needed."""
 
-    def __init__(self, catalog: Catalog, check_room: Callable[[str], None]) -> None:
+    def __init__(self, catalog: Catalog, reserved: Reserved) -> None:
         self._catalog = catalog
-        self._check_room = check_room  # raises when the account may have no further topic
+        self._reserved = reserved
 
     async def bury(self, queue: Stream, topic: str, record: Record, max_deliveries: int) -> None:
         """Store a copy of the job; returns once the topic's durability class holds for it."""
@@ -33,9 +37,10 @@ class DeadLetters:
         try:
             return self._catalog.get(topic, account)
         except StreamNotFound:
-            self._check_room(account)
+            pass
         try:
-            return (await self._catalog.create(StreamConfig.from_topic(topic, {}), account))[0]
+            with self._reserved(account, topic):
+                return (await self._catalog.create(StreamConfig.from_topic(topic, {}), account))[0]
         except StreamExists:  # somebody else created it while we were looking
             return self._catalog.get(topic, account)
 

@@ -9,7 +9,7 @@ import msgspec
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.queues import lease_events
-from millstream.queues.dead_letters import DeadLetters
+from millstream.queues.dead_letters import DeadLetters, Reserved
 from millstream.queues.lease_events import DeadLettered, Event, Projection
 from millstream.queues.queue import Queue
 from millstream.queues.settings import is_queue
@@ -49,14 +49,14 @@ class Queues:
         clock: Clock,
         timers: Timers,
         settled: Callable[[Stream, int], StreamState],
-        check_room: Callable[[str], None],
+        reserved: Reserved,
         store: Store | None = None,
     ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._timers = timers
         self._settled = settled
-        self._dead_letters = DeadLetters(catalog, check_room)
+        self._dead_letters = DeadLetters(catalog, reserved)
         self._store = store
         self._queues: dict[int, Queue] = {}
         self._recovered: dict[int, int] = {}  # incarnation → first lease id after a restart

@@ -36,6 +36,7 @@ from millstream.nats.system import System
 from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.nats.trace import Tracing
+from millstream.server.about import show
 from millstream.server.auth_options import GLOBAL_ACCOUNT
 from millstream.server.encryption import key_ring
 from millstream.server.http_gate import HttpGate, gate_of
@@ -160,7 +161,8 @@ def build(
         gate = gate_to(options, guard, kept, clock)
         app = counted(routes(options, facts, kept, gate), facts.statuses)
         caps = options.monitor.caps
-        http = HttpDoor(loop, app, clock, HttpLimits(body_bytes=caps.max_body_bytes))
+        turns = kept.topics.turns if kept is not None else None
+        http = HttpDoor(loop, app, clock, HttpLimits(body_bytes=caps.max_body_bytes), turns=turns)
         if kept is not None:
             kept.topics.cap(**capped(caps))
     return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
@@ -332,17 +334,8 @@ def describe(options: Options) -> ServerInfo:
         headers=options.headers,
         cluster=options.cluster_name,
         domain=domain,
-        connect_urls=connect_urls(options),
         api_lvl=API_LEVEL,
     )
-
-
-def connect_urls(options: Options) -> list[str]:
-    """Return the addresses that clients are told beside the one they came to."""
-    if not options.advertise:
-        return []
-    host, colon, port = options.advertise.rpartition(":")
-    return [options.advertise if colon else f"{port or host}:{options.port}"]
 
 
 def monitored(
@@ -354,8 +347,7 @@ def monitored(
     timers: Timers,
 ) -> Facts:
     """Return what the monitoring endpoints may ask about."""
-    limits = options.limits
-    observer = Observer(nats.sessions, clock, timers, limits.max_closed_clients)
+    observer = Observer(nats.sessions, clock, timers, options.limits.max_closed_clients)
     system = nats.sessions.reception.accounts.system
     facts = Facts(
         clock=clock,
@@ -370,22 +362,8 @@ def monitored(
         http_port=options.monitor.port or 0,
         is_https=options.monitor.tls_port is not None,
         http_base_path=options.monitor.base_path.rstrip("/"),
-        auth_required=options.credentials,
-        tls_required=options.tls is not None and not options.allow_non_tls,
-        tls_verify=options.tls is not None and options.tls.verify,
         cluster_name=options.cluster_name,
         system_account=system.name if system is not None else "",
-        tags=options.tags,
-        max_payload=limits.max_payload,
-        max_connections=limits.max_connections,
-        max_subscriptions=limits.max_subscriptions,
-        max_control_line=limits.max_control_line,
-        max_pending=limits.max_pending,
-        ping_interval=limits.ping_interval,
-        ping_max=limits.ping_max,
-        auth_timeout=options.auth_timeout,
-        tls_timeout=options.tls.timeout if options.tls is not None else 2.0,
-        write_deadline=limits.write_deadline,
         traffic=nats.hub.stats,
         connections=observer.connections,
         open_totals=observer.open_totals,
@@ -394,6 +372,7 @@ def monitored(
         closed_by_reason=observer.closed_by_reason,
         accounts=observer.accounts,
     )
+    show(facts, options, facts.started_ns)
     if kept is not None and options.jetstream is not None:
         facts.health = kept.store.health
         facts.jetstream = stored(options.jetstream, kept)

@@ -1,7 +1,7 @@
 """Request bodies: media types, unpacking and the shapes that are read from them."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,7 +102,7 @@ class WatchBody(msgspec.Struct):
     include_meta: bool | None = None
     include_tags: bool | None = None
     include_data: bool | None = None
-    consistency: str | None = None
+    consistency: Literal["eventual", "strong"] | None = None
     filter: FilterBody | None = None
 
 

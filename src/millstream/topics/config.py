@@ -46,9 +46,9 @@ async def _create_or_update(
     known = topics.find_or_none(name, request.caller)
     if known is None:
         config = StreamConfig.from_topic(name, wish)
-        topics.check_room(request.caller)
         try:
-            return await topics.catalog.create(config, account)
+            with topics.room.reserved(account, name):
+                return await topics.catalog.create(config, account)
         except StreamExists:  # somebody else created it while we were looking
             known = topics.find(name, request.caller)
     config = StreamConfig.from_topic(name, wish, known.config)

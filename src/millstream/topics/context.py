@@ -5,12 +5,14 @@ import difflib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
+from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.clock import Clock
 from millstream.delivery import priority
 from millstream.delivery.scheduler import Scheduler
 from millstream.delivery.timers import Timers
-from millstream.errors import Forbidden, StreamNotFound, Throttled, Unauthorized
+from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request
 from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
@@ -19,18 +21,22 @@ from millstream.routers.registry import Routers
 from millstream.streams.data_size import data_bytes
 from millstream.topics.commit_queue import CommitQueue
 from millstream.topics.errors import Pressed, TopicNotFound
+from millstream.topics.haste import Haste
 from millstream.topics.idempotency import Idempotency
 from millstream.topics.page import PageMemo
 from millstream.topics.pulse import Pulses
 from millstream.topics.quota import Quota
+from millstream.topics.room import Room
 from millstream.topics.settled import settled
 from millstream.topics.slots import Slots
+from millstream.topics.turns import RequestTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from millstream.consumers.readers import Readers
     from millstream.delivery.governor import Measures
+    from millstream.kernel._batch import Batch
     from millstream.routers.router import Router
     from millstream.store.recovery import Recovery
     from millstream.streams.catalog import Catalog
@@ -56,8 +62,14 @@ class Store(queue_registry.Store, router_registry.Store, Protocol):
         """Say whether more waits for its commit than should."""
         ...
 
+    soon: Callable[[Callable[[], None]], object]  # where it posts its calls to the loop
+
     def gather(self, seconds: float) -> None:
         """Have commits wait so long for more to join them."""
+        ...
+
+    def hurry(self, log_id: int) -> None:
+        """Commit what waits with a log's writes now."""
         ...
 
     def health(self) -> list[str]:
@@ -88,6 +100,7 @@ class Topics:
         self.sinks: Sinks | None = None
         self.readers: Readers | None = None
         self.max_topics = max_topics
+        self.room = Room(catalog, lambda: self.max_topics)
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
@@ -96,9 +109,14 @@ class Topics:
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
         self.scheduler = Scheduler(clock, ingest_full=self._is_full, measured=self._take_measures)
+        self.turns = RequestTurns(clock, self._rank)
+        self._haste: Haste | None = None
+        if store is not None:
+            self._haste = Haste(store.soon)
+            store.soon = self._haste.soon
         self.pulses = Pulses(self._wake_watchers, self._may_push)
         self.queues = Queues(
-            catalog, clock, timers or Timers(clock), settled, self._check_room_in, store
+            catalog, clock, timers or Timers(clock), settled, self.room.reserved, store
         )
         self.routers = Routers(
             *(catalog, clock, timers or Timers(clock), store),
@@ -113,6 +131,7 @@ class Topics:
         # incarnation → its priority, and whether it has one of its own, as that config says
         self._wishes: dict[int, tuple[StreamConfig, int | None, bool]] = {}
         self._waiting: set[Callable[[], None]] = set()
+        self._elsewhere: WeakValueDictionary[str, Stream] = WeakValueDictionary()
 
     def cap(
         self,
@@ -186,26 +205,21 @@ class Topics:
     def find(self, name: str, caller: Caller) -> "Stream":
         """Return the topic's stream; raises with the closest name that the caller may see."""
         check_name(name, caller)
-        try:
-            return self.catalog.get(name, caller.account)
-        except StreamNotFound:
-            raise TopicNotFound(name, self._closest(name, caller)) from None
+        found = self.find_or_none(name, caller)
+        if found is None:
+            raise TopicNotFound(name, self._closest(name, caller))
+        return found
 
     def find_or_none(self, name: str, caller: Caller) -> "Stream | None":
         """Return the topic's stream if there is one."""
-        return self.catalog.find(name, caller.account)
+        found = self.catalog.find(name, caller.account)
+        if found is not None and caller.account != GLOBAL_ACCOUNT:
+            self._elsewhere[name] = found
+        return found
 
     def visible(self, caller: Caller) -> "Iterator[Stream]":
         """Return the topics that the caller may see, by name."""
         return (s for s in self.catalog.streams(caller.account) if caller.may_touch(s.name))
-
-    def check_room(self, caller: Caller) -> None:
-        """Refuse another topic above the cap."""
-        self._check_room_in(caller.account)
-
-    def _check_room_in(self, account: str) -> None:
-        if self.max_topics and len(self.catalog.streams(account)) >= self.max_topics:
-            raise Throttled("max_topics", self.max_topics)
 
     def touch(self, stream: "Stream") -> None:
         """Remember that somebody consumed the topic now."""
@@ -234,9 +248,37 @@ class Topics:
 
     # -- pace --------------------------------------------------------------------------------
 
+    def _rank(self, name: str) -> int:
+        """Return the priority of a request: its topic's, else that of one which is being read.
+
+        Who asks is not known yet; of another account's topics the one of this name that was asked
+        for last is meant.
+        """
+        stream = self.catalog.find(name) or self._elsewhere.get(name)
+        return priority.RECENCY if stream is None else self.effective_priority(stream)
+
     def is_deferred(self, stream: "Stream") -> bool:
         """Say whether the topic is not pushed now, because of the load and its priority."""
         return self.scheduler.measures.defers and self.effective_priority(stream) < 0
+
+    def commit_wait_ms(self, stream: "Stream") -> float:
+        """Return how long a write waits for others; those of a high priority wait for nobody."""
+        window = self.scheduler.measures.commit_window_ms
+        return window if window and not self._is_urgent(stream) else 0.0
+
+    def begin_append(self, stream: "Stream", batch: "Batch") -> asyncio.Future[tuple[int, int]]:
+        """Hand a batch over to the log, which commits it at once if it can."""
+        if self._haste is None or self.store is None:
+            return stream.begin_append(batch)
+        with self._haste:
+            begun = stream.begin_append(batch)
+        window = self.scheduler.measures.commit_window_ms
+        if window and not begun.done() and self._is_urgent(stream):
+            self.store.hurry(stream.incarnation)
+        return begun
+
+    def _is_urgent(self, stream: "Stream") -> bool:
+        return priority.band_of(self.effective_priority(stream)) == priority.TOP
 
     def check_pace(self) -> None:
         """Refuse a write while the server is pressed and its log has all that it takes."""

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import BadRequest, Forbidden, StreamExists, Throttled
+from millstream.errors import BadRequest, Forbidden, StreamExists
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.routers.registry import Wish
@@ -37,9 +37,10 @@ async def put_router(request: Request, topics: Topics) -> Response:
         raise TopicNotFound(wish.dest)
 
     async def streams() -> "tuple[Stream, Stream]":
-        _check_room(wish, caller, topics)
-        source = await _stream(wish.source, caller, topics)
-        return source, await _stream(wish.dest, caller, topics)
+        # Before anything is made: a router that cannot be must leave no topic behind.
+        with topics.room.reserved(caller.account, wish.source, wish.dest):
+            source = await _stream(wish.source, caller, topics)
+            return source, await _stream(wish.dest, caller, topics)
 
     router, created = await topics.routers.put(wish, streams)
     answer = {
@@ -75,14 +76,6 @@ def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) ->
         allow_cycle=bool(body.allow_cycle),
         guarantee=guarantee,
     )
-
-
-def _check_room(wish: Wish, caller: Caller, topics: Topics) -> None:
-    """Refuse before anything is made: a router that cannot be must leave no topic behind."""
-    new = sum(topics.find_or_none(name, caller) is None for name in (wish.source, wish.dest))
-    held = len(topics.catalog.streams(caller.account))
-    if new and topics.max_topics and held + new > topics.max_topics:
-        raise Throttled("max_topics", topics.max_topics)
 
 
 async def _stream(name: str, caller: Caller, topics: Topics) -> "Stream":

@@ -25,6 +25,11 @@ from millstream.topics.write import write
 
 TOPIC = "/v0/topics/{topic}"
 ROUTER = "/v0/routers/{router}"
+# What goes into the log, beside writes, which may ask to be taken in any case.
+CHANGES = (
+    *(put_topic, delete_topic, delete_records, put_router, delete_router),
+    *(claim, ack, nack, extend),
+)
 
 
 class Operation(Protocol):
@@ -79,7 +84,9 @@ def topics_routes(topics: Topics) -> list[Route]:
         Route(
             method,
             pattern,
-            partial(operation, topics=topics),
+            partial(_paced, operation, topics)
+            if operation in CHANGES
+            else partial(operation, topics=topics),
             scope,
             summary,
             parts=operation in (plan, frames),
@@ -96,3 +103,9 @@ def topics_routes(topics: Topics) -> list[Route]:
     summary = "Read and write topics over a WebSocket"
     routes.append(Route("GET", "/v0/ws", socket, "", summary, believed=True))
     return routes
+
+
+def _paced(operation: Operation, topics: Topics, request: Request) -> Awaitable[Answer]:
+    """Carry out what goes into the log, unless that has all that it takes."""
+    topics.check_pace()
+    return operation(request, topics)

@@ -259,6 +259,7 @@ class Socket(asyncio.Protocol):
 
     async def _publish(self, message: Publish) -> bytes:
         watch = Stopwatch(self._topics.clock)
+        await self._topics.turns.turn(message.topic)
         caller = self._asking_for("write", message.topic)
         if message.config is not None and "admin" not in caller.scopes:
             raise Forbidden("publishing with a config needs the admin scope")
@@ -268,6 +269,7 @@ class Socket(asyncio.Protocol):
             idempotency_key=message.idempotency_key,
             create=message.create,
             config=message.config,
+            disable_backpressure=message.disable_backpressure,
         )
         self._subscriptions.held = message.topic  # its ack goes before its records
         done = await carry_out(body, message.topic, caller, self._topics, watch)

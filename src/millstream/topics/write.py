@@ -96,7 +96,7 @@ async def carry_out(
         topics.check_pace()
     stream, created = await _stream_for(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
-    began, throttle_ms = topics.clock.monotonic(), topics.scheduler.measures.commit_window_ms
+    began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
     written, deduped = await _append(stream, checked, topics)
     append_ms = round((topics.clock.monotonic() - began) * 1000, 3)
     synced = stream.log.durability is Durability.FSYNC
@@ -184,9 +184,9 @@ async def _stream_for(
     if isinstance(letters, str):  # jobs must not go where the key may not
         check_name(letters, caller)
     config = StreamConfig.from_topic(name, body.config or {})
-    topics.check_room(caller)
     try:
-        return await topics.catalog.create(config, caller.account)
+        with topics.room.reserved(caller.account, name):
+            return await topics.catalog.create(config, caller.account)
     except StreamExists:  # somebody else was first, and their config counts
         return topics.find(name, caller), False
 
@@ -230,7 +230,7 @@ async def _append_now(stream: "Stream", checked: Checked, topics: Topics) -> Wri
     kept = False
     topics.commits.enter()
     try:
-        first, last = await stream.append_batch(checked.batch)
+        first, last = await topics.begin_append(stream, checked.batch)
         kept = True
     finally:
         topics.commits.leave()

@@ -1,0 +1,90 @@
+"""RequestTurns: who is answered first, once more requests come than are answered at once.
+
+A request that comes alone is served as it is read. What else the same turn of the loop reads waits
+until all of it was read, and is then served by bands, as deliveries are: topics of a high priority
+first, and each of the others in its weighted turn. After a while the loop goes round, so that a
+flood of requests does not keep it from seeing who else has come.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from urllib.parse import unquote
+
+from millstream.clock import Clock
+from millstream.delivery.ready_set import ReadySet
+from millstream.http.request import Request
+from millstream.http.turns import Serve
+
+LONGEST_MS = 1.0  # that requests are served for before the loop looks who else has come
+TOPICS = "/v0/topics/"
+
+
+class RequestTurns:
+    """Serves requests; ``rank`` says a topic's priority, and is asked only for those who wait."""
+
+    def __init__(self, clock: Clock, rank: Callable[[str], int]) -> None:
+        self._clock = clock
+        self._rank = rank
+        self._ready = ReadySet()
+        self._serves: dict[Hashable, Serve] = {}
+        self._turning = False  # the loop has served somebody and has not gone round yet
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait for their turn."""
+        return len(self._ready)
+
+    def take(self, request: Request, serve: Serve) -> None:
+        """Serve a request that was just read, now or when it is its turn."""
+        if self._turning:
+            self._add(named_by(request), serve)
+        else:
+            self._turn_later()
+            serve()
+
+    def wait(self, request: Request, serve: Serve) -> None:
+        """Serve a request when it is its turn, and not before the loop has gone round."""
+        self._add(named_by(request), serve)
+        if not self._turning:
+            self._turn_later()
+
+    async def turn(self, topic: str) -> None:
+        """Return when it is the turn of somebody who wants something of a topic."""
+        if not self._turning:
+            self._turn_later()
+            return
+        come = asyncio.get_running_loop().create_future()
+        self._add(topic, lambda: None if come.done() else come.set_result(None))
+        await come
+
+    def _add(self, topic: str, serve: Serve) -> None:
+        key = object()
+        self._ready.add(key, self._rank(topic), self._now_ms())
+        self._serves[key] = serve
+
+    def _turn_later(self) -> None:
+        self._turning = True
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve for a while; when nobody waits, the next who comes is served at once."""
+        now = self._now_ms()
+        end = now + LONGEST_MS
+        try:
+            while now < end and (found := self._ready.next(now)) is not None:
+                self._serves.pop(found[0])()
+                now = self._now_ms()
+        finally:
+            self._turning = False
+            if len(self._ready):
+                self._turn_later()
+
+    def _now_ms(self) -> float:
+        return 1000 * self._clock.monotonic()
+
+
+def named_by(request: Request) -> str:
+    """Return the topic that a request's path names, empty where it names none."""
+    if not request.path.startswith(TOPICS):
+        return ""
+    return unquote(request.path[len(TOPICS) :].partition("/")[0])
