@@ -29,7 +29,7 @@ from millstream.spark.options import Access
 from millstream.spark.planner import FileRange
 from millstream.spark.server import Server
 from millstream.store import twin
-from millstream.store.segment import data_header, encode_idx
+from millstream.store.segment_files import data_header, encode_idx
 
 if TYPE_CHECKING:
     from collections.abc import Callable

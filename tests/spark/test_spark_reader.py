@@ -21,7 +21,7 @@ from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
 from millstream.spark.reader import Task
 from millstream.spark.server import Server
-from millstream.store.segment import DataHead, data_header, encode_idx
+from millstream.store.segment_files import DataHead, data_header, encode_idx
 
 STREAM_ID = 7
 T0 = 1_700_000_000_000_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.store.blocks import decode_block, find_blocks
 from millstream.store.log import Durability
-from millstream.store.segment import binding
+from millstream.store.segment_files import binding
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import FORMS, Answer, Bench, image, records
 

@@ -20,7 +20,7 @@ from millstream.store import blocks, cold_mend
 from millstream.store.blocks import BlockRef, BlockTable, Raw
 from millstream.store.cold_manifest import Form, folder
 from millstream.store.objects import Objects
-from millstream.store.segment import HEADER_BYTES, DataHead, read_data_header
+from millstream.store.segment_files import HEADER_BYTES, DataHead, read_data_header
 
 if TYPE_CHECKING:
     from millstream.store.segment import Segment

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_hexdigest
 
 from millstream.errors import ObjectsFailed
 from millstream.store.objects import Objects
-from millstream.store.segment import segment_name
+from millstream.store.segment_files import segment_name
 
 FORMAT = 1
 UNVOUCHED = ""  # instead of a checksum that nobody knows: no object fits it

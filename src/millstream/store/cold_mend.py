@@ -4,7 +4,8 @@ A frame made again is taken only where it fits: as long as the index says, and s
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from millstream.errors import ObjectsFailed
 from millstream.kernel._frames import check
@@ -14,7 +15,7 @@ from millstream.store.blocks import BlockRef, BlockTable
 from millstream.store.cold_manifest import folder
 from millstream.store.keys import KeyRing
 from millstream.store.objects import Objects
-from millstream.store.segment import HEADER_BYTES, DataHead, data_header, segment_name
+from millstream.store.segment_files import HEADER_BYTES, DataHead, data_header, segment_name
 
 
 def damaged(image: bytes | bytearray, shift: int, index: SegmentIndex, where: range) -> list[int]:

@@ -13,13 +13,8 @@ from millstream.store.cold_manifest import ColdFile, Said, folder, object_names,
 from millstream.store.files import Files, replace_file
 from millstream.store.keys import NO_KEY
 from millstream.store.objects import Objects
-from millstream.store.segment import (
-    HEADER_BYTES,
-    DataHead,
-    Segment,
-    decode_idx,
-    read_data_header,
-)
+from millstream.store.segment import Segment
+from millstream.store.segment_files import HEADER_BYTES, DataHead, decode_idx, read_data_header
 
 
 class Move:

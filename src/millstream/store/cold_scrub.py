@@ -16,13 +16,8 @@ from millstream.store.cold_manifest import ColdFile, Form, Said, folder, holds, 
 from millstream.store.cold_move import live_records
 from millstream.store.files import Files, replace_file
 from millstream.store.objects import Objects
-from millstream.store.segment import (
-    HEADER_BYTES,
-    DataHead,
-    Segment,
-    decode_idx,
-    read_data_header,
-)
+from millstream.store.segment import Segment
+from millstream.store.segment_files import HEADER_BYTES, DataHead, decode_idx, read_data_header
 
 BREATH = 2000  # records after which the loop has its turn for certain
 _pause = threading.Event()  # never set: waiting for it gives the processor away

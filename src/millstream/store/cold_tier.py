@@ -29,7 +29,8 @@ from millstream.store.cold_scrub import Found, Scrub, rotten
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
 from millstream.store.objects import Objects, open_objects
-from millstream.store.segment import DataHead, Segment
+from millstream.store.segment import Segment
+from millstream.store.segment_files import DataHead
 from millstream.store.worker import Worker
 
 READERS = 4

@@ -21,7 +21,7 @@ from millstream.store.files import Files
 from millstream.store.keys import KeyRing
 from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
 from millstream.store.marks import RESERVED, SYNCED, is_marks, read_marks
-from millstream.store.segment import (
+from millstream.store.segment_files import (
     HEADER_BYTES,
     binding,
     decode_idx,

@@ -20,7 +20,8 @@ from millstream.store.erase import (
 from millstream.store.files import Files
 from millstream.store.log import Committed
 from millstream.store.rewrite import Rewrite
-from millstream.store.segment import HEADER_BYTES, Keeping, Segment
+from millstream.store.segment import Keeping, Segment
+from millstream.store.segment_files import HEADER_BYTES
 from millstream.store.worker import Worker
 
 log = logging.getLogger(__name__)

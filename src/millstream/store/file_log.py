@@ -43,7 +43,8 @@ from millstream.store.log_host import Host
 from millstream.store.reservation import LEAST, Reservation
 from millstream.store.rewrite import Rewrite
 from millstream.store.rewrites import Rewrites
-from millstream.store.segment import HEADER_BYTES, Flush, Segment, log_directory
+from millstream.store.segment import Flush, Segment
+from millstream.store.segment_files import HEADER_BYTES, log_directory
 from millstream.store.seq_ranges import SeqRanges, runs_of
 from millstream.store.snapshot import LogSnapshot, SegmentState
 from millstream.store.tags import TagIndex

@@ -21,7 +21,7 @@ from millstream.store.local_engine import HEADER as WAL_HEADER
 from millstream.store.local_engine import decode_header, shard_directory, wal_indexes, wal_name
 from millstream.store.log import Durability
 from millstream.store.replay import has_counted
-from millstream.store.segment import (
+from millstream.store.segment_files import (
     HEADER_BYTES,
     binding,
     holds_blocks,

@@ -33,7 +33,8 @@ from millstream.store.log_frames import VOID, Voided
 from millstream.store.recovery import Recovery
 from millstream.store.rewrite import Rewrite
 from millstream.store.second_form import find_in_wal, lost_positions
-from millstream.store.segment import HEADER_BYTES, Segment, read_data_header
+from millstream.store.segment import Segment
+from millstream.store.segment_files import HEADER_BYTES, read_data_header
 from millstream.store.snapshot import write_snapshot
 from millstream.store.store import Store, StoreOptions
 

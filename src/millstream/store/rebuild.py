@@ -3,10 +3,10 @@
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import groupby, pairwise, takewhile
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_64
 
 from millstream.errors import MillstreamError, StorageUnusable
@@ -43,11 +43,10 @@ from millstream.store.marks import RESERVED, SYNCED, Known
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import index_segment, missing_seqs, repair_segment
 from millstream.store.salvage import Frame, batches, frames_in, whole_batches
-from millstream.store.segment import (
+from millstream.store.segment import Keeping, Segment
+from millstream.store.segment_files import (
     HEADER_BYTES,
     DataHead,
-    Keeping,
-    Segment,
     binding,
     decode_idx,
     holds_blocks,

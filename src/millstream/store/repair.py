@@ -6,7 +6,8 @@ from bisect import bisect_left
 from millstream.kernel._frames import RECORD, index_frames, scan
 from millstream.store.file_log import FileLog
 from millstream.store.files import write_all
-from millstream.store.segment import HEADER_BYTES, Segment
+from millstream.store.segment import Segment
+from millstream.store.segment_files import HEADER_BYTES
 from millstream.store.seq_ranges import SeqRanges
 
 log = logging.getLogger(__name__)

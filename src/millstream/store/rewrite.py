@@ -11,12 +11,12 @@ from contextlib import suppress
 from millstream.store import blocks
 from millstream.store.blocks import BlockRef, BlockTable
 from millstream.store.files import File, Files, write_all
-from millstream.store.segment import (
+from millstream.store.segment import Segment
+from millstream.store.segment_files import (
     BLOCKS_VERSION,
     HEADER_BYTES,
     VERSION,
     DataHead,
-    Segment,
     data_header,
 )
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from millstream.store.log_host import Host
 from millstream.store.rewrite import Rewrite
-from millstream.store.segment import HEADER_BYTES, Segment
+from millstream.store.segment import Segment
+from millstream.store.segment_files import HEADER_BYTES
 
 if TYPE_CHECKING:
     from millstream.store.file_log import FileLog
