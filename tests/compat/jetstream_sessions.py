@@ -207,14 +207,16 @@ class _Writer:
         if self._chance(0.6):
             kept = self._streams.get(name, {"name": name})
             changed = self._stream_config(name)
-            # The reference gives these to consumers, and to the stream, at the next restart.
             changed.pop("consumer_limits", None)
-            changed.pop("first_seq", None)
+            changed.pop("first_seq", None)  # which the reference gives to it at the next restart
             config = {**kept, **{k: changed[k] for k in list(changed)[-2:]}}
         if any(stream == name for stream, _ in self._consumers):
             # Consumers there follow the retention that they were made under.
             config.pop("retention", None)
             config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "retention"}
+        # The reference gives new ones to consumers that exist at the next restart.
+        config.pop("consumer_limits", None)
+        config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "consumer_limits"}
         if self._chance(0.1):
             config["sealed"] = True
         if config.get("sealed"):
@@ -435,8 +437,9 @@ class _Writer:
             _ask(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": "2100-01-01T00:00:00Z"}),
             _ask(f"CONSUMER.PAUSE.{stream}.{name}"),
             _ask(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": "2001-01-01T00:00:00Z"}),
-            # The reference takes a reset beyond the end back at a restart.
-            _ask(f"CONSUMER.RESET.{stream}.{name}", self._pick(None, {"seq": self._pick(0, 1, 2)})),
+            # The reference takes a reset beyond the end back at a restart, and counts what comes
+            # before it as pending.
+            _ask(f"CONSUMER.RESET.{stream}.{name}", self._pick(None, {"seq": self._pick(0, 1, 1)})),
             _ask(f"CONSUMER.UNPIN.{stream}.{name}", {"group": self._pick("g", "h", "")}),
             _ask(f"CONSUMER.INFO.{stream}.{name}"),
         )

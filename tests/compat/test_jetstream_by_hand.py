@@ -13,6 +13,7 @@ from compat.test_differential_jetstream import PACES, Pair, pair
 __all__ = ["pair"]  # a fixture
 
 NEXT = {"batch": 1, "no_wait": True}
+SLOWLY = {"no_wait": False, "expires": 600_000_000, "idle_heartbeat": 250_000_000}  # two beats
 
 
 def ask(api: str, body: dict[str, Any] | None = None) -> Step:
@@ -107,10 +108,30 @@ SESSIONS = {
     "a heartbeat tells up to where the stream was read": [
         *(stream(), publish("@.x.a"), consumer(), consumer("d", filter_subject="@.x.b")),
         *(ask("STREAM.MSG.DELETE.@S", {"seq": 1}), publish("@.x.a"), publish("@.x.b")),
-        pull("d", batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
-        ask("STREAM.MSG.DELETE.@S", {"seq": 3}),
-        pull(batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
-        pull("d", batch=3, no_wait=False, expires=200_000_000, idle_heartbeat=50_000_000),
+        *(pull("d", batch=3, **SLOWLY), ask("STREAM.MSG.DELETE.@S", {"seq": 3})),
+        *(pull(batch=3, **SLOWLY), pull("d", batch=3, **SLOWLY)),
+    ],
+    "a purge of nothing lets what was refused wait for its time": [
+        *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
+        *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),
+    ],
+    "a consumer in memory without deliveries shows how far it has read": [
+        *(stream(), *THREE, consumer(mem_storage=True, filter_subject="@.none")),
+        *(INFO, pull(expires=100_000_000), INFO),
+    ],
+    "a request that does not wait stands behind one that wants all there is": [
+        *(stream(), consumer(), Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1)),
+        ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),
+        *(publish("@.x.a"), pull(), INFO),
+    ],
+    "a consumer that an update gives pins keeps them for their time": [
+        *(stream(), *THREE, consumer()),
+        consumer(priority_groups=["g"], priority_policy="pinned_client"),
+        *(pull(group="g"), pull(group="g"), INFO),
+    ],
+    "a reset to the second record delivers from there": [
+        *(stream(), *THREE, consumer(), pull(), ask("CONSUMER.RESET.@S.c", {"seq": 2})),
+        *(INFO, pull(batch=3), INFO),
     ],
     "an ack after a reset is no activity": [
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),

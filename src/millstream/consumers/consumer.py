@@ -203,7 +203,7 @@ class Consumer:
         if self.push is not None:
             self.push.move(config.deliver_subject, config.deliver_group)
         if self.pulls is not None:
-            self.pulls.config = config
+            self.pulls.take_on(config)
 
     def _watch_pause(self) -> None:
         """Tell of the end of a pause too."""
@@ -249,8 +249,10 @@ class Consumer:
         if wider:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             lost = [seq for seq in pending if not self.stream.index.is_live(seq)]
-        if self.ledger.purged(lost, start, max(start, self.cursor.seen_to + 1)):
+        now, position = self._clock.monotonic(), max(start, self.cursor.seen_to + 1)
+        if self.ledger.purged(lost, start, position, now):
             self.answers.last_acked_ns = self._clock.time_ns()
+        self._arm(self.ledger.next_deadline())
         self._note_change()
 
     @property

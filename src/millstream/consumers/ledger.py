@@ -200,11 +200,14 @@ class Ledger:
             self._raise_floor()
         return lost
 
-    def purged(self, seqs: Iterable[int], start: int, position: int) -> bool:
+    def purged(self, seqs: Iterable[int], start: int, position: int, now: float) -> bool:
         """Forget purged records, and stand before ``position``; whether any was pending.
 
-        Nothing of the consumer's is left below ``start``.
+        Nothing of the consumer's is left below ``start``. What waited in line to be delivered again
+        waits for its time instead, as it does at the reference.
         """
+        while seq := self.queue.pop():
+            self.progress(seq, now)
         rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
         before = self.floor
         lost = self.gone(seqs)

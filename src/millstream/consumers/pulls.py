@@ -33,6 +33,11 @@ class PullDesk:
         self._clock = clock
         self._event = event
 
+    def take_on(self, config: ConsumerConfig) -> None:
+        """Adopt a configuration."""
+        self.config = config
+        self.pin.timeout = config.priority_timeout / 1e9
+
     # -- requests ----------------------------------------------------------------------------
 
     def request(self, reply: bytes, body: bytes) -> None:
@@ -59,7 +64,7 @@ class PullDesk:
             available = self._feed.available()
             if not available and not request.expires_at:
                 raise BadPull(404, "No Messages")
-            if available and self.line.wanted() >= available:
+            if 0 < available < self.line.wanted():
                 raise BadPull(408, "Requests Pending")
         self.line.add(request)
 

@@ -76,6 +76,14 @@ def _position(pair: tuple[int, int], last_active_ns: int) -> dict[str, Any]:
     return shown
 
 
+def _delivered(consumer: Consumer) -> tuple[int, int]:
+    """Return the last delivery; one in memory without any shows how far it has read."""
+    in_memory = consumer.config.mem_storage or consumer.stream.config.storage == "memory"
+    if in_memory and consumer.ledger.delivered == (0, 0):
+        return 0, consumer.cursor.seen_to
+    return consumer.ledger.delivered
+
+
 def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict[str, Any]:
     """Return a ConsumerInfo."""
     consumer.follow(closely=True)
@@ -88,7 +96,7 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
             **config.to_request(),
             "metadata": shown_metadata(config.metadata, config.required_level, full=full),
         },
-        "delivered": _position(ledger.delivered, consumer.feed.last_delivered_ns),
+        "delivered": _position(_delivered(consumer), consumer.feed.last_delivered_ns),
         "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
         "num_ack_pending": len(ledger.pending),
         "num_redelivered": len(ledger.redelivered),
