@@ -15,6 +15,7 @@ from millstream.delivery.ready_set import ReadySet
 from millstream.http.request import Request
 from millstream.http.turns import Serve
 
+TOGETHER = 20e-6  # seconds between two requests that the same turn of the loop has read
 LONGEST_MS = 1.0  # that requests are served for before the loop looks who else has come
 TOPICS = "/v0/topics/"
 
@@ -27,7 +28,8 @@ class RequestTurns:
         self._rank = rank
         self._ready = ReadySet()
         self._serves: dict[Hashable, Serve] = {}
-        self._turning = False  # the loop has served somebody and has not gone round yet
+        self._turning = False  # somebody waits
+        self._served_at = float("-inf")
 
     @property
     def waiting(self) -> int:
@@ -36,31 +38,39 @@ class RequestTurns:
 
     def take(self, request: Request, serve: Serve) -> None:
         """Serve a request that was just read, now or when it is its turn."""
-        if self._turning:
-            self._add(named_by(request), serve)
-        else:
-            self._turn_later()
+        if self._comes_alone():
             serve()
+            self._served_at = self._clock.monotonic()
+        else:
+            self.wait(request, serve)
 
     def wait(self, request: Request, serve: Serve) -> None:
         """Serve a request when it is its turn, and not before the loop has gone round."""
         self._add(named_by(request), serve)
-        if not self._turning:
-            self._turn_later()
 
     async def turn(self, topic: str) -> None:
         """Return when it is the turn of somebody who wants something of a topic."""
-        if not self._turning:
-            self._turn_later()
+        if self._comes_alone():
+            self._served_at = self._clock.monotonic()
             return
         come = asyncio.get_running_loop().create_future()
         self._add(topic, lambda: None if come.done() else come.set_result(None))
         await come
 
+    def _comes_alone(self) -> bool:
+        """Say whether somebody who was just read has nobody before them in this turn of the loop.
+
+        A loop that reads one socket after another does so within microseconds; one that was asleep
+        in between takes longer. To mark its turns would cost each request a call.
+        """
+        return not self._turning and self._clock.monotonic() - self._served_at > TOGETHER
+
     def _add(self, topic: str, serve: Serve) -> None:
         key = object()
         self._ready.add(key, self._rank(topic), self._now_ms())
         self._serves[key] = serve
+        if not self._turning:
+            self._turn_later()
 
     def _turn_later(self) -> None:
         self._turning = True
@@ -76,6 +86,7 @@ class RequestTurns:
                 now = self._now_ms()
         finally:
             self._turning = False
+            self._served_at = self._clock.monotonic()
             if len(self._ready):
                 self._turn_later()
 
