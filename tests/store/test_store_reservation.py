@@ -50,6 +50,16 @@ def test_more_is_asked_for_once_a_quarter_of_the_last_promise_is_used() -> None:
     assert reservation.is_low(3, 8)
 
 
+def test_there_is_nothing_to_decide_until_then() -> None:
+    reservation = Reservation(8)
+    reserved = reservation.grow(0, now=1.0)
+    assert reservation.suffices_to(reserved) == 2
+    wanted = reservation.ahead(reserved, now=1.0)
+    assert reservation.suffices_to(wanted) == 8
+    reservation.granted(wanted)
+    assert reservation.suffices_to(wanted) == 40 - 24
+
+
 def test_what_was_asked_for_ahead_counts_only_once_it_is_stable() -> None:
     reservation = Reservation(8)
     reserved = reservation.grow(0, now=1.0)

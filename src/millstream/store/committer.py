@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 Post = Callable[[Callable[[], None]], object]
 
-SMALL_GROUP = 64 << 10  # bytes that the loop writes itself: some 20 microseconds
+SMALL_GROUP = 512 << 10  # bytes that the loop writes itself: some 200 microseconds
 SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
-SLOW_PAUSE = 10  # the loop leaves writing to the thread for so many times a slow write's time
+SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
 LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
@@ -235,7 +235,7 @@ class Committer:
             return False
         size = 0
         for submission in self._queue:
-            if submission.sync or self._waits_for_sync(submission):
+            if submission.sync or (self._awaiting and self._waits_for_sync(submission)):
                 return False
             size += submission.size
         entries = len(self._queue) + size // self._entry_bytes + 1
@@ -248,9 +248,7 @@ class Committer:
         )
 
     def _waits_for_sync(self, submission: Submission) -> bool:
-        return bool(self._awaiting) and any(
-            not ids.isdisjoint(submission.ordered) for ids in self._awaiting
-        )
+        return any(not ids.isdisjoint(submission.ordered) for ids in self._awaiting)
 
     def _take(self) -> list[Submission]:
         """Take the queue for writing; the other side keeps off until ``_appending`` falls."""
@@ -365,7 +363,8 @@ class Committer:
     def _write(self, group: list[Submission]) -> tuple[list[Submission], MillstreamError | None]:
         """Write the group as entries of about 1 MiB; says how much of it is in the log."""
         written: list[Submission] = []
-        for chunk in _chunks(group, self._entry_bytes):
+        chunks = _chunks(group, self._entry_bytes) if len(group) > 1 else (group,)
+        for chunk in chunks:
             try:
                 if len(chunk) == 1 and len(chunk[0].data) > self._entry_bytes:
                     self._write_large(chunk[0])

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from xxhash import xxh3_64, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
+from millstream.kernel._entry import encode
 from millstream.kernel._frames import RECORD
 from millstream.store import blocks
 from millstream.store.keys import KeyRing
@@ -96,26 +97,10 @@ def encode_entry(
     again: bool = False,
 ) -> bytes:
     """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
-    table = b"".join([RUN.pack(*run) for run in runs])
-    sealed = ring is not None and ring.seals and bool(parts)
-    if sealed:
-        parts = list(_sealed(parts, ring))
-    size = sum(map(len, parts))
-    head = HEAD.pack(
-        MAGIC,
-        HEAD.size + len(table) + size,
-        position,
-        epoch,
-        nonce,
-        sum([run.frames for run in runs]),
-        COMMITS * commits | CONTINUES * continues | SEALED * sealed | AGAIN * again,
-        len(runs),
-        durable,
-        xxh3_64_intdigest(parts[0]) if len(parts) == 1 else _check(parts),
-        0,
-    )[:HEAD_CHECKED]
-    check = xxh3_64_intdigest(head + table)
-    return b"".join((head, check.to_bytes(8, "little"), table, *parts))
+    flags = COMMITS * commits | CONTINUES * continues | AGAIN * again
+    if ring is not None and ring.seals and parts:
+        parts, flags = list(_sealed(parts, ring)), flags | SEALED
+    return encode(position, epoch, nonce, durable, flags, list(runs), list(parts))
 
 
 def _sealed(parts: Sequence[bytes], ring: KeyRing | None) -> Iterator[bytes]:
@@ -172,14 +157,6 @@ def plain_body(buffer: memoryview, start: int, end: int, ring: KeyRing) -> memor
         image += bytes(ref.size) if raw is None else raw
         expected = ref.end
     return memoryview(image).toreadonly()
-
-
-def _check(parts: Sequence[bytes]) -> int:
-    """Return the checksum of the parts one after another, without joining them."""
-    check = xxh3_64()
-    for part in parts:
-        check.update(part)
-    return check.intdigest()
 
 
 def checks(buffer: memoryview, entry: Entry, body: bytes) -> bytes:

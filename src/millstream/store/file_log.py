@@ -169,7 +169,8 @@ class FileLog:
         self._host.check(self._log_id)
         first = self.next_seq
         last = first + count - 1
-        if self._durability is Durability.DISK:
+        is_disk = self._durability is Durability.DISK
+        if is_disk and last > self._reservation.suffices_to(self.reserved_seq):
             self._reserve_for(last)
         segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
@@ -224,9 +225,10 @@ class FileLog:
         if note is not None:
             noted, committed = self._host.joined(note.kind, self._log_id, note.body, committed)
             control += noted
-        submission = Submission(self._log_id, staged.first_seq, count, data, staged.sync, committed)
-        submission.control, submission.runs = control, runs
-        self._host.submit(submission)
+        first, sync = staged.first_seq, staged.sync
+        self._host.submit(
+            Submission(self._log_id, first, count, data, sync, committed, control, runs)
+        )
 
     def append_exact(
         self,

@@ -185,6 +185,8 @@ class OsFile:
 
     def pwritev(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write the parts one after another."""
+        if len(parts) == 1:
+            return os.pwrite(self._fd, parts[0], offset)
         return os.pwritev(self._fd, parts, offset)
 
     def preallocate(self, size: int) -> None:

@@ -283,13 +283,13 @@ class LocalEngine:
             self._break("grow", error)
 
     def _write(self, file: File, data: bytes, offset: int) -> None:
-        rest = memoryview(data)
+        rest: bytes | memoryview = data
         try:
-            while len(rest):
+            while rest:
                 wrote = file.pwritev((rest,), offset + len(data) - len(rest))
                 if wrote <= 0:
                     raise OSError(errno.EIO, "the disk accepts no bytes")
-                rest = rest[wrote:]
+                rest = memoryview(rest)[wrote:] if wrote < len(rest) else b""
         except OSError as error:
             if not is_no_space(error):
                 self._break("write", error)

@@ -23,6 +23,10 @@ class Reservation:
         self._coming = 0  # asked for ahead, and not stable yet
         self._held = 0  # until it is: as far as the promise before it reaches
 
+    def suffices_to(self, reserved: int) -> int:
+        """Return the last sequence that leaves nothing to decide."""
+        return self._held if self._coming else reserved - 3 * self._step // 4
+
     def covers(self, last: int, reserved: int) -> bool:
         """Say whether ``last`` may be given out without waiting for a sync."""
         return last <= (self._held if self._coming else reserved)

@@ -311,7 +311,8 @@ class Store:
         return Marks(self.files, f"{self.directory}/meta", shard, known, due)
 
     def _shard(self, log_id: int) -> Shard:
-        return self._shards[shard_number(log_id, self.options.shards)]
+        shards = self._shards
+        return shards[0] if len(shards) == 1 else shards[shard_number(log_id, len(shards))]
 
     def _committer(self, log_id: int) -> Committer:
         committer = self._shard(log_id).committer
@@ -430,7 +431,8 @@ class Store:
 
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
-        self._committer(log_id).check()
+        if self._problems:
+            self._committer(log_id).check()
 
     def submit(self, submission: Submission) -> None:
         """Queue frames for commit."""

@@ -82,11 +82,15 @@ class Admission:
         # Whether the server holds more than it may.
         self.server_is_full: Callable[[], bool] = _never
         self._transform: SubjectTransform | None = None
+        self._looks_at_each = False
         self.configure(stream.config)
 
     def configure(self, config: StreamConfig) -> None:
         """Follow what a configuration says about subjects."""
         self._transform = transform_of(config.subject_transform)
+        self._looks_at_each = (
+            config.sealed or _may_refuse(config) or config.allow_msg_ttl or config.allow_msg_counter
+        )
         self._fast.configure(config)
         if not config.allow_atomic:
             self._batches.clear()
@@ -203,12 +207,9 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        config = self._stream.config
-        if config.sealed or _may_refuse(config) or config.allow_msg_ttl:
+        if self._looks_at_each or self._is_bounded():
             return False
-        if config.allow_msg_counter or self._is_bounded():
-            return False
-        if 0 < config.max_msg_size < batch.size or batch.replies_end_with(FAST):
+        if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
         if not batch.any_headers:
             return True

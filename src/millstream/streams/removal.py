@@ -278,28 +278,30 @@ class Removal:
 
     def keep_limits(self, run: Run | None) -> None:
         """Drop what is above the limits; ``run`` is what was committed, None means look at all."""
-        if run is not None:
+        if run is not None and run.demands:
             self._meet_demands(run)
-        config = self.config
+        config = self._stream.config
         if run is not None and config.retention == "interest":
             subjects = (run.batch.message(run.start + at)[0] for at in range(run.count))
             seqs = [run.seq_of(at) for at in range(run.count)]
             self._let_go(self.claims.unwanted(seqs, subjects))
         if config.max_msgs_per_subject > 0:
-            self._crowd_out(run.subjects() if run is not None else None)
+            touched = run.subjects() if run is not None else None
+            self._crowd_out(touched, config.max_msgs_per_subject)
         if config.max_msgs > 0 or config.max_bytes > 0:
             self.crowd.leave()
             over = retention.excess(config, self.state())
             if over:
                 self._trim_unheld(self._first_kept(over), "cap")
-        self.expiry.watch_age()
+        if config.max_age > 0:
+            self.expiry.watch_age()
 
-    def _crowd_out(self, subjects: set[bytes] | None) -> None:
+    def _crowd_out(self, subjects: set[bytes] | None, limit: int) -> None:
         """Take out what is above the limit of these subjects, or of all."""
         index = self._stream.index
         if len(self.crowd) and (subjects is None or index.are_leaving(subjects)):
             self.crowd.leave()  # else whoever writes one subject over and over would search it
-        doomed = index.crowd_out(subjects, self.config.max_msgs_per_subject)
+        doomed = index.crowd_out(subjects, limit)
         if doomed:
             self.notes.drop(doomed)
             self.claims.forget(doomed)

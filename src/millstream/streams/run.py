@@ -70,7 +70,7 @@ class Run:
     @property
     def last_seq(self) -> int:
         """Return the newest sequence of the run."""
-        return self.seq_of(self.count - 1)
+        return self.seqs[self.count - 1] if self.seqs else self.first_seq + self.count - 1
 
     def seq_of(self, at: int) -> int:
         """Return the sequence of an entry, counted from the first of the run."""

@@ -254,8 +254,10 @@ class Stream:
 
     def _committed(self, run: Run) -> None:
         self._removal.keep_limits(run)
-        self._scheduling.committed(run)
-        self.wake()
+        if self.config.allow_msg_schedules:
+            self._scheduling.committed(run)
+        if self._watchers:
+            self.wake()
 
     def last_seq(self) -> int:
         """Return the newest sequence given out, staged writes included."""

@@ -308,28 +308,29 @@ class SubjectIndex:
 
     def are_leaving(self, subjects: set[bytes]) -> bool:
         """Whether a record of one of these is on its way out."""
-        find, going = self._log.subjects.find, self._going_of
-        return any(find(subject) in going for subject in subjects)
+        return not self._going_of.keys().isdisjoint(map(self._log.subjects.find, subjects))
 
     def crowd_out(self, subjects: set[bytes] | None, limit: int) -> list[int]:
         """Hide what is above ``limit`` records a subject; returns it, ascending."""
         table = self._log.subjects
         names = subjects if subjects is not None else [table.subject(n) for n in table.ids()]
         oldest, unsure = table.crowded(names, limit, self._last())
-        # Those on their way out were counted too.
-        unsure += (table.subject(known) for known in oldest.keys() & self._going_of.keys())
-        sure = {seq: known for known, seq in oldest.items() if known not in self._going_of}
-        further: list[int] = []
+        going, going_of = self._going, self._going_of
+        doomed: list[int] = []
+        for known, seq in oldest.items():
+            if known in going_of:
+                unsure.append(table.subject(known))  # those on their way out were counted too
+            else:
+                doomed.append(seq)
+                going[seq] = known
+                going_of[known] = 1
+        self._hidings += 1
         for name in unsure:
             over = self.count_of(name) - limit
-            further += self.seqs_of(name, over) if over > 0 else ()
-        if sure:
-            self._hidings += 1
-            self._going.update(sure)
-            self._going_of.update(sure.values())
-        if further:
-            self.hide(further)
-        return sorted((*sure, *further))
+            found = list(self.seqs_of(name, over)) if over > 0 else []
+            self.hide(found)
+            doomed += found
+        return sorted(doomed)
 
     def _count_of(self, known: int) -> int:
         """Return a subject's records without those that are staged or going."""

@@ -123,7 +123,8 @@ class Writes:
 
     def append(self, run: Run) -> None:
         """Stage a run; who waits for it hears of its commit or its failure."""
-        self.stage_joined()
+        if self._growing is not None:
+            self.stage_joined()
         self.changes += 1
         if self._republish is not None:
             self._note_previous(run, self._republish)
@@ -163,22 +164,28 @@ class Writes:
         run.first_seq = first
         run.is_staged = True
         self._last_staged = run.last_seq
-        self.newest_msg_id = run.last_msg_id
-        now = self._clock.time_ns()
-        for demand in run.demands:
-            if demand.msg_id:
-                self.window.add(demand.msg_id, run.seq_of(demand.at), run.time_of(demand.at, now))
+        self.newest_msg_id = b""
+        if run.demands:
+            self._note_ids(run)
         self.backlog += run.batch.size
         if run.settled:  # the log committed at once, before we knew the sequence
             self._finish(run)
         elif self.backlog > BACKLOG_BYTES and not self._paused:
             self._stall(True)
 
+    def _note_ids(self, run: Run) -> None:
+        self.newest_msg_id = run.last_msg_id
+        now = self._clock.time_ns()
+        for demand in run.demands:
+            if demand.msg_id:
+                self.window.add(demand.msg_id, run.seq_of(demand.at), run.time_of(demand.at, now))
+
     def _stage(self, run: Run, done: Committed) -> int:
         if run.seqs is None:
-            note = (run.note,) if run.note is not None else ()
             now = self._clock.time_ns()
-            return self._log.append(run.batch, run.start, run.count, now, done, *note)
+            if run.note is None:
+                return self._log.append(run.batch, run.start, run.count, now, done)
+            return self._log.append(run.batch, run.start, run.count, now, done, run.note)
         self._log.append_exact(run.batch, run.start, run.count, run.seqs, run.times_ns, done)
         return run.seqs[0]
 
