@@ -124,3 +124,23 @@ def test_round_trips_are_measured_soon_after_connecting(
             with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/connz") as answer:
                 (connection,) = json.load(answer)["connections"]
         assert re.fullmatch(r"[\d.]+(ms|µs|s|ns)", connection["rtt"])
+
+
+@both_servers
+def test_the_end_of_a_subscription_is_traced(program: Sequence[str]) -> None:
+    talk = (
+        'CONNECT {"verbose":false}\r\nSUB a 1\r\nSUB b 2\r\nSUB c 3\r\n'
+        "UNSUB 1\r\nUNSUB 2 1\r\nPUB b 1\r\nx\r\nUNSUB 9\r\nUNSUB 3 5"
+    )
+    with started("-DV", program=program) as server:
+        with Wire(server.ready()) as client:
+            client.say(talk)
+            assert "MSG b 2 1" in client.answers()
+        server.until(r"DELSUB 3")
+        found = [line.partition(" - cid:")[2].partition(" - ")[2] for line in server.lines]
+    ends = [at for at, line in enumerate(found) if "DELSUB" in line]
+    assert [found[at] for at in ends] == ["<-> [DELSUB 1]", "<-> [DELSUB 2]", "<-> [DELSUB 3]"]
+    before = [found[at - 1] for at in ends]
+    assert before[0] == "<<- [UNSUB 1]"
+    assert before[1] == '->> MSG_PAYLOAD: ["x"]'
+    assert before[2] == "Client connection closed: Client Closed"

@@ -81,6 +81,7 @@ async def test_users_accounts_and_subscriptions_are_shown_only_when_asked_for() 
     _, body = await get(busy_server(), "/connz", "subs=detail")
     assert body["connections"][2]["subscriptions_list_detail"][1] == {
         "account": "$G",
+        "account_tag": "$G",
         "subject": "jobs.>",
         "qgroup": "workers",
         "sid": "2",

@@ -31,10 +31,6 @@ NOT_OURS = {
     "varz.feature_flags": "flags of its own code",
     "varz.disk_io_wait_stats": "a figure of its own store",
     "varz.jetstream.limits.default_max_consumers": "no such default",
-    "connz.connections.rtt": "not measured",
-    "connz.connections.name_tag": "accounts have no tags",
-    "connz.connections.subscriptions_list_detail.account_tag": "accounts have no tags",
-    "subsz.subscriptions_list.account_tag": "accounts have no tags",
     "accountz.account_detail.imports": "the system's imports are built in here",
     "jsz.limits.default_max_consumers": "no such default",
 }

@@ -77,8 +77,8 @@ async def test_nats_py_exchanges_large_messages_over_tls(
 async def test_info_in_plain_text_says_that_tls_is_required(required: Serving) -> None:
     async with raw(required.port) as client:
         info = await told(client)
-        assert (info["tls_required"], info["tls_available"]) == (True, True)
-        assert "tls_verify" not in info
+        assert info["tls_required"] is True
+        assert not {"tls_verify", "tls_available"} & set(info)
 
 
 async def test_a_client_that_stays_in_plain_text_is_told_that_tls_is_required(

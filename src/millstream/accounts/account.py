@@ -156,6 +156,11 @@ class Account(msgspec.Struct, frozen=True):
     jetstream: bool = False
     stream_limits: StreamLimits = StreamLimits()
 
+    @property
+    def shown_name(self) -> str:
+        """What people call it."""
+        return self.label or self.name
+
     def offer(self, wanted: Import, importer: str) -> Export | None:
         """Return the export that lets ``importer`` take this, None when there is none."""
         exports = [export for export in self.exports if export.service == wanted.service]

@@ -49,6 +49,7 @@ class Options:
     state: str = OPEN
     user: str = ""
     acc: str = ""
+    mqtt_client: str = ""  # whose client id this is: nobody's here
     filter_subject: str = ""
 
     @classmethod
@@ -69,6 +70,7 @@ class Options:
             state=_STATES[asked],
             user=query.get("user", ""),
             acc=query.get("acc", ""),
+            mqtt_client=query.get("mqtt_client", ""),
         )
 
 
@@ -112,7 +114,7 @@ def _candidates(facts: Facts, options: Options) -> Iterable[Connection]:
 
 
 def _is_wanted(facts: Facts, connection: Connection, options: Options) -> bool:
-    if options.cid > 0 and connection.cid != options.cid:
+    if options.mqtt_client or (options.cid > 0 and connection.cid != options.cid):
         return False
     if options.user and connection.user != options.user:
         return False
@@ -135,9 +137,8 @@ def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
     }
     if connection.stop_ns:
         shown |= {"stop": rfc3339(connection.stop_ns), "reason": connection.reason}
-    if connection.rtt_ns:
-        shown["rtt"] = duration(connection.rtt_ns)
     shown |= {
+        "rtt": duration(connection.rtt_ns),
         "uptime": uptime(until - connection.start_ns),
         "idle": uptime(until - connection.last_activity_ns),
         "pending_bytes": connection.pending_bytes,
@@ -164,23 +165,29 @@ def _asked_for(facts: Facts, connection: Connection, options: Options) -> dict[s
     if options.auth:
         if connection.user:
             shown["authorized_user"] = connection.user
-        if connection.account != "$G":
+        if connection.account not in ("", "$G"):
             shown["account"] = connection.account
+        if connection.account_label:
+            shown["name_tag"] = connection.account_label
         if connection.certificate is not None:
             shown["tls_peer_certs"] = [dict(connection.certificate)]
     if not (options.subs or options.subs_detail):
         return shown
     found = facts.subscriptions_of(connection)
     if found and options.subs_detail:
-        shown["subscriptions_list_detail"] = [shown_sub(s) for s in found]
+        shown["subscriptions_list_detail"] = [shown_sub(connection, s) for s in found]
     elif found:
         shown["subscriptions_list"] = [s.subject for s in found]
     return shown
 
 
-def shown_sub(subscription: Subscription) -> dict[str, Any]:
-    """Return a subscription as /connz and /subsz show it."""
-    shown: dict[str, Any] = {"account": subscription.account, "subject": subscription.subject}
+def shown_sub(connection: Connection, subscription: Subscription) -> dict[str, Any]:
+    """Return a connection's subscription as /connz and /subsz show it."""
+    shown: dict[str, Any] = {
+        "account": subscription.account,
+        "account_tag": connection.account_label,
+        "subject": subscription.subject,
+    }
     if subscription.queue:
         shown["qgroup"] = subscription.queue
     shown |= {"sid": subscription.sid, "msgs": subscription.msgs}

@@ -59,6 +59,7 @@ class Connection(NamedTuple):
     rtt_ns: int = 0  # 0 = not measured yet
     user: str = ""
     account: str = "$G"
+    account_label: str = "$G"  # what people call the account
     stop_ns: int = 0
     reason: str = ""
     subscriptions: tuple[Subscription, ...] = ()
@@ -210,6 +211,7 @@ class Facts(msgspec.Struct):
     http_port: int = 0
     is_https: bool = False
     http_base_path: str = ""
+    configured_ns: int = 0  # when the options came into force
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False

@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from millstream.monitor import parameters
 from millstream.monitor.facts import Facts
+from millstream.monitor.parameters import Query
 from millstream.monitor.times import rfc3339
 
 
-def describe_routes(facts: Facts) -> dict[str, Any]:
-    """Return the object that /routez answers."""
+def describe_routes(facts: Facts, query: Query) -> dict[str, Any]:
+    """Return the object that /routez answers; ``subs`` must be readable, and changes nothing."""
+    if query.get("subs", "").lower() != "detail":
+        parameters.flag(query, "subs")
     return {
         "server_id": facts.server_id,
         "server_name": facts.server_name,

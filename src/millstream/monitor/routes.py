@@ -51,7 +51,7 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
         "Subscriptions, by the longer name",
     ),
     "/routez": (
-        lambda facts, request: _with_flag(links.describe_routes, facts, request, "subs"),
+        lambda facts, request: links.describe_routes(facts, request.query),
         "Routes to other servers",
     ),
     "/leafz": (

@@ -61,7 +61,7 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
 
 def _subscriptions(facts: Facts, options: Options) -> list[dict[str, Any]]:
     return [
-        shown_sub(subscription)
+        shown_sub(connection, subscription)
         for connection in facts.connections()
         if options.acc in ("", connection.account)
         for subscription in facts.subscriptions_of(connection)

@@ -33,4 +33,4 @@ def duration(ns: int) -> str:
     for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1000)):
         if ns >= size:
             return f"{ns / size:.9f}".rstrip("0").rstrip(".") + unit
-    return f"{ns}ns"
+    return f"{ns}ns" if ns else "0s"

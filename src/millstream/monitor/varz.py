@@ -29,7 +29,7 @@ def describe(facts: Facts) -> dict[str, Any]:
         **_moment(facts),
         **_traffic(facts),
         "http_req_stats": dict(sorted(facts.requests.items())),
-        "config_load_time": rfc3339(facts.started_ns),
+        "config_load_time": rfc3339(facts.configured_ns or facts.started_ns),
         **_optional(facts),
     }
 

@@ -11,11 +11,11 @@ def account_figures(hub: Hub, space: Space) -> dict[str, Any]:
     stats = [space.past, *(hub.connection_stats(cid) for cid in space.members)]
     return {
         "acc": space.name,
-        "name": space.account.label or space.name,
+        "name": space.account.shown_name,
         "conns": len(space.members),
         "leafnodes": 0,
         "total_conns": len(space.members),
-        "num_subscriptions": space.subscriptions(hub),
+        "num_subscriptions": space.interest.stats()["num_subscriptions"],
         # Seen from the account: what its clients were sent, and what came from them.
         "sent": _moved(stats, "out"),
         "received": _moved(stats, "in"),

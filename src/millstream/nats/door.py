@@ -56,6 +56,7 @@ class NatsDoor:
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turns = 0
+        self.address = ("", 0)  # where it listens
 
     @property
     def hub(self) -> Hub:
@@ -69,7 +70,7 @@ class NatsDoor:
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen and serve; return the bound address, which INFO then names."""
-        bound = self._listener.start(host, port)
+        self.address = bound = self._listener.start(host, port)
         self.sessions.info = self.sessions.info.with_(host=bound[0], port=bound[1])
         self._loop.add_reader(self.hub.fd, self.hub.poll)
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
@@ -149,5 +150,5 @@ def _announced(info: ServerInfo, tls: TlsPort | None) -> ServerInfo:
     if tls is None:
         return info
     return info.with_(
-        tls_required=not tls.optional, tls_available=True, tls_verify=tls.tls.terms.verify
+        tls_required=not tls.optional, tls_available=tls.optional, tls_verify=tls.tls.terms.verify
     )

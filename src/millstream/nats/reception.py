@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 
 class Events(Protocol):
-    """Who wants to hear of clients that come."""
+    """Who wants to hear of clients that come and go."""
 
     def connected(self, session: "Session") -> None:
         """Tell of a client that was believed."""
 
     def refused(self, session: "Session") -> None:
         """Tell of a client that was not believed."""
+
+    def left(self, space: Space) -> None:
+        """Tell of an account that has a client less."""
 
 
 class Silence:
@@ -33,6 +36,9 @@ class Silence:
         """Say nothing."""
 
     def refused(self, session: "Session") -> None:
+        """Say nothing."""
+
+    def left(self, space: Space) -> None:
         """Say nothing."""
 
 

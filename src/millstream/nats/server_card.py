@@ -21,7 +21,7 @@ class ServerCard:
     ) -> None:
         self._info = info
         self._clock = clock
-        self._tags = list(tags)
+        self.tags = list(tags)  # what the server is labelled with; it may change
         self._seq = 0
 
     @property
@@ -42,7 +42,7 @@ class ServerCard:
         """Return who this is, what it can do, and when it said so."""
         info = self._info()
         self._seq += 1
-        optional = {"cluster": info.cluster, "domain": info.domain, "tags": self._tags}
+        optional = {"cluster": info.cluster, "domain": info.domain, "tags": self.tags}
         return {
             **self.short(),
             **{key: value for key, value in optional.items() if value},
@@ -64,8 +64,9 @@ class ServerCard:
         return msgspec.json.encode({**head, **fields})
 
     def answer(self, data: Any) -> bytes:
-        """Return the envelope of an answer."""
-        return msgspec.json.encode({"server": self.full(), "data": data})
+        """Return the envelope of an answer, which may be that there is nothing to say."""
+        told = {} if data is None else {"data": data}
+        return msgspec.json.encode({"server": self.full(), **told})
 
     def failure(self, code: int, text: str) -> bytes:
         """Return the envelope of a refusal."""
@@ -87,4 +88,4 @@ class ServerCard:
                 return False
         if wanted.get("domain") and wanted["domain"] != info.domain:
             return False
-        return all(tag in self._tags for tag in wanted.get("tags") or ())
+        return all(tag in self.tags for tag in wanted.get("tags") or ())

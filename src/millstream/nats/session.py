@@ -1,14 +1,14 @@
 """Session: one client's conversation beside its messages. It decides; the hub moves the bytes."""
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.accounts.credentials import Identity
 from millstream.accounts.permissions import Permissions
 from millstream.accounts.rights import Rights, text_of
 from millstream.accounts.sight import Sight
@@ -31,6 +31,11 @@ from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_conn
 from millstream.wire.info import ServerInfo
 from millstream.wire.times import rfc3339
 
+if TYPE_CHECKING:
+    from millstream.accounts.credentials import Identity
+
+log = logging.getLogger(__name__)
+
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
 _SLOW_HANDSHAKE = 4
@@ -51,6 +56,10 @@ class Closed(IntEnum):
     MAX_CONNECTIONS = 102
     AUTHENTICATION = 103
     TLS_HANDSHAKE = 110
+    MAX_PAYLOAD = 111
+    MAX_CONTROL_LINE = 112
+    CLIENT_PROTOCOL = 113
+    NO_RESPONDERS = 114
     EXPIRED = 104
     ACCOUNT_FULL = 105
     REVOKED = 106
@@ -75,19 +84,26 @@ _TEXTS = {
     Closed.MAX_CONNECTIONS: "Maximum Connections Exceeded",
     Closed.AUTHENTICATION: "Authentication Failure",
     Closed.TLS_HANDSHAKE: "TLS Handshake Failure",
+    Closed.MAX_PAYLOAD: "Maximum Message Payload Exceeded",
+    Closed.MAX_CONTROL_LINE: "Maximum Control Line Exceeded",
+    Closed.CLIENT_PROTOCOL: "Bad Client Protocol Version",
+    Closed.NO_RESPONDERS: "No Responders Requires Headers",
     Closed.EXPIRED: "Authentication Expired",
     Closed.ACCOUNT_FULL: "Maximum Account Connections Exceeded",
     Closed.REVOKED: "Credentials Revoked",
     Closed.KICKED: "Kicked",
 }
 
+# How the log calls the ways to say who one is.
+_WAYS = {"nkey": "Nkey", "jwt": "JWT User", "token": "Token"}
+
 SLOW_CONSUMERS = (Closed.SLOW_CONSUMER, Closed.WRITE_DEADLINE)
 
 # What the kernel refuses, as the client reads it; the rest ends without a word.
 _REFUSALS = {
-    _hub.UNKNOWN_OPERATION: errors.UNKNOWN_OPERATION,
-    _hub.PAYLOAD_TOO_LARGE: errors.MAXIMUM_PAYLOAD,
-    _hub.LINE_TOO_LONG: errors.MAXIMUM_CONTROL_LINE,
+    _hub.UNKNOWN_OPERATION: (errors.UNKNOWN_OPERATION, Closed.PROTOCOL),
+    _hub.PAYLOAD_TOO_LARGE: (errors.MAXIMUM_PAYLOAD, Closed.MAX_PAYLOAD),
+    _hub.LINE_TOO_LONG: (errors.MAXIMUM_CONTROL_LINE, Closed.MAX_CONTROL_LINE),
 }
 
 
@@ -142,6 +158,7 @@ class Session:
         self._info = info
         self.limits = limits
         self.rtt = 0.0  # seconds that the client's last PONG took, 0 = not known
+        self._begun = now
         self._pings_out = 0
         self._pinged_at: float | None = None
         self._interest = interest
@@ -177,49 +194,70 @@ class Session:
         program = [f"v{asked.version}" if asked.version else "", asked.lang, asked.name]
         if any(program):
             words.append(errors.quoted(":".join(filter(None, program)).encode()))
-        user = self._user_label()
-        if user and self.space is not None:
+        way, user = self._claim()
+        if way and self.space is not None:
+            user = way if way == "token" else f"{way}:{user}"
             words.append(errors.quoted(f"{self.space.name}/{user}".encode()))
         return " - ".join(words)
 
-    def _user_label(self) -> str:
-        asked = self.options
-        if asked.nkey:
-            return f"nkey:{asked.nkey}"
-        if asked.user:
-            return f"user:{asked.user}"
-        if asked.jwt:
-            return f"jwt:{self.identity.name if self.identity is not None else ''}"
-        return "token" if asked.auth_token else ""
+    @property
+    def user(self) -> str:
+        """Who the client is by its own word, or by what it was taken for; no secret."""
+        known = self.identity.name if self.identity is not None and self.connected else ""
+        return self._claim()[1] or known
 
-    def connect(self, options: bytes) -> None:
+    def _claim(self) -> tuple[str, str]:
+        """Return in which way the client says who it is, and the name."""
+        shown = self._presented
+        if shown.nkey:
+            return "nkey", shown.nkey
+        if shown.user:
+            return "user", shown.user
+        if shown.jwt:
+            return "jwt", self.identity.name if self.identity is not None else ""
+        return ("token", "[REDACTED]") if shown.token else ("", "")
+
+    def connect(self, options: bytes, now: float) -> None:
         """Take CONNECT; a second one amends the first and starts without subscriptions.
 
-        So does a first one that makes somebody else of the guest who came before it.
+        So does a first one that makes somebody else of the guest who came before it. How long
+        the client took to answer the greeting is a first guess at how far away it is.
         """
         try:
             asked = parse_connect(options, self.options)
         except MalformedConnect:
             self._hub.close_connection(self.cid, Closed.PROTOCOL)
             return
-        refusal = _refuses(asked)
-        if refusal is not None:
-            self._end(refusal, Closed.PROTOCOL)
-            return
-        presented = presented_by(asked, self.transport, self._info.nonce)
-        admitted = self._reception.admit(presented)
+        if not self.connected:
+            self.rtt = now - self._begun
+        self._presented = presented_by(asked, self.transport, self._info.nonce)
+        admitted = self._reception.admit(self._presented)
         self.options = asked
         if self.connected or not self._stays(admitted):
             self._hub.unsubscribe_all(self.cid)
         self._leave()
         if admitted is None:
             self._reception.events.refused(self)
+            way, user = self._claim()
+            named = f"{_WAYS.get(way, 'User')} {errors.quoted((user or 'N/A').encode())}"
+            self._complain(f"authentication error - {named}")
             self._violation()
         elif admitted.space.is_full:
             self._end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
+        elif (refusal := self._refuses(asked)) is not None:
+            self._end(*refusal)
         else:
-            self._presented = presented
             self._accept(admitted)
+
+    def _refuses(self, asked: ConnectOptions) -> tuple[str, Closed] | None:
+        """Return why these options cannot be served, if so."""
+        if asked.account or asked.new_account:
+            return errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION
+        if asked.protocol not in (0, 1):
+            return errors.INVALID_CLIENT_PROTOCOL, Closed.CLIENT_PROTOCOL
+        if asked.no_responders and not (asked.headers and self._info.headers):
+            return errors.NO_RESPONDERS_REQUIRES_HEADERS, Closed.NO_RESPONDERS
+        return None
 
     def _stays(self, admitted: Admitted | None) -> bool:
         """Whether the client is who it was, in the account where it was."""
@@ -258,6 +296,8 @@ class Session:
         """Give up the place in the account: the connection is over."""
         if self.space is not None:
             self.space.leave(self.cid)
+            if self.connected:
+                self._reception.events.left(self.space)
 
     def _configure(self) -> None:
         """Tell the hub what CONNECT negotiated and how closely to look at publishes."""
@@ -331,22 +371,25 @@ class Session:
         account = {"acc": self.space.name if self.space is not None else ""}
         if not detailed:
             return account
-        identity = self.identity or Identity(self.options.user or self.options.nkey)
         info = {
             "start": rfc3339(self.started_ns),
             "host": self.peer,
             "id": self.cid,
             **account,
-            "user": identity.name,
+            "user": self.user,
             "name": self.options.name,
             "lang": self.options.lang,
             "ver": self.options.version,
             "rtt": round(self.rtt * 1e9),
-            "name_tag": identity.label,
+            "name_tag": self.identity.label if self.identity is not None else "",
             "kind": "Client",
             "client_type": "websocket" if self.transport.kind is Kind.WEBSOCKET else "nats",
         }
         return {key: value for key, value in info.items() if value}
+
+    def _complain(self, what: str) -> None:
+        """Tell the log what the client was refused."""
+        log.error("%s - %s", self.label(self._hub.connection_stats(self.cid)), what)
 
     def _violation(self) -> None:
         self._end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
@@ -363,12 +406,10 @@ class Session:
             subject = b"$JS.API." + subject[len(self._domain) :]  # what it is another name of
         request = self._read_request(subject)
         if request is not None and not self._may_read(request):
-            self._say(errors.publish_violation(subject))
-            return _hub.DENIED
+            return self._deny(subject)
         target = written_stream(text_of(subject)) if subject.startswith(b"$") else None
         if target is not None and not self._may_write(target):
-            self._say(errors.publish_violation(subject))
-            return _hub.DENIED
+            return self._deny(subject)
         if self.rights.may_publish(subject):
             if request is not None or target is not None:
                 return _hub.ALLOWED_ONCE  # what the stream holds can change
@@ -376,6 +417,10 @@ class Session:
             return _hub.ALLOWED
         if self.rights.may_answer(subject, now):
             return _hub.ALLOWED_ONCE
+        return self._deny(subject)
+
+    def _deny(self, subject: bytes) -> int:
+        self._complain(f"Publish Violation - Subject {errors.quoted(subject)}")
         self._say(errors.publish_violation(subject))
         return _hub.DENIED
 
@@ -412,6 +457,9 @@ class Session:
         if self.space is None:
             self._violation()
         elif not self.rights.may_subscribe(subject, queue):
+            group = f", Queue: {errors.quoted(queue)}" if queue else ""
+            about = f"Subject {errors.quoted(subject)}{group}, SID {text_of(sid)}"
+            self._complain(f"Subscription Violation - {about}")
             self._say(errors.subscription_violation(subject, queue))
         elif 0 < self.limits.max_subject_tokens <= subject.count(b"."):
             self._say(errors.too_many_tokens(subject))
@@ -482,11 +530,10 @@ class Session:
 
     def refuse(self, code: int) -> None:
         """Say why the kernel closes the connection, where clients expect a word."""
-        text = _REFUSALS.get(code)
         if self.space is None:
             self._violation()
-        elif text is not None:
-            self._say(text)
+        elif code in _REFUSALS:
+            self._end(*_REFUSALS[code])
 
     def tick(self, now: float, unix_seconds: float) -> None:
         """Look at the deadlines: handshake, credentials, pings, silence."""
@@ -548,14 +595,3 @@ def reason_text(reason: int) -> str:
         return Closed(reason).text
     except ValueError:
         return "Unknown Reason"
-
-
-def _refuses(asked: ConnectOptions) -> str | None:
-    """Return why these options cannot be served, if so."""
-    if asked.protocol not in (0, 1):
-        return errors.INVALID_CLIENT_PROTOCOL
-    if asked.no_responders and not asked.headers:
-        return errors.NO_RESPONDERS_REQUIRES_HEADERS
-    if asked.account or asked.new_account:
-        return errors.AUTHORIZATION_VIOLATION
-    return None

@@ -111,7 +111,11 @@ class Sessions:
         """Return who reads along with a connection that begins now, if anybody does."""
         if not self.tracing.on:
             return None
-        return self._traces.setdefault(cid, Trace(self.tracing, lambda: self.label(cid)))
+        trace = Trace(self.tracing, lambda: self.label(cid), lambda: self._sids(cid))
+        return self._traces.setdefault(cid, trace)
+
+    def _sids(self, cid: int) -> list[bytes]:
+        return [sid for _, _, sid, *_ in self.hub.subscriptions(cid)]
 
     def label(self, cid: int) -> str:
         """Return how the log names a connection."""
@@ -178,6 +182,8 @@ class Sessions:
             session.space.ended(moved, slow=reason in SLOW_CONSUMERS)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s - Client connection closed: %s", self.label(cid), reason_text(reason))
+        if cid in self._traces:
+            self._traces[cid].closed()
         for closing in self._closing:
             closing(cid, reason)
 
@@ -228,7 +234,7 @@ class Sessions:
 
     def on_connect(self, cid: int, options: bytes) -> None:
         """Take CONNECT."""
-        self._sessions[cid].connect(options)
+        self._sessions[cid].connect(options, self._clock.monotonic())
 
     def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Take SUB."""

@@ -93,10 +93,7 @@ def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:
         "connections": totals["connections"],
         "total_connections": totals["total_connections"],
         "active_accounts": sum(bool(space.members) for space in accounts),
-        "subscriptions": sum(
-            sessions.hub.connection_stats(session.cid)["subscriptions"]
-            for session in sessions.all()
-        ),
+        "subscriptions": sum(space.interest.stats()["num_subscriptions"] for space in accounts),
         # There are no other servers, so whatever is sent goes to clients.
         **dict.fromkeys(("sent", "sent_to_clients"), _moved(totals, "out")),
         **dict.fromkeys(("received", "received_from_clients"), _moved(totals, "in")),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STATSZ_SECONDS = 10.0
 CONNS_SECONDS = 30.0
+CHANGES_SECONDS = 1.0
 
 Statsz = Callable[[], dict[str, Any]]
 
@@ -35,6 +36,7 @@ class SystemEvents:
         self._system = system
         self._card = card
         self._statsz = statsz
+        self._changed: dict[str, Space] = {}
         sessions.reception.events = self
         sessions.watch_closing(self._closing)
 
@@ -42,6 +44,7 @@ class SystemEvents:
         """Tell figures from here on."""
         self._repeat(timers, STATSZ_SECONDS, self.tell_statsz)
         self._repeat(timers, CONNS_SECONDS, self.tell_connections)
+        self._repeat(timers, CHANGES_SECONDS, self.tell_changes)
 
     def _repeat(self, timers: Timers, seconds: float, tell: Callable[[], None]) -> None:
         def again() -> None:
@@ -71,10 +74,18 @@ class SystemEvents:
         session = self._sessions.session(cid)
         if session is None or session.space is None or not session.connected:
             return
-        text = reason_text(reason)
-        self._tell(
-            f"$SYS.ACCOUNT.{session.space.name}.DISCONNECT", lambda: self._gone(session, text)
-        )
+        text, name = reason_text(reason), session.space.name
+        self._tell(f"$SYS.ACCOUNT.{name}.DISCONNECT", lambda: self._gone(session, text))
+
+    def left(self, space: "Space") -> None:
+        """Note that an account has a client less: thousands may leave at once."""
+        self._changed[space.name] = space
+
+    def tell_changes(self) -> None:
+        """Tell how many connections are left in accounts that clients have left."""
+        changed, self._changed = self._changed, {}
+        for space in changed.values():
+            self._tell_connections(space)
 
     def _gone(self, session: "Session", reason: str) -> bytes:
         moved = self._hub.connection_stats(session.cid)
@@ -95,10 +106,14 @@ class SystemEvents:
                 self._tell_connections(space)
 
     def _tell_connections(self, space: "Space") -> None:
-        self._tell(
-            f"$SYS.ACCOUNT.{space.name}.SERVER.CONNS",
-            lambda: self._card.event("account_connections", **account_figures(self._hub, space)),
-        )
+        """Tell an account's figures, under the subject of today and under the one before it."""
+        for subject in ("$SYS.SERVER.ACCOUNT.{}.CONNS", "$SYS.ACCOUNT.{}.SERVER.CONNS"):
+            self._tell(
+                subject.format(space.name),
+                lambda: self._card.event(
+                    "account_connections", **account_figures(self._hub, space)
+                ),
+            )
 
     def tell_statsz(self) -> None:
         """Tell the server's figures."""
@@ -120,7 +135,7 @@ class SystemEvents:
 
     def _tell_self(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._card.id}.{what}"
-        self._tell(subject, lambda: msgspec.json.encode({"server": self._card.full()}))
+        self._tell(subject, lambda: msgspec.json.encode(self._card.full()))
         self._hub.flush()
 
     def _tell(self, subject: str, body: Callable[[], bytes]) -> None:
@@ -133,5 +148,5 @@ def _about(session: "Session") -> dict[str, Any]:
     """Return who a client is; events name its account as people do."""
     told = session.client_info()
     if session.space is not None:
-        told["name_tag"] = session.space.account.label or session.space.name
+        told["name_tag"] = session.space.account.shown_name
     return told

@@ -13,7 +13,7 @@ from millstream.accounts.rights import text_of
 from millstream.wire.errors import quoted
 
 TRACE = 5  # below DEBUG
-_IN, _OUT = "<<-", "->>"
+_IN, _OUT, _BOTH = "<<-", "->>", "<->"
 _BODIED = (b"PUB", b"HPUB", b"MSG", b"HMSG")
 # A value is hidden whole, quotes that it escapes included.
 _SECRETS = re.compile(
@@ -34,9 +34,14 @@ class Tracing(msgspec.Struct):
 class Trace:
     """Reads both directions of one client's conversation."""
 
-    def __init__(self, tracing: Tracing, who: Callable[[], str]) -> None:
+    def __init__(
+        self, tracing: Tracing, who: Callable[[], str], sids: Callable[[], list[bytes]]
+    ) -> None:
+        """``sids`` tells what the client is subscribed to now."""
         self._tracing = tracing
         self._who = who
+        self._sids = sids
+        self._limited: set[bytes] = set()  # subscriptions that end by themselves
         self._coming = _Lines()
         self._going = _Lines()
 
@@ -48,8 +53,11 @@ class Trace:
         done = 0
         for line, body, end in self._coming.feed(data):
             self._said(_IN, line, body)
+            ending = self._ending(line)
             yield data[done:end]
             done = end
+            if ending is not None:
+                self._ended(ending)
         if done < len(data):
             yield data[done:]
 
@@ -57,6 +65,31 @@ class Trace:
         """Note what it is told."""
         for line, body, _ in self._going.feed(data):
             self._said(_OUT, line, body)
+            if self._limited and body is not None and (sid := line.split()[2]) in self._limited:
+                self._ended(sid)
+
+    def closed(self) -> None:
+        """Note that all subscriptions end with the connection."""
+        for sid in self._sids():
+            self._note_end(sid)
+
+    def _ending(self, line: bytes) -> bytes | None:
+        """Return the subscription that a line may end."""
+        words = line.split()
+        is_unsub = len(words) > 1 and words[0].upper() == b"UNSUB" and words[1] in self._sids()
+        return words[1] if is_unsub else None
+
+    def _ended(self, sid: bytes) -> None:
+        """Note the end of a subscription, unless it goes on for some more messages."""
+        if sid in self._sids():
+            self._limited.add(sid)
+        else:
+            self._limited.discard(sid)
+            self._note_end(sid)
+
+    def _note_end(self, sid: bytes) -> None:
+        if self._tracing.on:
+            self._log(f"{_BOTH} [DELSUB {text_of(sid)}]")
 
     def mapped(self, subject: bytes, to: bytes) -> None:
         """Note that a message goes elsewhere."""

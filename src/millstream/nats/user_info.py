@@ -49,7 +49,7 @@ class UserInfo:
         told: dict[str, Any] = {
             "user": identity.name if identity is not None else "",
             "account": account.name,
-            "account_name": account.label or account.name,
+            "account_name": account.shown_name,
         }
         if identity is None:
             return told

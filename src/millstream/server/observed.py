@@ -94,8 +94,8 @@ class Observer:
     def _look(self, session: Session) -> Connection:
         hub, cid = self._sessions.hub, session.cid
         stats, options = hub.connection_stats(cid), session.options
-        identity, transport = session.identity, session.transport
-        account = session.space.name if session.space is not None else ""
+        transport = session.transport
+        account = session.space.account if session.space is not None else None
         return Connection(
             cid=cid,
             ip=transport.peer,
@@ -119,8 +119,9 @@ class Observer:
             tls_first=transport.tls_first,
             certificate=transport.certificate,
             rtt_ns=round(session.rtt * 1e9),
-            user=identity.name if identity is not None else options.user,
-            account=account,
+            user=session.user,
+            account=account.name if account is not None else "",
+            account_label=account.shown_name if account is not None else "",
         )
 
     def _closing(self, cid: int, reason: int) -> None:

@@ -189,6 +189,9 @@ class Reloadable(Protocol):
     def set_files(self, options: Options) -> None:
         """Write the pid and ports files elsewhere."""
 
+    def show(self, options: Options) -> None:
+        """Have monitoring show what is in force now."""
+
 
 def carry_out(planned: ReloadPlan, parts: Reloadable) -> None:
     """Hand everything that changed to the parts."""
@@ -207,3 +210,4 @@ def carry_out(planned: ReloadPlan, parts: Reloadable) -> None:
         parts.set_about(options)
     if Aspect.FILES in aspects:
         parts.set_files(options)
+    parts.show(options)

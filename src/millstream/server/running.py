@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
 from millstream.nats.session import Closed
-from millstream.server.build import Parts, connect_urls, limits_of, tracing_of
+from millstream.server.about import advertised, show
+from millstream.server.build import Parts, limits_of, tracing_of
 from millstream.server.identity import accounts_of, identities_of
 from millstream.server.log_output import LogOutput, level
 from millstream.server.options import LogOptions, Options, TlsOptions
@@ -83,9 +84,13 @@ class RunningParts:
         self.set_credentials(options)
 
     def set_about(self, options: Options) -> None:
-        """Tell new clients another address."""
-        sessions = self._nats.sessions
-        sessions.info = sessions.info.with_(connect_urls=connect_urls(options))
+        """Tell new clients another address, and the system account other tags."""
+        advertise(self._parts, options)
+        self._parts.system.card.tags = list(options.tags)
+
+    def show(self, options: Options) -> None:
+        """Have monitoring show what is in force now."""
+        show(self._parts.facts, options, self._parts.facts.clock.time_ns())
 
     def set_files(self, options: Options) -> None:
         """Write the pid and ports files elsewhere."""
@@ -121,3 +126,10 @@ class RunningParts:
         for cid in clients:
             self._nats.hub.close_connection(cid, Closed.SHUTDOWN)
         self._nats.hub.flush()
+
+
+def advertise(parts: Parts, options: Options) -> None:
+    """Tell clients that come from now on, and monitoring, where the server is to be found."""
+    sessions, facts = parts.nats.sessions, parts.facts
+    facts.host, facts.port = advertised(options, parts.nats.address)
+    sessions.info = sessions.info.with_(host=facts.host, port=facts.port)

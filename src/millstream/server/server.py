@@ -10,6 +10,7 @@ import uvloop
 
 from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
+from millstream.server.about import websocket_shown
 from millstream.server.build import Parts, build
 from millstream.server.config import is_loopback
 from millstream.server.facts import RecoveredStream, ServerFacts
@@ -20,7 +21,7 @@ from millstream.server.log_output import LogOutput
 from millstream.server.options import JetStreamOptions, Options
 from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
-from millstream.server.running import RunningParts
+from millstream.server.running import RunningParts, advertise
 
 log = logging.getLogger(__name__)
 
@@ -126,14 +127,13 @@ class Server:
             parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
         self.nats_address = parts.nats.start(options.host, options.port)
-        parts.facts.port = self.nats_address[1]
+        advertise(parts, options)
         if options.websocket is not None:
             terms = options.websocket
             self.websocket_address = parts.nats.start_websocket(
                 terms.host, terms.port, terms, parts.guards.websocket_tls
             )
-            host, port = self.websocket_address
-            parts.facts.websocket = {"host": host, "port": port, "no_tls": terms.no_tls}
+            parts.facts.websocket = websocket_shown(terms, self.websocket_address)
         self.write_files(options)
 
     async def _start_http(self, http: HttpDoor) -> tuple[str, int]:

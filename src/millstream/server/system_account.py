@@ -32,6 +32,7 @@ class _Connz(msgspec.Struct):
     state: int = 0
     user: str = ""
     acc: str = ""
+    mqtt_client: str = ""
     filter_subject: str = ""
 
 
@@ -106,8 +107,8 @@ def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
         "SUBSZ": lambda asked: subsz.describe(facts, _subsz(_read(asked, _Subsz))),
         "ACCOUNTZ": lambda asked: accountz.describe(facts, _read(asked, _Accountz).account),
         "JSZ": lambda asked: jsz.describe(facts, _jsz(_read(asked, _Jsz))),
-        "HEALTHZ": lambda asked: health.describe(facts, _healthz(_read(asked, _Healthz)))[1],
-        "ROUTEZ": lambda _: links.describe_routes(facts),
+        "HEALTHZ": lambda asked: _health(facts, _healthz(_read(asked, _Healthz))),
+        "ROUTEZ": lambda _: links.describe_routes(facts, {}),
         "LEAFZ": lambda _: links.describe_leafs(facts),
         "GATEWAYZ": lambda _: links.describe_gateways(facts),
         "EXPVARZ": lambda _: {"memstats": {"Sys": machine.resident_bytes()}, "cmdline": []},
@@ -125,6 +126,12 @@ def _read(asked: dict[str, Any], shape: type[_Shape]) -> _Shape:
         raise BadRequest(f"the request is not understood: {error}") from error
 
 
+def _health(facts: Facts, options: health.Options) -> dict[str, Any]:
+    """Return how the server is; a message has no status line, so the code stands beside it."""
+    code, told = health.describe(facts, options)
+    return {"status": told["status"], "status_code": code, **told}
+
+
 def _connz(asked: _Connz) -> connz.Options:
     if not 0 <= asked.state < len(_STATES):
         raise BadRequest("state is 0 for open, 1 for closed, 2 for all connections")
@@ -139,6 +146,7 @@ def _connz(asked: _Connz) -> connz.Options:
         state=_STATES[asked.state],
         user=asked.user,
         acc=asked.acc,
+        mqtt_client=asked.mqtt_client,
         filter_subject=asked.filter_subject,
     )
 

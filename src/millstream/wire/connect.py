@@ -37,14 +37,17 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_connect(options: bytes, before: ConnectOptions) -> ConnectOptions:
-    """Read CONNECT's argument: what it leaves out, or says null to, stays as ``before``."""
+    """Read CONNECT's argument: what it leaves out, or says null to, stays as ``before``.
+
+    The case of its keys does not count, as in the reference.
+    """
     try:
         given: Any = msgspec.json.decode(options.decode("utf-8", "replace"))
         if given is None:
             return before
         if not isinstance(given, dict):
             raise MalformedConnect("CONNECT takes a JSON object")
-        present = {key: value for key, value in given.items() if value is not None}
+        present = {key.lower(): value for key, value in given.items() if value is not None}
         return msgspec.convert({**msgspec.to_builtins(before), **present}, ConnectOptions)
     except msgspec.MsgspecError as error:
         raise MalformedConnect(str(error)) from error

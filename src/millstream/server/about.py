@@ -1,0 +1,52 @@
+"""What is told of the options in force: to clients by INFO, to monitoring and to ``$SYS``."""
+
+from typing import Any
+
+from millstream.monitor.facts import Facts
+from millstream.server.options import Options, WebsocketOptions
+
+
+def show(facts: Facts, options: Options, now_ns: int) -> None:
+    """Have monitoring show these options, which are in force from now on."""
+    limits, tls = options.limits, options.tls
+    facts.configured_ns = now_ns
+    facts.auth_required = options.credentials
+    facts.auth_timeout = options.auth_timeout
+    facts.tls_required = tls is not None and not options.allow_non_tls
+    facts.tls_verify = tls is not None and tls.verify
+    facts.tls_timeout = tls.timeout if tls is not None else facts.tls_timeout
+    facts.tags = options.tags
+    facts.max_payload = limits.max_payload
+    facts.max_connections = limits.max_connections
+    facts.max_subscriptions = limits.max_subscriptions
+    facts.max_control_line = limits.max_control_line
+    facts.max_pending = limits.max_pending
+    facts.ping_interval = limits.ping_interval
+    facts.ping_max = limits.ping_max
+    facts.write_deadline = limits.write_deadline
+
+
+def advertised(options: Options, bound: tuple[str, int]) -> tuple[str, int]:
+    """Return the address that clients are told: where the server listens, unless it says so."""
+    host, colon, port = options.advertise.rpartition(":")
+    if not options.advertise:
+        return bound
+    if colon and port.isdecimal():
+        return host.strip("[]"), int(port)
+    return options.advertise.strip("[]"), bound[1]
+
+
+def websocket_shown(terms: WebsocketOptions, bound: tuple[str, int]) -> dict[str, Any]:
+    """Return what monitoring shows of the WebSocket port."""
+    shown = {"host": bound[0], "port": bound[1]}
+    optional = {
+        "advertise": terms.advertise,
+        "no_auth_user": terms.no_auth_user,
+        "jwt_cookie": terms.jwt_cookie,
+        "handshake_timeout": round(terms.handshake_timeout * 1e9),
+        "no_tls": terms.no_tls,
+        "same_origin": terms.same_origin,
+        "allowed_origins": [*terms.allowed_origins],
+        "compression": terms.compression,
+    }
+    return shown | {name: value for name, value in optional.items() if value}

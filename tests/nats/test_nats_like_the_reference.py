@@ -1,0 +1,217 @@
+"""Small things that operators and client authors see: the same on both servers."""
+
+import json
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configured_pair import Place, both
+
+from support.certificates import Authority
+from support.server_process import OURS, THEIRS, Wire, started
+
+QUIET = '"verbose":false,"pedantic":false,"user":"joe","pass":"secret"'
+USERS = "authorization { users: [{user: joe, password: secret, permissions: {publish: a}}] }\n"
+TALKS = {
+    "an unknown operation": f"CONNECT {{{QUIET}}}\r\nFOO",
+    "a payload that is too large": f"CONNECT {{{QUIET}}}\r\nPUB a 9999999",
+    "a line that is too long": f"CONNECT {{{QUIET}}}\r\nSUB {'a' * 5000} 1",
+    "a protocol of the future": 'CONNECT {"protocol":5}',
+    "no responders without headers": 'CONNECT {"no_responders":true}',
+    "an account of its own": 'CONNECT {"account":"x"}',
+    "a stranger of the future": 'CONNECT {"protocol":5,"user":"eve","pass":"x"}',
+    "keys in capitals": (
+        'CONNECT {"VERBOSE":false,"Pedantic":false,"User":"joe","PASS":"secret"}\r\nPING'
+    ),
+}
+
+
+def said(place: Place, talk: str) -> list[str]:
+    """Return what a bare client hears, up to the end or to a PONG."""
+    host, _, port = place.url.removeprefix("nats://").rpartition(":")
+    heard = b""
+    with socket.create_connection((host, int(port)), 5) as client:
+        client.sendall(talk.encode() + b"\r\n")
+        while b"PONG" not in heard and (more := client.recv(65536)):
+            heard += more
+    return [line for line in heard.decode().split("\r\n") if not line.startswith("INFO")]
+
+
+def closed(place: Place, name: str) -> dict[str, Any]:
+    """Return the connection of this name, once it has ended."""
+    while True:
+        for each in place.page("connz?state=closed&auth=1")["connections"]:
+            if each.get("name") == name:
+                return dict(each)
+
+
+@pytest.mark.parametrize("config", ["", USERS], ids=["open", "with users"])
+async def test_a_connection_ends_with_the_same_words_for_the_same_reason(
+    config: str, tmp_path: Path
+) -> None:
+    async def endings(place: Place) -> list[Any]:
+        found: list[Any] = []
+        for name, talk in TALKS.items():
+            words = said(place, talk.replace("CONNECT {", f'CONNECT {{"name":"{name}",'))
+            ended = closed(place, name)
+            shown = [ended.get(key) for key in ("reason", "authorized_user", "account")]
+            found.append((name, words, shown, "rtt" in ended))
+        return found
+
+    seen = {name: (words, shown) for name, words, shown, _ in await both(tmp_path, config, endings)}
+    if not config:
+        reasons = [shown[0] for _, shown in seen.values()]
+        assert reasons[1:5] == [
+            "Maximum Message Payload Exceeded",
+            "Maximum Control Line Exceeded",
+            "Bad Client Protocol Version",
+            "No Responders Requires Headers",
+        ]
+        assert seen["keys in capitals"] == (["PONG", ""], ["Client Closed", "joe", None])
+
+
+SHARED = """
+server_name: one
+server_tags: [a]
+client_advertise: "example.com:4333"
+system_account: SYS
+accounts {
+  SYS { users: [{user: sys, password: secret}] }
+  B { users: [{user: b, password: secret}] }
+}
+websocket { port: -1, no_tls: true, compression: true, same_origin: true,
+  allowed_origins: ["http://x.com"], handshake_timeout: "3s" }
+jetstream { store_dir: "DIRECTORY" }
+"""
+
+
+async def test_monitoring_tells_what_the_file_says(tmp_path: Path) -> None:
+    async def told(place: Place) -> list[Any]:
+        client = await place.client("b")
+        await client.subscribe("x")
+        await client.flush()
+        varz = place.page("varz")
+        varz["websocket"].pop("port")
+        varz["websocket"].pop("host")
+        (connection,) = place.page("connz?auth=1&subs=detail&acc=B")["connections"]
+        listed = place.page("subsz?subs=1&acc=B&test=x")["subscriptions_list"]
+        return [
+            *(varz["host"], varz["port"], varz["websocket"]),
+            *(connection["name_tag"], "rtt" in connection),
+            *({key: sub[key] for key in ("account", "account_tag")} for sub in listed),
+            place.page("connz?mqtt_client=x")["num_connections"],
+            place.page("routez?subs=detail")["num_routes"],
+            [client.connected_server_version.major, client._server_info["host"]],
+            [client._server_info["port"], client._server_info.get("connect_urls")],
+        ]
+
+    seen = await both(tmp_path, SHARED, told)
+    assert seen[:2] == ["example.com", 4333]
+
+
+async def test_the_system_account_hears_the_same(tmp_path: Path) -> None:
+    async def heard(place: Place) -> list[Any]:
+        system = await place.client("sys")
+        events = await system.subscribe("$SYS.SERVER.ACCOUNT.B.CONNS")
+        await system.flush()
+        client = await place.client("b")
+        came = json.loads((await events.next_msg(5)).data)
+        await client.close()
+        left = json.loads((await events.next_msg(5)).data)
+        healthy = await system.request("$SYS.REQ.SERVER.PING.HEALTHZ", b"")
+        missing = await system.request(
+            "$SYS.REQ.SERVER.PING.HEALTHZ", b'{"account": "B", "stream": "x"}'
+        )
+        reloaded = await system.request(f"$SYS.REQ.SERVER.{came['server']['id']}.RELOAD", b"")
+        return [
+            (came["acc"], came["conns"], left["conns"]),
+            json.loads(healthy.data)["data"]["status_code"],
+            json.loads(missing.data)["data"]["status_code"],
+            sorted(json.loads(reloaded.data)),
+        ]
+
+    assert (await both(tmp_path, SHARED, heard))[0] == ("B", 1, 0)
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_a_server_that_stops_says_who_it_was(program: Any, tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(SHARED.replace("DIRECTORY", str(tmp_path / "data")))
+    with started("-c", str(conf), program=program) as server, Wire(server.ready()) as client:
+        client.say('CONNECT {"user":"sys","pass":"secret"}\r\nSUB $SYS.SERVER.> 1')
+        client.answers()
+        server.tell(signal.SIGTERM)
+        told = [json.loads(line) for line in client.rest() if line.startswith("{")]
+    last = [each for each in told if "type" not in each]
+    assert [each["name"] for each in last] == ["one"]
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_who_was_refused_what_is_in_the_log(program: Any, tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(USERS.replace("publish: a", 'publish: a, subscribe: "b"'))
+    with started("-c", str(conf), program=program) as server:
+        url = server.ready()
+        with Wire(url) as client:
+            client.say(f"CONNECT {{{QUIET}}}\r\nPUB no 0\r\n")
+            client.say("SUB no q 7")
+            client.answers()
+        with Wire(url) as client:
+            client.say('CONNECT {"user":"joe","pass":"wr0ng"}')
+            assert list(client.rest()) == ["-ERR 'Authorization Violation'"]
+        with Wire(url) as client:
+            client.say('CONNECT {"auth_token":"t0ps3cret"}')
+            assert list(client.rest()) == ["-ERR 'Authorization Violation'"]
+        server.finish()
+    errors = [re.sub(r".*\[ERR\] \S+ - cid:\d+ - ", "", x) for x in server.lines if "[ERR]" in x]
+    assert errors == [
+        '"$G/user:joe" - Publish Violation - Subject "no"',
+        '"$G/user:joe" - Subscription Violation - Subject "no", Queue: "q", SID 7',
+        'authentication error - User "joe"',
+        'authentication error - Token "[REDACTED]"',
+    ]
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_a_reload_is_seen_in_monitoring(program: Any, tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text("max_payload: 1000\nhttp: 127.0.0.1:-1\n")
+    with started("-c", str(conf), program=program) as server:
+        http = server.until(r"Starting http monitor on \S+:(\d+)")[1]
+        place = Place(0, int(http))
+        url = server.ready()
+        before = place.page("varz")
+        conf.write_text(
+            "max_payload: 2000\nhttp: 127.0.0.1:-1\nping_interval: '9s'\nserver_tags: [new]\n"
+            "client_advertise: 'example.com:4333'\nauthorization { user: a, password: b }\n"
+        )
+        os.utime(conf)
+        server.tell(signal.SIGHUP)
+        server.until("Reloaded server configuration")
+        after = place.page("varz")
+        with Wire(url) as client:
+            assert (client.info["host"], client.info["port"]) == ("example.com", 4333)
+    assert (before["max_payload"], after["max_payload"]) == (1000, 2000)
+    assert (after["ping_interval"], after["tags"]) == (9_000_000_000, ["new"])
+    assert after["auth_required"] is True
+    assert after["config_load_time"] > before["config_load_time"] == before["start"]
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize(("optional", "told"), [(False, None), (True, True)])
+def test_tls_is_available_where_it_is_not_required(
+    program: Any, optional: bool, told: bool | None, tmp_path: Path
+) -> None:
+    certificate = Authority(tmp_path).server()
+    conf = tmp_path / "server.conf"
+    conf.write_text(
+        f'tls {{ cert_file: "{certificate.cert_file}", key_file: "{certificate.key_file}" }}\n'
+        f"allow_non_tls: {str(optional).lower()}\n"
+    )
+    with started("-c", str(conf), program=program) as server, Wire(server.ready()) as client:
+        assert client.info.get("tls_available") is told
+        assert client.info.get("tls_required") is (None if optional else True)
