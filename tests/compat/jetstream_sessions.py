@@ -394,6 +394,12 @@ class _Writer:
         return self._made_consumer(stream, name, config)
 
     def _made_consumer(self, stream: str, name: str, config: Json) -> Step:
+        if stream == "@T" and config.get("deliver_subject") == "@.x.z":
+            # The other stream listens there by a wildcard, which the reference does not serve.
+            config["deliver_subject"] = "@.z.z"
+        if self._restarts and self._streams.get(stream, {}).get("retention") == "interest":
+            # The reference keeps what only consumers in memory waited for.
+            config.pop("mem_storage", None)
         body: Json = {"stream_name": stream, "config": config}
         if self._chance(0.3):
             body["action"] = self._pick("create", "update", "")

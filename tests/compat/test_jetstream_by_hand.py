@@ -111,6 +111,19 @@ SESSIONS = {
         *(pull("d", batch=3, **SLOWLY), ask("STREAM.MSG.DELETE.@S", {"seq": 3})),
         *(pull(batch=3, **SLOWLY), pull("d", batch=3, **SLOWLY)),
     ],
+    "an ack of what was refused is measured": [
+        *(stream(), *THREE, consumer(sample_freq="100"), pull(), answer(b"-NAK"), answer(b"+ACK")),
+        *(pull(), INFO),
+    ],
+    "headers alone are counted as they go": [
+        *(stream(), *THREE, publish("@.x.a", ("A", "b")), consumer(headers_only=True)),
+        *(
+            pull(max_bytes=150),
+            pull(max_bytes=150),
+            pull(batch=2, max_bytes=200),
+            pull(max_bytes=9),
+        ),
+    ],
     "a purge of nothing lets what was refused wait for its time": [
         *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
         *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),

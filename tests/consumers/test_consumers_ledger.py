@@ -61,6 +61,15 @@ def test_a_delayed_nak_waits_and_progress_starts_the_wait_anew():
     assert ledger.next_deadline() == 34
 
 
+def test_it_is_known_when_a_record_was_delivered_that_waits_to_be_delivered_again():
+    ledger = Ledger(ack_wait=30)
+    for seq in (1, 2):
+        deliver(ledger, seq, now=5)
+    ledger.nak(1, now=7, delay=0)
+    ledger.nak(1, now=8, delay=0)
+    assert (ledger.delivered_at(1), ledger.delivered_at(2), ledger.delivered_at(3)) == (5, 5, 0)
+
+
 def test_backoff_sets_each_wait_and_its_last_value_repeats():
     ledger = Ledger(ack_wait=1, backoff=[1, 5])
     waits = []

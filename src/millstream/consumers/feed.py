@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from millstream.clock import Clock
 from millstream.consumers.cursor import Cursor, Page
 from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
-from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.outlet import Fields, Outlet, msg_size_growth
 from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies
@@ -167,9 +167,20 @@ class Feed:
         else:
             left -= 1
         consumer_seq = self.ledger.delivered[0] + 1
-        return ack_replies(
+        size = ack_replies(
             self._ack_prefix, page.frames, page.start, 1, deliveries, consumer_seq, max(left, 0)
         )[1]
+        return size + self._grown_by(page.frames, page.start, 1)
+
+    def _grown_by(self, frames: Frames, start: int, count: int) -> int:
+        """Return how much larger records go than they are: without payload they tell its size."""
+        if not self._config.headers_only:
+            return 0
+        grown = 0
+        for at in range(start, start + count):
+            _, _, _, payload, headers, *_ = frames.record(at)
+            grown += msg_size_growth(len(headers), len(payload))
+        return grown
 
     @property
     def is_paced(self) -> bool:
@@ -209,6 +220,7 @@ class Feed:
         replies, size = ack_replies(
             self._ack_prefix, frames, start, count, deliveries, consumer_seq, left
         )
+        size += self._grown_by(frames, start, count)
         self.last_delivered_ns = self._clock.time_ns()
         if not self._pace.is_free:
             self._pace.sent(size, frames.record(start + count - 1)[1], now)

@@ -53,37 +53,40 @@ class Snapshot(msgspec.Struct, omit_defaults=True):
 
 
 class RedeliveryQueue:
-    """Sequences to deliver again, lowest first."""
+    """Sequences to deliver again, lowest first; each with the time of its last delivery."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []
-        self._members: set[int] = set()
+        self._members: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(self, seq: int) -> None:
+    def add(self, seq: int, delivered_at: float = 0.0) -> None:
         """Let it wait, once."""
         if seq not in self._members:
-            self._members.add(seq)
+            self._members[seq] = delivered_at
             heapq.heappush(self._heap, seq)
+
+    def delivered_at(self, seq: int) -> float | None:
+        """Return when a waiting one was last delivered, None when it does not wait."""
+        return self._members.get(seq)
 
     def discard(self, seq: int) -> None:
         """Take it out, wherever it waits."""
-        self._members.discard(seq)
+        self._members.pop(seq, None)
 
     def pop(self) -> int:
         """Take the lowest out, 0 when nothing waits."""
         while self._heap:
             seq = heapq.heappop(self._heap)
-            if seq in self._members:
-                self._members.discard(seq)
+            if self._members.pop(seq, None) is not None:
                 return seq
         return 0
 
     def clear(self) -> None:
         """Let nothing wait."""
-        self._heap, self._members = [], set()
+        self._heap, self._members = [], {}
 
 
 @dataclass
@@ -147,7 +150,10 @@ class Ledger:
     def delivered_at(self, seq: int) -> float:
         """Return when a pending record was last delivered, or its wait last began anew."""
         known = self.pending.get(seq)
-        return known[2] - self._wait(known[1]) if known is not None else 0.0
+        queued = self.queue.delivered_at(seq)
+        if known is None or queued is not None:
+            return queued or 0.0
+        return known[2] - self._wait(known[1])
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -285,8 +291,9 @@ class Ledger:
         self._raise_floor()
 
     def _enqueue(self, seq: int) -> None:
+        delivered_at = self.delivered_at(seq)
         self.pending.wait_until(seq, FOREVER)
-        self.queue.add(seq)
+        self.queue.add(seq, delivered_at)
 
     # -- persistence -------------------------------------------------------------------------
 

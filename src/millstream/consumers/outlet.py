@@ -21,6 +21,12 @@ Fields = tuple[tuple[bytes, bytes], ...]
 _EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 
 
+def msg_size_growth(headers: int, payload: int) -> int:
+    """Return by how much a record grows when its payload's size goes in its place, in bytes."""
+    told = len(b"Nats-Msg-Size: %d\r\n" % payload)
+    return told - payload + (0 if headers else len(_EMPTY_BLOCK))
+
+
 class Outlet:
     """Publishes under the consumer's account, or holds everything back for a while."""
 
