@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from millstream.kernel._frames import MORE, RECORD, check, scan
+from millstream.kernel._frames import DELETED, MORE, RECORD, check, scan
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -22,6 +22,11 @@ class Frame(msgspec.Struct, frozen=True):
     def more(self) -> bool:
         """Say whether its batch goes on in the next frame."""
         return bool(self.flags & MORE)
+
+    @property
+    def is_erased(self) -> bool:
+        """Say whether only the header vouches for it: its body was erased, or just looks so."""
+        return self.data[-1] == DELETED
 
 
 def frames_in(buffer: memoryview, start: int, end: int) -> list[Frame]:
@@ -55,7 +60,8 @@ def whole_batches(frames: list[Frame], start: int) -> list[Frame]:
     """Return the frames of complete batches; ``start`` is where a batch is known to begin.
 
     Only the end of a batch is marked, so what follows a hole up to the next end may lack its
-    beginning and is left out.
+    beginning and is left out. What is erased was logged and stable before: where it was not,
+    garbage has met the one value that the delete flag has, and the batch is torn there.
     """
     whole: list[Frame] = []
     batch: list[Frame] = []
@@ -65,6 +71,7 @@ def whole_batches(frames: list[Frame], start: int) -> list[Frame]:
         if frame.start != end:
             batch, sure = [], frame.kind != RECORD
         batch.append(frame)
+        sure = sure and not frame.is_erased
         end = frame.end
         if not frame.more:
             whole += batch if sure else []
