@@ -64,7 +64,8 @@ def test_a_wrong_file_starts_nothing(conf: Path) -> None:
     conf.write_text("no_auth_user: nobody\n")
     done = finished("-p", "-1", "-c", str(conf))
     assert done.returncode == 1
-    assert done.stderr == f"nats-server: {conf}: no_auth_user 'nobody' is not among the users\n"
+    complaint = "no_auth_user 'nobody' is not among the users: add it there"
+    assert done.stderr == f"nats-server: {conf}:1: {complaint}\n"
 
 
 def test_a_missing_file_is_named() -> None:

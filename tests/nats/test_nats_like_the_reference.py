@@ -215,3 +215,29 @@ def test_tls_is_available_where_it_is_not_required(
     with started("-c", str(conf), program=program) as server, Wire(server.ready()) as client:
         assert client.info.get("tls_available") is told
         assert client.info.get("tls_required") is (None if optional else True)
+
+
+SERVICE = """
+accounts {
+  A { users: [{user: a, password: secret}]
+    exports: [{service: plain}, {service: open}] }
+  B { users: [{user: b, password: secret}]
+    imports: [{service: {account: A, subject: plain}}
+      {service: {account: A, subject: open}, share: true}] }
+}
+"""
+
+
+async def test_a_service_learns_the_same_of_who_asks(tmp_path: Path) -> None:
+    async def told(place: Place) -> list[Any]:
+        service, client = await place.client("a"), await place.client("b")
+        requests = await service.subscribe("*")
+        await service.flush()
+        found = []
+        for subject in ("plain", "open"):
+            await client.publish(subject, b"", reply="answers")
+            headers = (await requests.next_msg(5)).headers or {}
+            found.append(sorted(json.loads(headers["Nats-Request-Info"])))
+        return found
+
+    assert (await both(tmp_path, SERVICE, told))[0] == ["acc", "rtt"]

@@ -348,7 +348,9 @@ def ours(text: str) -> str:
         read = from_block(parse(text, "test.conf", read=lambda path: Path(path).read_text()))
     except (ConfError, BadConfiguration) as error:
         return str(error)
-    return "\n".join([*map(str, read.warnings), *contradictions(read.options)])
+    return "\n".join(
+        [*map(str, read.warnings), *(found.text for found in contradictions(read.options))]
+    )
 
 
 def theirs(text: str, directory: Path) -> str:

@@ -1,6 +1,15 @@
+import re
+from pathlib import Path
+
+import pytest
+
 from millstream.server.auth_options import AccountOptions, Authorization, Trust, UserOptions
+from millstream.server.config import ConfigError
+from millstream.server.flags import Flags
 from millstream.server.options import Options, TlsOptions, WebsocketOptions
 from millstream.server.options_check import contradictions
+from millstream.server.options_file import load
+from millstream.server.serve_options import load_serve
 
 
 def test_the_defaults_are_those_of_nats_server() -> None:
@@ -53,13 +62,13 @@ def test_monitoring_listens_beside_the_clients_unless_told_otherwise() -> None:
 
 def test_a_single_user_excludes_a_list() -> None:
     options = Options(authorization=Authorization(user="a", users=(UserOptions("b"),)))
-    assert contradictions(options) == [
+    assert [found.text for found in contradictions(options)] == [
         "a single user or token excludes a list of users: move it into the list"
     ]
 
 
 def test_a_websocket_needs_tls_or_the_word_that_it_does_not() -> None:
-    assert contradictions(Options(websocket=WebsocketOptions(9222))) == [
+    assert [found.text for found in contradictions(Options(websocket=WebsocketOptions(9222)))] == [
         "websocket needs a tls block, or no_tls: true"
     ]
     assert contradictions(Options(websocket=WebsocketOptions(9222, no_tls=True))) == []
@@ -67,4 +76,30 @@ def test_a_websocket_needs_tls_or_the_word_that_it_does_not() -> None:
 
 def test_an_operator_needs_a_place_to_find_accounts() -> None:
     [problem] = contradictions(Options(trust=Trust(operators=("jwt",))))
-    assert problem.startswith("an operator needs a resolver")
+    assert problem.text.startswith("an operator needs a resolver")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("debug: true\nport: 99999\n", ":2: port must be up to 65535"),
+        ("\nsystem_account: X\naccounts { A {} }\n", ":2: system_account 'X' is not among"),
+        ("max_pending: 1MB\n\nMax_Payload: 2MB\n", ":1: max_payload (2097152) is above"),
+        ("\n\nhttps: 8443\n", ":3: HTTPS monitoring needs a tls block: add one, or use http"),
+        ("\nws { port: 80 }\n", ":2: websocket needs a tls block, or no_tls: true"),
+        ("accounts { A { users: [{user: a, password: b}, {user: a, password: c}] } }\n", ":1: the"),
+    ],
+)
+@pytest.mark.parametrize("serving", [False, True], ids=["as nats-server", "serve"])
+def test_a_contradiction_names_the_line_that_says_it(
+    text: str, complaint: str, serving: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.conf"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(f"{file}{complaint}")):
+        load_serve({}, str(file)) if serving else load(Flags({"config": str(file)}), {})
+
+
+def test_a_contradiction_of_flags_alone_names_no_line() -> None:
+    with pytest.raises(ConfigError, match=r"^port must be up to 65535"):
+        load(Flags({"port": 99999}), {})

@@ -66,7 +66,7 @@ class ServiceLatency:
             asked = sampled_by(_named(headers))
             if not asked:
                 return None
-        told = _about(requestor, detailed=shared)
+        told = requestor.client_info(detailed=shared)
         return Measure(wanted.subject, told, self._clock.time_ns(), asked)
 
     def _is_drawn(self, sampling: int) -> bool:
@@ -87,7 +87,7 @@ class ServiceLatency:
         }
         service = 0
         if responder is not None:
-            told["responder"] = _about(responder, detailed=True)
+            told["responder"] = responder.client_info()
             away = told["responder"].get("rtt", 0)
             service = max(self._clock.time_ns() - measure.started_ns - away, 0)
         if measure.headers:
@@ -97,11 +97,6 @@ class ServiceLatency:
         told |= {"service": service, "system": 0, "total": total if status == 200 else 0}
         subject = measure.subject.encode()
         self._hub.publish(self._owner.interest, subject, b"", b"", msgspec.json.encode(told))
-
-
-def _about(session: "Session", *, detailed: bool) -> dict[str, Any]:
-    info = session.client_info(detailed=detailed)
-    return info if detailed or not session.rtt else {**info, "rtt": round(session.rtt * 1e9)}
 
 
 def _named(headers: bytes) -> Headers:

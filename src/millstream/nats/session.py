@@ -367,20 +367,21 @@ class Session:
         self._end(text, Closed.REVOKED)
 
     def client_info(self, *, detailed: bool = True) -> dict[str, Any]:
-        """Return what others may learn of this client: its account, and more if ``detailed``."""
-        account = {"acc": self.space.name if self.space is not None else ""}
+        """Return what others may learn of this client: account and distance, or all of it."""
+        account = self.space.name if self.space is not None else ""
+        distance = round(self.rtt * 1e9)
         if not detailed:
-            return account
+            return {"acc": account, **({"rtt": distance} if distance else {})}
         info = {
             "start": rfc3339(self.started_ns),
             "host": self.peer,
             "id": self.cid,
-            **account,
+            "acc": account,
             "user": self.user,
             "name": self.options.name,
             "lang": self.options.lang,
             "ver": self.options.version,
-            "rtt": round(self.rtt * 1e9),
+            "rtt": distance,
             "name_tag": self.identity.label if self.identity is not None else "",
             "kind": "Client",
             "client_type": "websocket" if self.transport.kind is Kind.WEBSOCKET else "nats",

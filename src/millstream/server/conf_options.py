@@ -32,6 +32,7 @@ from millstream.server.conf_trust import (
 )
 from millstream.server.conf_users import authorization
 from millstream.server.conf_websocket import websocket
+from millstream.server.loaded import Places
 from millstream.server.options import JetStreamOptions, Options
 
 _SHORTEST_LAME_DUCK = 30.0
@@ -43,6 +44,7 @@ class FileOptions(msgspec.Struct, frozen=True):
     options: Options
     warnings: tuple[ConfError, ...] = ()
     notes: tuple[ConfError, ...] = ()
+    places: Places = {}  # of the settings at the top
 
 
 def from_block(block: Block, file: str = "", base: Options | None = None) -> FileOptions:
@@ -54,7 +56,10 @@ def from_block(block: Block, file: str = "", base: Options | None = None) -> Fil
         raise BadConfiguration(sorted(findings.problems, key=lambda p: (p.file, p.line)))
     options = _placed(values, base or Options())
     return FileOptions(
-        replace(options, config_file=file), tuple(findings.warnings), tuple(findings.notes)
+        replace(options, config_file=file),
+        tuple(findings.warnings),
+        tuple(findings.notes),
+        {key.lower(): place for key, place in block.places.items()},
     )
 
 

@@ -11,7 +11,7 @@ from millstream.server.flag_options import with_flags
 from millstream.server.flags import Flags
 from millstream.server.loaded import Loaded
 from millstream.server.options import Options
-from millstream.server.options_check import contradictions
+from millstream.server.options_check import refuse_contradictions
 
 
 def load(flags: Flags, environment: Mapping[str, str], base: Options | None = None) -> Loaded:
@@ -19,9 +19,7 @@ def load(flags: Flags, environment: Mapping[str, str], base: Options | None = No
     file = flags.text("config")
     read = read_file(file, environment, base)
     options = with_flags(read.options, flags)
-    found = contradictions(options)
-    if found:
-        raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
+    refuse_contradictions(options, file, read.places)
     return Loaded(
         options,
         tuple(str(warning) for warning in read.warnings),

@@ -9,7 +9,7 @@ from millstream.server.config import CAPS, ConfigError, ServeConfig, is_loopback
 from millstream.server.key_file import KeyFile
 from millstream.server.loaded import Loaded
 from millstream.server.options import Options
-from millstream.server.options_check import contradictions
+from millstream.server.options_check import refuse_contradictions
 
 T = TypeVar("T")
 
@@ -46,9 +46,7 @@ def load_serve(
     base = ServeConfig().options()
     read = _read(file, environment or {}, base)
     options = _overlaid(_with_our_own(read.options, base), typed.options(), values)
-    found = contradictions(options)
-    if found:
-        raise ConfigError("\n".join(f"{file}: {text}" if file else text for text in found))
+    refuse_contradictions(options, file, read.places)
     refuse_if_open(options, allowed=typed.allow_insecure_no_auth)
     return Loaded(options, (*read.warnings, *_in_plain_text(options)), read.notes)
 
@@ -61,7 +59,8 @@ def _read(file: str, environment: Mapping[str, str], base: Options) -> Loaded:
     from millstream.server.options_file import read_file
 
     read = read_file(file, environment, base)
-    return Loaded(read.options, tuple(map(str, read.warnings)), tuple(map(str, read.notes)))
+    warnings, notes = tuple(map(str, read.warnings)), tuple(map(str, read.notes))
+    return Loaded(read.options, warnings, notes, read.places)
 
 
 def _with_our_own(options: Options, base: Options) -> Options:
