@@ -113,13 +113,14 @@ class Consumer:
         elif config.deliver_policy == "last":
             self.cursor.start_at_last()
         elif config.deliver_policy == "new":
-            self.cursor.start(state.last_seq + 1)
+            self.cursor.start(state.last_seq + 1, state.first_seq)
         elif config.deliver_policy == "by_start_sequence":
-            self.cursor.start(config.opt_start_seq)
+            self.cursor.start(config.opt_start_seq, state.first_seq)
         elif config.deliver_policy == "by_start_time":
-            self.cursor.start(self.stream.log.seek_time(time_ns(config.opt_start_time)))
+            since = self.stream.log.seek_time(time_ns(config.opt_start_time))
+            self.cursor.start(since, state.first_seq)
         else:
-            self.cursor.start(state.first_seq)
+            self.cursor.start(state.first_seq, state.first_seq)
         before = self.cursor.position - 1
         self.ledger.delivered = self.ledger.floor = (0, before)
 
@@ -146,7 +147,8 @@ class Consumer:
         self._watch_pause()
         self._arm(self.ledger.next_deadline())
         self._idleness.watch(self.config.inactive_threshold / 1e9)
-        self.pump()
+        if self.push is not None:  # nobody has pulled yet
+            self.pump()
 
     def _listen(self) -> None:
         """Hear of those who subscribe to a push consumer's subject, and of their leaving."""

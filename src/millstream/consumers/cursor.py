@@ -40,9 +40,9 @@ class Cursor:
 
     # -- where to begin ----------------------------------------------------------------------
 
-    def start(self, seq: int) -> None:
-        """Begin at ``seq``, or at the first record there still is."""
-        self.resume(max(seq, self._stream.state().first_seq), [])
+    def start(self, seq: int, first: int) -> None:
+        """Begin at ``seq``, or at ``first``, the first record that there still is."""
+        self.resume(max(seq, first), [])
 
     def start_at_last(self) -> None:
         """Begin at the newest match, behind everything when there is none."""

@@ -126,7 +126,12 @@ class Registry:
         """
         # Consumers of a work queue are compared with each other: one at a time.
         shared = stream.config.retention == "workqueue"
-        async with self._alone(stream, "" if shared else config.name):
+        key = (stream.incarnation, "" if shared else config.name)
+        if config.mem_storage and key not in self._changing:
+            known = self._consumers.get(stream.incarnation, {}).get(config.name)
+            if known is None:  # nothing is written down, so that nobody can come in between
+                return await self._create(stream, config, action), True
+        async with self._alone(*key):
             known = self._consumers.get(stream.incarnation, {}).get(config.name)
             if known is None:
                 return await self._create(stream, config, action), True
@@ -135,13 +140,13 @@ class Registry:
             kept = msgspec.structs.replace(config, pause_until=known.config.pause_until)
             return await self._update(known, kept), False
 
-    def _alone(self, stream: Stream, name: str) -> asyncio.Lock:
+    def _alone(self, incarnation: int, name: str) -> asyncio.Lock:
         """Return what keeps changes of one consumer apart; those of others share a commit."""
-        return self._changing.setdefault((stream.incarnation, name), asyncio.Lock())
+        return self._changing.setdefault((incarnation, name), asyncio.Lock())
 
     async def pause(self, consumer: Consumer, until: str) -> None:
         """Stop deliveries until a time, or let them go on when it is empty."""
-        async with self._alone(consumer.stream, consumer.name):
+        async with self._alone(consumer.stream.incarnation, consumer.name):
             config = msgspec.structs.replace(consumer.config, pause_until=until)
             await self._change(consumer, config)
 
@@ -198,7 +203,7 @@ class Registry:
 
     async def delete(self, stream: Stream, name: str) -> None:
         """Delete a consumer; whoever waits for it is told."""
-        async with self._alone(stream, name):
+        async with self._alone(stream.incarnation, name):
             consumer = self.get(stream, name)
             if consumer.is_persisted:
                 entry = _Entry(consumer.name, consumer.created_ns)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import types
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
+from millstream.begun import begin
 from millstream.http.parser import Refusal, RequestParser
 from millstream.http.peer import peer_of
 from millstream.http.response import (
@@ -22,7 +22,7 @@ from millstream.http.response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable
 
     from millstream.http.limits import Limits
     from millstream.http.request import Request
@@ -218,19 +218,13 @@ class HttpConnection(asyncio.Protocol):
             self._door.turns.take(event, partial(self._begin, event))
 
     def _begin(self, request: Request) -> None:
-        """Serve until that has to wait for something, and only then by a task.
-
-        Most answers are ready at once; a task and a turn of the loop would cost more than they do.
-        """
+        """Serve until that has to wait for something, and only then by a task."""
         if self._transport is None:  # the client left while others had their turn
             self._busy = False
             return
-        serving = self._serve(request)
-        try:
-            awaited = serving.send(None)
-        except StopIteration:
-            return
-        self._task = asyncio.get_running_loop().create_task(_resumed(serving, awaited))
+        task = begin(self._serve(request), asyncio.get_running_loop().create_task)
+        if task is not None:
+            self._task = task
 
     def _await_rest(self, was_in_body: bool) -> None:
         now, parser = self._door.now(), self._parser
@@ -429,20 +423,3 @@ class HttpConnection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
-
-
-@types.coroutine
-def _resumed(
-    begun: Coroutine[object, None, None], awaited: object
-) -> Generator[object, None, None]:
-    """Go on with a coroutine that waits for ``awaited`` already."""
-    try:
-        while True:
-            try:
-                yield awaited
-            except BaseException as thrown:  # its task was cancelled
-                awaited = begun.throw(thrown)
-            else:
-                awaited = begun.send(None)
-    except StopIteration:
-        return

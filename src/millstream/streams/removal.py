@@ -101,7 +101,8 @@ class Removal:
     @property
     def going(self) -> int:
         """Return how many records are on their way out."""
-        return sum(going.count for going in self._going) + len(self.crowd)
+        crowd = len(self.crowd)
+        return sum(going.count for going in self._going) + crowd if self._going else crowd
 
     # -- holds -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from millstream.accounts.account import StreamLimits
+from millstream.begun import begin
 from millstream.clock import Clock
 from millstream.consumers import registry
 from millstream.consumers.outlet import Outlet
@@ -27,7 +28,7 @@ from millstream.nats.jetstream import (
     snapshots,
     streams,
 )
-from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere, asked_by
+from millstream.nats.jetstream.asker import ASKER, MayDeliver, anywhere
 from millstream.nats.jetstream.direct_get import DirectGet
 from millstream.nats.jetstream.domain import DomainGate
 from millstream.nats.jetstream.errors import as_error, check_level
@@ -321,7 +322,12 @@ class JetStream:
     # -- requests ----------------------------------------------------------------------------
 
     def deliver(self, batch: Batch) -> None:
-        """Answer every request of the batch, each by a task of its own."""
+        """Answer the requests of a batch, behind everything that came before them."""
+        if not self._hub.defer(partial(self._begin_all, batch)):
+            self._begin_all(batch)
+
+    def _begin_all(self, batch: Batch) -> None:
+        """Answer each request at once, or by a task of its own where that has to wait."""
         for at in range(len(batch)):
             subject, reply, headers, payload, origin = batch.message(at)
             found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
@@ -332,8 +338,12 @@ class JetStream:
                 self._tell_limit()
                 continue
             self._in_flight += 1
-            asked = self._serve(subject, reply, headers, payload, *found)
-            self._group.create_task(asked, context=asked_by(origin))
+            before = ASKER.set(origin)  # also for the task, if one is needed
+            try:
+                asked = self._serve(subject, reply, headers, payload, *found)
+                begin(asked, self._group.create_task)
+            finally:
+                ASKER.reset(before)
 
     def _tell_limit(self) -> None:
         self.outlet.event(
