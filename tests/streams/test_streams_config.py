@@ -81,17 +81,6 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     assert why in refused.value.message
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"sources": [{"name": "X", "consumer": {"name": "c", "deliver_subject": "d"}}]},
-    ],
-)
-def test_what_is_not_done_yet_is_refused_and_not_ignored(fields):
-    with pytest.raises(InvalidStreamConfig, match="not supported by this server yet"):
-        request(**fields)
-
-
 def test_unknown_fields_and_words_are_invalid_json():
     with pytest.raises(InvalidJson, match='json: unknown field "bogus"'):
         request(bogus=1)

@@ -27,6 +27,7 @@ from millstream.store.recovery import Control
 from millstream.streams import retention, sources
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.config import StreamConfig
+from millstream.streams.deliveries import Deliveries
 from millstream.streams.mirroring import Mirroring
 from millstream.streams.source_positions import SourcePositions
 from millstream.streams.sources import Source
@@ -320,12 +321,21 @@ class Catalog:
             self._fed.pop(stream.incarnation, None)
         if config.mirror is not None:
             origin = Source.read(config.mirror)
-            stream.feed_by([Mirroring(stream, origin, find, clock, timers)])
+            way = self._deliveries(origin, mirrors=True)
+            stream.feed_by([Mirroring(stream, origin, find, clock, timers, way)])
             return
-        named = (Source.read(wire) for wire in config.sources)
+        positions = self._positions
+        named = ((one := Source.read(wire), self._deliveries(one)) for wire in config.sources)
         stream.feed_by(
-            [Sourcing(stream, one, find, clock, timers, self._positions) for one in named]
+            [Sourcing(stream, one, find, clock, timers, positions, way) for one, way in named]
         )
+
+    def _deliveries(self, source: Source, *, mirrors: bool = False) -> Deliveries | None:
+        """Return the way in through a consumer of the origin, where a source names one."""
+        if source.consumer is None or self._hub is None:
+            return None
+        refused = sources.needs_flow_acks(mirrors=mirrors)
+        return Deliveries(self._hub, self._interests, self._timers, source.consumer, refused)
 
     def refresh_feeds(self) -> None:
         """Let sources and mirrors notice that a stream or a way to one came or went."""

@@ -1,7 +1,7 @@
 """Intake: one origin that a stream follows page by page, as long as both exist."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from millstream.streams.claims import Claim
 from millstream.streams.sources import Source
 
 if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
+    from millstream.streams.deliveries import Deliveries
     from millstream.streams.stream import Stream
     from millstream.streams.subject_index import Selection
 
@@ -26,6 +26,7 @@ PAGE_RECORDS = 256
 PAGE_BYTES = 1024 * 1024
 RETRY_AFTER = 1.0
 _HEARTBEAT_NS = 10**9
+Stored = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # as frames give records
 _DEMANDS = (
     preconditions.MSG_ID,
     preconditions.TTL,
@@ -61,8 +62,10 @@ class Intake:
         find: Callable[[Source], "Stream | None"],
         clock: Clock,
         timers: Timers,
+        deliveries: "Deliveries | None" = None,
     ) -> None:
         self.source = source
+        self._deliveries = deliveries  # of the origin's consumer, where the source names one
         self._target = target
         self._find = find
         self._clock = clock
@@ -86,7 +89,7 @@ class Intake:
         """Return the origin's sequence to go on at."""
         raise NotImplementedError
 
-    def _packed(self, frames: "Frames", origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
         """Return a page as the target is to store it."""
         raise NotImplementedError
 
@@ -107,9 +110,13 @@ class Intake:
         self._chosen = origin.index.select(self.source.filters)
         self._position = self._resume(origin)
         self._heard_ns = self._clock.time_ns()
+        if self._deliveries is not None:
+            self._deliveries.came = self.pump
+            self._deliveries.follow(origin.account, origin.name, self._position)
+            return
         origin.claim(self._holder, Claim(self.source.filters, self._position, ()))
-        self._unwatch = origin.watch(self._pump)
-        self._pump()
+        self._unwatch = origin.watch(self.pump)
+        self.pump()
 
     def stop(self) -> None:
         """Take nothing in any more."""
@@ -119,6 +126,8 @@ class Intake:
     def _let_go(self) -> None:
         if self._unwatch is not None:
             self._unwatch()
+        if self._deliveries is not None:
+            self._deliveries.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._origin is not None:
@@ -129,7 +138,8 @@ class Intake:
 
     # -- taking in ---------------------------------------------------------------------------
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
+        """Take in what there is, a page at a time."""
         origin, chosen = self._origin, self._chosen
         if self._is_busy or origin is None or chosen is None or self._is_stopped:
             return
@@ -137,16 +147,21 @@ class Intake:
         one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
         most = 1 if one_by_one else PAGE_RECORDS
         try:
-            frames = origin.index.read(chosen, self._position, most, PAGE_BYTES)
+            records = self._page(origin, chosen, most)
         except NotHere as missing:
             self._is_busy = True
             missing.wait(partial(self._settled, origin, []))
             return
-        if not len(frames):
+        if not records:
             return
         self._is_busy = True
-        seqs = [frames.seq(at) for at in range(len(frames))]
-        self._target.take_in(self._packed(frames, origin), partial(self._settled, origin, seqs))
+        seqs = [record[0] for record in records]
+        self._target.take_in(self._packed(records, origin), partial(self._settled, origin, seqs))
+
+    def _page(self, origin: "Stream", chosen: "Selection", most: int) -> list[Stored]:
+        if self._deliveries is not None:
+            return self._deliveries.page(most)
+        return list(origin.index.read(chosen, self._position, most, PAGE_BYTES))
 
     def _rewritten(self, subject: bytes) -> bytes:
         text = subject.decode("utf-8", "surrogateescape")
@@ -162,7 +177,7 @@ class Intake:
         if isinstance(error, RecordTooLarge):
             self._careful_until = max(self._careful_until, seqs[-1])
             if len(seqs) > 1:
-                self._timer = self._timers.after(0.0, self._pump)
+                self._timer = self._timers.after(0.0, self.pump)
                 return
             log.warning(
                 "record too large for its target, left out stream=%s source=%s seq=%d",
@@ -170,16 +185,19 @@ class Intake:
             )  # fmt: skip
         elif error is not None:
             log.info("source waits stream=%s error=%s", self._target.name, error)
-            self._timer = self._timers.after(RETRY_AFTER, self._pump)
+            self._timer = self._timers.after(RETRY_AFTER, self.pump)
             return
         elif not seqs:  # what was in cold history is here
-            self._pump()
+            self.pump()
             return
         self._position = seqs[-1] + 1
         self._heard_ns = self._clock.time_ns()
         self._stored(origin, seqs[-1])
-        origin.settled(self._holder, seqs)
-        self._timer = self._timers.after(0.0, self._pump)  # not at once: the stack stays flat
+        if self._deliveries is not None:
+            self._deliveries.taken(seqs[-1])
+        else:
+            origin.settled(self._holder, seqs)
+        self._timer = self._timers.after(0.0, self.pump)  # not at once: the stack stays flat
 
     # -- looks -------------------------------------------------------------------------------
 
@@ -190,13 +208,20 @@ class Intake:
         now = self._clock.time_ns()
         return now - max(0, now - self._heard_ns) % _HEARTBEAT_NS
 
+    def _lag(self) -> int:
+        if self._origin is None:
+            return 0
+        if self._deliveries is not None:
+            return self._deliveries.lag
+        return self._origin.count_from(self._position, self._chosen)
+
     def info(self) -> dict[str, Any]:
         """Return the origin as StreamInfo shows it."""
         origin, source = self._origin, self.source
         shown: dict[str, Any] = {"name": source.name}
         if source.external is not None:
             shown["external"] = source.external.shown()
-        shown["lag"] = origin.count_from(self._position, self._chosen) if origin is not None else 0
+        shown["lag"] = self._lag()
         if self._taken:
             shown["seq"] = self._taken
         heard = self._last_heard_ns()
@@ -208,6 +233,8 @@ class Intake:
                 "err_code": missing.err_code,
                 "description": "stream not found",
             }
+        if self._deliveries is not None and self._deliveries.error is not None:
+            shown["error"] = self._deliveries.error
         if source.filter_subject:
             shown["filter_subject"] = source.filter_subject
         if source.subject_transforms:

@@ -4,15 +4,15 @@ Its newest sequence is the place to go on after a restart. What the origin lacks
 mirror's filter leaves out, is a hole; what the origin removes later stays here.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 from millstream.streams import sources
-from millstream.streams.intake import Incoming, Intake, log
+from millstream.streams.intake import Incoming, Intake, Stored, log
 from millstream.streams.times import time_ns
 
 if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
     from millstream.streams.stream import Stream
 
 
@@ -36,10 +36,10 @@ class Mirroring(Intake):
             return origin.log.seek_time(time_ns(self.source.opt_start_time))
         return 1
 
-    def _packed(self, frames: "Frames", origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
         coming = Incoming(seqs=[])
         assert coming.seqs is not None
-        for seq, ts_ns, subject, payload, headers, tag, node, meta in frames:
+        for seq, ts_ns, subject, payload, headers, tag, node, meta in records:
             kept = sources.without_expectations(headers)
             coming.demand(kept)
             coming.seqs.append(seq)

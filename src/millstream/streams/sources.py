@@ -67,6 +67,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         name = self.name
         if self.external is not None:
             name = f"{name}:{short_hash(self.external.api)}"
+        if self.consumer is not None:
+            name = f"{name}:C={short_hash(self.consumer.get('name') or '')}"
         if self.subject_transforms:
             targets = [rewrite.dest or ">" for rewrite in self.subject_transforms]
             return name, "\f".join(self.filters), "\f".join(targets)
@@ -80,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def check(sources: Sequence[Mapping[str, Any]]) -> None:
     """Refuse sources that cannot work."""
-    seen = set()
+    seen: set[object] = set()
     for wire in sources:
         source = Source.read(wire)
         if not _is_name(source.name):
@@ -90,6 +92,10 @@ def check(sources: Sequence[Mapping[str, Any]]) -> None:
         seen.add(source.identity)
         _check_filters(source)
         _check_consumer(source, FeatureRefused(10215, "stream source consumer config is invalid"))
+        if source.consumer is not None:
+            if (source.identity[0], "consumer") in seen:
+                raise FeatureRefused(10216, "duplicate stream source consumer detected")
+            seen.add((source.identity[0], "consumer"))
         if source.filter_subject and not is_pattern(source.filter_subject):
             raise InvalidSourceFilter(source.filter_subject)
         check_external(source)
@@ -150,7 +156,6 @@ def _check_consumer(source: Source, invalid: FeatureRefused) -> None:
     starts = source.opt_start_seq or source.opt_start_time or source.filter_subject
     if not _is_name(source.consumer.get("name") or "") or not literal or starts:
         raise invalid
-    raise InvalidStreamConfig("a source's own consumer is not supported by this server yet")
 
 
 def check_external(source: Source) -> None:
@@ -170,6 +175,13 @@ def check_external(source: Source) -> None:
     if api and overlap(api, _API):
         why = f"stream external api prefix {api} must not overlap with {_API}"
         raise FeatureRefused(10021, why)
+
+
+def needs_flow_acks(*, mirrors: bool) -> FeatureRefused:
+    """Return what is wrong with a consumer of the origin that is not acked by flow control."""
+    if mirrors:
+        return FeatureRefused(10214, "stream mirror consumer requires flow control ack policy")
+    return FeatureRefused(10217, "stream source consumer requires flow control ack policy")
 
 
 class TooSmall(FeatureRefused):

@@ -5,20 +5,20 @@ are committed together. The position is written down as well, behind the record:
 the record is gone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.errors import NotHere
 from millstream.streams import sources
-from millstream.streams.intake import PAGE_BYTES, Incoming, Intake
+from millstream.streams.intake import PAGE_BYTES, Incoming, Intake, Stored
 from millstream.streams.source_positions import Position, SourcePositions
 from millstream.streams.sources import Source
 from millstream.streams.times import time_ns
 
 if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
+    from millstream.streams.deliveries import Deliveries
     from millstream.streams.stream import Stream
 
 SCAN_RECORDS = 4096
@@ -35,8 +35,9 @@ class Sourcing(Intake):
         clock: Clock,
         timers: Timers,
         positions: SourcePositions,
+        deliveries: "Deliveries | None" = None,
     ) -> None:
-        super().__init__(target, source, find, clock, timers)
+        super().__init__(target, source, find, clock, timers, deliveries)
         self._positions = positions
 
     def _resume(self, origin: "Stream") -> int:
@@ -51,10 +52,10 @@ class Sourcing(Intake):
             return origin.log.seek_time(time_ns(self.source.opt_start_time))
         return 1
 
-    def _packed(self, frames: "Frames", origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
         coming, (name, taken, made) = Incoming(), self.source.identity
         which = sources.identity_of(origin)
-        for seq, _, subject, payload, headers, tag, node, meta in frames:
+        for seq, _, subject, payload, headers, tag, node, meta in records:
             place = f"{name} {seq} {taken} {made} ".encode() + subject + b" " + which.encode()
             coming.demand(headers)
             coming.batch.add(
