@@ -2,11 +2,12 @@
 
 import asyncio
 import itertools
+from functools import partial
 from typing import Any
 
 from millstream.clock import ManualClock
 from millstream.delivery.governor import Measures
-from millstream.delivery.scheduler import ENOUGH, Scheduler
+from millstream.delivery.scheduler import ENOUGH, LONGEST_MS, Scheduler
 
 
 class Bench:
@@ -265,3 +266,22 @@ def test_a_saturated_loop_moves_every_topic_within_ten_seconds() -> None:
         moments = [0.0, *bench.moments[number], 25.0]
         longest = max(after - before for before, after in itertools.pairwise(moments))
         assert longest <= 10.0, (number, longest)
+
+
+async def test_a_turn_that_takes_long_is_cut_and_goes_on_when_the_loop_has_gone_round() -> None:
+    bench = Bench()
+    bench.scheduler._governor.measures = Measures(0.3, coalesce_ms=3_600_000.0)
+
+    def slow(key: str) -> int:
+        bench.clock.advance(LONGEST_MS / 1000)
+        bench.done.append(key)
+        return 1
+
+    for key in ("a", "b", "c"):
+        bench.scheduler.ready(key, partial(slow, key), lambda: 0)
+    bench.scheduler._turn()  # as if the window was over
+    assert bench.done == ["a"]
+    await turns(1)
+    assert bench.done == ["a", "b"]
+    await turns(1)
+    assert bench.done == ["a", "b", "c"]

@@ -15,6 +15,7 @@ from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
 
 ENOUGH = 64  # deliveries that one turn sets in motion
+LONGEST_MS = 0.5  # that a turn lasts, so that what comes meanwhile is seen soon
 QUIET_SAMPLES = 5  # without work, after which nobody looks any more
 
 Work = Callable[[], int]  # returns how many deliveries it set in motion
@@ -109,16 +110,25 @@ class Scheduler:
             loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Serve until enough is set in motion, then let the loop do that."""
+        """Serve until enough is set in motion, or for long enough, then let the loop go round."""
         self._turning = self._holding = False
         moved, now = 0, self._now_ms()
-        while moved < ENOUGH and (found := self._ready.next(now)) is not None:
+        end = now + LONGEST_MS
+        while moved < ENOUGH and now < end and (found := self._ready.next(now)) is not None:
             key, waited_ms = found
             self._governor.waited(min(waited_ms, now - self._due_ms))
             self.served += 1
             moved += self._work.pop(key)()
-        if moved:
+            now = self._now_ms()
+        if now >= end and self._ready.depth:
+            self._go_on()
+        elif moved:
             self._turn_later()
+
+    def _go_on(self) -> None:
+        """Have the rest of a turn that took too long as soon as the loop has seen who else came."""
+        self._turning = True
+        asyncio.get_running_loop().call_soon(self._turn)
 
     # -- the governor --------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from millstream.topics.alarm import Alarm
 from millstream.topics.context import Topics
 from millstream.topics.errors import NotAcceptable
 from millstream.topics.page import Page, Query, read_page
-from millstream.topics.pulse import Pulse, Variant
+from millstream.topics.pulse import News, Pulse, Seat, Variant
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -70,21 +70,13 @@ def respond(topics: Topics, session: Session) -> StreamedResponse:
     return StreamedResponse(events, attach=events.attach)
 
 
-class News(msgspec.Struct, frozen=True):
-    """What all who stood at one place of a topic get to see next, caught up before and after."""
-
-    cursor: int
-    parcel: Parcel | None  # as a session of this topic alone sends it; None: nothing to see
-    records: bytes = b""
-    caught_up: bytes = b""
-
-
 class Heard(msgspec.Struct, frozen=True):
     """A topic that a stream listens to."""
 
     stream: "Stream"
     pulse: Pulse
     variant: Variant
+    seat: Seat
     undo: Callable[[], None]
 
 
@@ -109,6 +101,8 @@ class EventStream(AsyncIterator[bytes]):
     def attach(self, push: Push) -> None:
         """Send by ``push`` what comes while somebody waits for the next piece."""
         self._push = push
+        for heard in self._heard.values():
+            heard.seat.push = push
 
     async def __anext__(self) -> bytes:
         """Return the next piece of the stream."""
@@ -178,8 +172,12 @@ class EventStream(AsyncIterator[bytes]):
             return heard
         self._ignore(stream.name)
         pulse = self._topics.pulses.of(stream)
-        undo = pulse.listen(partial(self._told, stream.name))
-        heard = Heard(stream, pulse, pulse.variant(self._session.query), undo)
+        session, variant = self._session, pulse.variant(self._session.query)
+        seat = Seat(
+            *(stream.name, session, session.cursors, self._announced, self._alarm, variant),
+            *(partial(self._news, stream, variant), self._parcel, self._push),
+        )
+        heard = Heard(stream, pulse, variant, seat, pulse.seat(seat))
         self._heard[stream.name] = heard
         return heard
 
@@ -188,59 +186,25 @@ class EventStream(AsyncIterator[bytes]):
         if heard is not None:
             heard.undo()
 
-    def _told(self, name: str) -> None:
-        """Send what a commit brought, where that is all there is to do; else look around."""
-        # Each of a topic's watchers comes by here for each commit: mind what it costs.
-        heard, push, alarm = self._heard.get(name), self._push, self._alarm
-        if (
-            heard is not None
-            and push is not None
-            and heard.pulse.is_telling
-            and alarm.is_waiting
-            and name in self._announced
-            and self._send_news(name, heard, push)
-        ):
-            alarm.patient_since = heard.pulse.told_at
-        else:
-            alarm.ring()
-
-    def _send_news(self, name: str, heard: Heard, push: Push) -> bool:
-        """Send what all who were caught up get to see; False when there is more to it."""
-        session = self._session
-        caller, cursors = session.caller, session.cursors
-        covers = caller.covers  # the allow-list of a key stays as it was
-        if caller.standing.revoked or (covers is not None and not covers(name)):
-            return False
-        before = cursors[name]
-        news: News | None = heard.variant.chunks.get(before) or self._news(heard, before)
-        if news is None:
-            return False
-        cursors[name] = news.cursor
-        parcel = news.parcel
-        if parcel is None or push(parcel if len(cursors) == 1 else self._parcel(news)):
-            return True
-        cursors[name] = before
-        return False
-
     def _parcel(self, news: News) -> Parcel:
         """Return news as this session sends them: an event's id names all its topics."""
         if news.parcel is not None and len(self._session.cursors) == 1:
             return news.parcel
         return Parcel(_news_frames(self._session.event_id(), news.records, news.caught_up))
 
-    def _news(self, heard: Heard, before: int) -> News | None:
+    def _news(self, stream: "Stream", variant: Variant, before: int) -> News | None:
         """Return what all who are caught up there get to see; None when there is more to it."""
-        known: News | None = heard.variant.chunks.get(before)
+        known: News | None = variant.chunks.get(before)
         if known is not None:
             return known
         try:
-            page = self._page(heard.stream, before)
+            page = self._page(stream, before)
         except NotHere:
             return None
         if page.tombstone is not None or not page.caught_up:
             return None
-        known = _news_of(heard.stream.name, before, page)
-        heard.variant.keep(before, known)
+        known = _news_of(stream.name, before, page)
+        variant.keep(before, known)
         return known
 
     def _look(self, heard: Heard) -> tuple[bytes, bool]:
@@ -249,7 +213,7 @@ class EventStream(AsyncIterator[bytes]):
         topics.touch(heard.stream)
         before = session.cursors[name]
         if name in self._announced and heard.pulse.may_share:
-            news = self._news(heard, before)
+            news = self._news(heard.stream, heard.variant, before)
             if news is not None:
                 session.cursors[name] = news.cursor
                 return (self._parcel(news).plain if news.parcel else b""), True

@@ -8,8 +8,14 @@ woken is the scheduler's to say: a topic that changes again meanwhile wakes them
 import asyncio
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
+
+import msgspec
+
+from millstream.http.request import Caller
+from millstream.http.response import Parcel, Push
+from millstream.topics.alarm import Alarm
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -34,6 +40,35 @@ class Variant:
             self.chunks[at] = chunk
 
 
+class News(msgspec.Struct, frozen=True):
+    """What all who stood at one place of a topic get to see next, caught up before and after."""
+
+    cursor: int
+    parcel: Parcel | None  # as a session of this topic alone sends it; None: nothing to see
+    records: bytes = b""
+    caught_up: bytes = b""
+
+
+class Held(Protocol):
+    """What a seat knows of a session: who reads."""
+
+    caller: Caller
+
+
+class Seat(msgspec.Struct):
+    """A watcher of a topic: where it stands, and the way to it."""
+
+    name: str
+    session: Held
+    cursors: dict[str, int]
+    announced: set[str]  # topics whose watcher knows that it has caught up
+    alarm: Alarm
+    variant: Variant
+    find: Callable[[int], News | None]  # what is to be seen from a position; None: more than news
+    wrap: Callable[[News], Parcel]  # news as a session of several topics sends them
+    push: Push | None = None
+
+
 class Pulse:
     """The changes of one stream while somebody watches it."""
 
@@ -49,6 +84,7 @@ class Pulse:
         self._may_push = may_push
         self._variants: WeakValueDictionary[Hashable, Variant] = WeakValueDictionary()
         self._wakes: dict[object, Callable[[], None]] = {}
+        self._seats: dict[object, Seat] = {}
         self._ended = ended
         self._undo = stream.watch(self._beat)
         self.is_telling = False  # and whoever is told may send at once
@@ -73,13 +109,19 @@ class Pulse:
         """Call ``wake`` after each change; returns the undo, which may be called twice."""
         key = object()
         self._wakes[key] = wake
+        return partial(self._leave, key)
 
-        def forget() -> None:
-            if self._wakes.pop(key, None) is not None and not self._wakes:
-                self._undo()
-                self._ended()
+    def seat(self, seat: "Seat") -> Callable[[], None]:
+        """Have ``seat`` sent to, or rung, after each change; returns the undo likewise."""
+        key = object()
+        self._seats[key] = seat
+        return partial(self._leave, key)
 
-        return forget
+    def _leave(self, key: object) -> None:
+        known = self._wakes.pop(key, None) or self._seats.pop(key, None)
+        if known is not None and not self._wakes and not self._seats:
+            self._undo()
+            self._ended()
 
     def later(self) -> None:
         """Wake everyone when it is the topic's turn."""
@@ -97,17 +139,43 @@ class Pulse:
             variant.chunks.clear()
 
     def _tell(self) -> int:
-        wakes = list(self._wakes.values())
+        wakes, seats = list(self._wakes.values()), list(self._seats.values())
         self.is_telling = self._may_push(self._stream)
         self.told_at = asyncio.get_running_loop().time()
         try:
+            if self.is_telling:
+                _send(seats, self.told_at)
+            else:
+                for seat in seats:
+                    seat.alarm.ring()
             for wake in wakes:
                 wake()
         finally:
             self.is_telling = False
             if not self.may_share:
                 self._forget_chunks()
-        return len(wakes)
+        return len(wakes) + len(seats)
+
+
+def _send(seats: "list[Seat]", now: float) -> None:
+    """Send what a commit brought to all who wait for just that; the others look for themselves."""
+    # Each of a topic's watchers comes by here for each commit: mind what it costs.
+    for seat in seats:
+        alarm, push, cursors, name = seat.alarm, seat.push, seat.cursors, seat.name
+        if push is not None and alarm.is_waiting and name in seat.announced:
+            caller = seat.session.caller
+            covers = caller.covers  # the allow-list of a key stays as it was
+            if not caller.standing.revoked and (covers is None or covers(name)):
+                before = cursors[name]
+                news = seat.variant.chunks.get(before) or seat.find(before)
+                if news is not None:
+                    parcel = news.parcel
+                    cursors[name] = news.cursor
+                    if parcel is None or push(parcel if len(cursors) == 1 else seat.wrap(news)):
+                        alarm.patient_since = now
+                        continue
+                    cursors[name] = before
+        alarm.ring()
 
 
 class Pulses:

@@ -15,8 +15,8 @@ from millstream.delivery.ready_set import ReadySet
 from millstream.http.request import Request
 from millstream.http.turns import Serve
 
-TOGETHER = 20e-6  # seconds between two requests that the same turn of the loop has read
-LONGEST_MS = 1.0  # that requests are served for before the loop looks who else has come
+TOGETHER = 100e-6  # seconds between requests, at most, that the same turn of the loop has read
+LONGEST_MS = 0.5  # that requests are served for before the loop looks who else has come
 TOPICS = "/v0/topics/"
 
 
