@@ -169,6 +169,7 @@ def test_serve_refuses_an_open_address_before_it_touches_anything() -> None:
 def test_version_is_told_to_people_and_programs() -> None:
     assert millstream(None, "version").stdout.startswith(b"millstream 0.1.0 (Python 3.")
     assert json.loads(millstream(None, "version", "--json").stdout)["version"] == "0.1.0"
+    assert millstream(None, "--version").stdout == b"millstream 0.1.0\n"
 
 
 def test_every_command_has_help() -> None:
@@ -176,3 +177,4 @@ def test_every_command_has_help() -> None:
     for line in listed.splitlines():
         done = millstream(None, line.split()[0], "--help")
         assert (done.returncode, done.stdout[:6]) == (0, b"Usage:")
+    assert millstream(None, "pub", "-h").stdout == millstream(None, "pub", "--help").stdout

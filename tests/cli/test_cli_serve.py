@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 import nats
 from millstream.client import connect
 
@@ -108,8 +110,8 @@ def test_what_was_acknowledged_is_there_after_kill_9(tmp_path: Path) -> None:
         assert server.get("/v0/topics/S")["head_seq"] == 5
 
 
-def start_in_vain(data_dir: Path, port: str = "0") -> subprocess.CompletedProcess[str]:
-    words = ["serve", "--port", port, "--http-port", "0", "--data-dir", str(data_dir)]
+def start_in_vain(data_dir: Path, port: str = "0", *more: str) -> subprocess.CompletedProcess[str]:
+    words = ["serve", "--port", port, "--http-port", "0", "--data-dir", str(data_dir), *more]
     return subprocess.run(
         [sys.executable, "-m", "millstream", *words],
         capture_output=True,
@@ -129,9 +131,28 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(tmp_path: Path)
 
 def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     with serve(tmp_path / "data") as server:
-        second = start_in_vain(tmp_path / "other", server.nats_url.rpartition(":")[2])
+        address = server.nats_url.removeprefix("nats://")
+        second = start_in_vain(tmp_path / "other", address.rpartition(":")[2])
     assert second.returncode == 1
-    assert "a port is taken" in second.stderr
+    fix = "stop what listens there, or choose another port with --port"
+    assert second.stderr == f"millstream: {address} is taken: {fix}\n"
+
+
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_a_directory_that_cannot_be_used_is_told_in_one_line(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    done = start_in_vain(tmp_path / "file" / below)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"millstream: cannot keep data in {tmp_path / 'file' / below} (")
+    assert done.stderr.endswith("): name another with --data-dir\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_address_of_another_machine_is_told_in_one_line(tmp_path: Path) -> None:
+    done = start_in_vain(tmp_path / "data", "0", "--host", "192.0.2.1", "--allow-insecure-no-auth")
+    assert done.returncode == 1
+    assert done.stderr.startswith("millstream: cannot listen on 192.0.2.1:0 (")
+    assert done.stderr.endswith("): choose another host\n")
 
 
 def test_an_interrupt_ends_it_cleanly(tmp_path: Path) -> None:

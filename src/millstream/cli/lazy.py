@@ -9,7 +9,7 @@ class LazyGroup(click.Group):
     """A group that knows where its commands are: name → (``module:attribute``, one-line help)."""
 
     def __init__(self, *, purpose: str, places: dict[str, tuple[str, str]]) -> None:
-        super().__init__(help=purpose)
+        super().__init__(help=purpose, context_settings={"help_option_names": ["-h", "--help"]})
         self._places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:

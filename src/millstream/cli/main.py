@@ -1,12 +1,12 @@
 """The ``millstream`` command: its parts, and how a failure is told."""
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
 
 import click
 
+from millstream import __version__
 from millstream.cli.lazy import LazyGroup
 
 DEBUG = "MILLSTREAM_DEBUG"
@@ -40,6 +40,7 @@ cli = LazyGroup(
         "version": ("millstream.cli.version:version", "Print the version."),
     },
 )
+click.version_option(__version__, message="%(prog)s %(version)s")(cli)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,8 +68,6 @@ def run(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> str:
     if _is_meant_for_people(error):
         return str(error)
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"a port is taken ({error}): choose others with --port and --http-port, 0 for any"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (set {DEBUG}=1 to see where)"

@@ -189,6 +189,8 @@ def _with_request_info(
     info: dict[str, Any] = {"acc": importer.name}
     if session is not None:
         info = session.client_info(detailed=shared)
+        if shared:
+            info["server"] = session.server_name
         if session.space is not importer:
             info["svc"] = importer.name
     try:

@@ -185,6 +185,11 @@ class Session:
         """The address that the client came from."""
         return self.transport.peer
 
+    @property
+    def server_name(self) -> str:
+        """What the client knows the server by."""
+        return self._info.server_name
+
     def label(self, stats: Mapping[str, int]) -> str:
         """Return how the log names the client: where from, and who since it has said so."""
         asked, kind = self.options, "wid" if self.transport.kind is Kind.WEBSOCKET else "cid"

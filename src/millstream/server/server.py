@@ -18,6 +18,7 @@ from millstream.server.lame_duck import departures, take
 from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.loaded import Load
 from millstream.server.log_output import LogOutput
+from millstream.server.obstacles import keeping, listening
 from millstream.server.options import JetStreamOptions, Options
 from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
@@ -54,7 +55,8 @@ async def _serve(
     new = options.jetstream is not None and not options.jetstream.directory.exists()
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
-    parts = build(options, loop, clock, to_be_told(orders))
+    with keeping(options):
+        parts = build(options, loop, clock, to_be_told(orders))
     server = Server(options, parts)
     running = RunningParts(parts, options, output, server.write_files)
     try:
@@ -126,13 +128,15 @@ class Server:
             self.http_address = await self._start_http(parts.http)
             parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
-        self.nats_address = parts.nats.start(options.host, options.port)
+        with listening(options, "nats", options.host, options.port):
+            self.nats_address = parts.nats.start(options.host, options.port)
         advertise(parts, options)
         if options.websocket is not None:
             terms = options.websocket
-            self.websocket_address = parts.nats.start_websocket(
-                terms.host, terms.port, terms, parts.guards.websocket_tls
-            )
+            with listening(options, "websocket", terms.host, terms.port):
+                self.websocket_address = parts.nats.start_websocket(
+                    terms.host, terms.port, terms, parts.guards.websocket_tls
+                )
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
         self.write_files(options)
 
@@ -143,7 +147,8 @@ class Server:
         if monitor.tls_port is not None and tls is not None:
             context, port = tls.server_context(), monitor.tls_port
         host = self._options.monitor_host
-        return host, await http.start(host, port or 0, context)
+        with listening(self._options, "http", host, port or 0):
+            return host, await http.start(host, port or 0, context)
 
     @property
     def http_url(self) -> str | None:
