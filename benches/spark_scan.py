@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
+from millstream.pipelines.session import JAVA_OPTIONS
 from millstream.spark import reader, register, table
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
@@ -159,9 +160,10 @@ def cost(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def session(home: Path) -> SparkSession:
-    """A local session on two cores."""
+    """A local session on two cores, with Java as pipelines have it."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     builder = builder.config("spark.driver.memory", "1g").config("spark.local.dir", str(home))
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

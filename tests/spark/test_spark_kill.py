@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from millstream.client import connect
+from millstream.client.blocking import Client
 from millstream.client.errors import ClientError
 from millstream.client.streams import NatsStreams, open_streams
 from millstream.spark import segment_file
@@ -23,6 +24,7 @@ from support.scale import count
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(count(600, 7200))]
 
+MOST_AHEAD = 20_000
 DRIVER = Path(__file__).with_name("copy_driver.py")
 
 
@@ -74,7 +76,10 @@ class Driver:
 
 
 class Publisher(threading.Thread):
-    """Publishes all the time, whoever is up."""
+    """Publishes all the time, whoever is up, but no further ahead of the copy than it can follow.
+
+    A copy that falls ever further behind proves no more and never ends.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -86,12 +91,25 @@ class Publisher(threading.Thread):
             try:
                 with connect(self._url, timeout=2) as client:
                     while not self.stopped.is_set():
-                        for _ in range(20):
-                            client.publish("in.x", b"x" * 50)
-                        client.flush()
-                        self.stopped.wait(0.02)
+                        for _ in range(25):
+                            self._publish(client)
+                        while self._lead() > MOST_AHEAD and not self.stopped.wait(0.1):
+                            pass
             except ClientError:
                 self.stopped.wait(0.05)
+
+    def _publish(self, client: Client) -> None:
+        for _ in range(20):
+            client.publish("in.x", b"x" * 50)
+        client.flush()
+        self.stopped.wait(0.02)
+
+    def _lead(self) -> int:
+        streams = open_streams(self._url, 2.0)
+        try:
+            return streams.plan("IN").last_seq - streams.plan("OUT").last_seq
+        finally:
+            streams.close()
 
 
 def copied(streams: NatsStreams, home: Path) -> tuple[int, int]:

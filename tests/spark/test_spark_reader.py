@@ -157,6 +157,31 @@ def test_a_damaged_record_fails_a_read_that_allows_no_loss(
         rows_of(part, replace(TASK, fail_on_data_loss=True))
 
 
+def test_columns_of_the_index_need_none_of_a_records_bytes(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    part = written(tmp_path, ROWS[:6])
+    flip(part.path, Path(part.path).read_bytes().index(b"p12"))
+    content = bytearray(Path(part.path).read_bytes())
+    content[-1] = 0xD5  # deleted since
+    Path(part.path).write_bytes(bytes(content))
+    narrow = replace(TASK, columns=("seq", "subject", "ts_ns"), fail_on_data_loss=True)
+    assert [(row["seq"], row["subject"], row["ts_ns"]) for row in rows_of(part, narrow)] == [
+        (r.seq, r.subject.decode(), r.ts_ns) for r in ROWS[:5]
+    ]
+    assert rows_of(part, replace(narrow, columns=("records",))) == [{"records": 5}]
+    known = replace(narrow, known_lost=((12, 12, "corruption"),))
+    assert seqs_of(part, known) == [10, 11, 13, 14]
+
+
+def test_a_cut_file_gives_no_row_beyond_its_end(tmp_path: Path, server: FakeServer) -> None:
+    part = written(tmp_path, ROWS[:6])
+    content = Path(part.path).read_bytes()
+    Path(part.path).write_bytes(content[: content.index(b"p14")])
+    with pytest.raises(DataLoss, match=r"14\.\.15 \(corruption\)"):
+        rows_of(part, replace(TASK, columns=("seq",), fail_on_data_loss=True))
+
+
 @pytest.mark.parametrize("harm", ["no data", "no idx", "idx damaged", "data header damaged"])
 def test_files_that_cannot_be_used_are_read_through_the_server(
     tmp_path: Path, server: FakeServer, harm: str

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# Arrow for Java checks bounds and nulls at every value that it gives, which Spark has done already;
+# without it a scan of a stream costs a quarter less.
+JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _LOCAL = {
     # Spark would otherwise announce itself by the name of the machine, which may not resolve.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 

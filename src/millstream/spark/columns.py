@@ -40,6 +40,8 @@ _TYPES: dict[str, tuple[pa.DataType, str]] = {
 GAP_COLUMNS = ("gap_from", "gap_to", "gap_reason")
 PAYLOAD_JSON = "payload_json"
 COUNT = "records"  # of how many records a row tells: one row then stands for many
+# What needs none of a record's bytes.
+FROM_INDEX = frozenset({"stream", "seq", "ts", "ts_ns", "subject", COUNT, *GAP_COLUMNS})
 _NOT_STORED = (*GAP_COLUMNS, PAYLOAD_JSON, COUNT)
 RECORD_COLUMNS = tuple(name for name in _TYPES if name not in _NOT_STORED)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.client.streams import StreamReader
 from millstream.spark import cold_file, rows, segment_file
+from millstream.spark.columns import FROM_INDEX
 from millstream.spark.options import Access
 from millstream.spark.planner import (
     ColdRange,
@@ -121,6 +122,10 @@ def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     after the copy was so before.
     """
     wanted = _wanted(records, task, rows.listed(records))
+    if FROM_INDEX.issuperset(task.columns) and rows.within_file(wanted):
+        # The index has a checksum of its own, and only the flag of each record is needed besides.
+        yield from _decoded(_found(wanted, task.known_lost), task)
+        return
     lost: list[Lost] = []
     while True:
         copied = list(_decoded(wanted, task)) if rows.within_file(wanted) else None
@@ -132,6 +137,15 @@ def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
         wanted = wanted.select(alive & good)
     yield from copied
     yield from _gaps(newly_lost(sorted(lost), task.known_lost), task)
+
+
+def _found(records: Records, known_lost: tuple[Lost, ...]) -> Records:
+    """Return records that are alive and not among those that the read's plan calls lost."""
+    keep = rows.live(records)
+    for first, last, _ in known_lost:
+        low, high = np.searchsorted(records.seqs, [first, last + 1])
+        keep[low:high] = False
+    return records if keep.all() else records.select(keep)
 
 
 def _decoded(records: Records, task: Task) -> Iterator[pa.RecordBatch]:

@@ -52,7 +52,7 @@ def count(spark: "SparkSession", stream: str, **options: str) -> int:
     """Return how many records a stream, or several, holds now; ``options`` narrow it.
 
     Spark has no way to ask a Python source for a count: it would take every row. This counts where
-    the records are, checksums and all, and hands Spark a number for each few thousand.
+    the records are, by index and delete flags, and hands Spark a number for each few thousand.
     """
     register(spark)
     reader = spark.read.format("millstream").options(**options).option("stream", stream)
