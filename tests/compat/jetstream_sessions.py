@@ -194,7 +194,12 @@ class _Writer:
 
     def _create_stream(self, name: str) -> Step:
         config = self._stream_config(name)
-        self._streams[name] = config
+        before = self._streams.get(name)
+        self._streams[name] = dict(config)
+        if before is not None:  # it is refused, and an update must not bring what it asked for
+            for key in ("consumer_limits", "first_seq"):
+                self._streams[name].pop(key, None)
+                self._streams[name] |= {key: before[key]} if key in before else {}
         return _ask(f"STREAM.CREATE.{name}", config)
 
     def _second_stream(self) -> Step:

@@ -124,6 +124,37 @@ SESSIONS = {
             pull(max_bytes=9),
         ),
     ],
+    "a refused delivery comes again at once, whatever progress is told of it": [
+        *(stream(), *THREE, consumer(), pull(), answer(b"-NAK"), answer(b"+WPI"), pull(), INFO),
+    ],
+    "a request whose bytes are used up is over": [
+        *(stream(), *(publish(f"@.x.{name}") for name in "aa"), consumer()),
+        *(
+            pull(no_wait=False, batch=5, expires=150_000_000, max_bytes=most)
+            for most in range(52, 62)
+        ),
+        INFO,
+    ],
+    "who begins with the newest of nothing begins before the end": [
+        *(stream(), *THREE),
+        consumer("d", filter_subject="@.x.none", deliver_policy="last_per_subject"),
+        consumer("e", filter_subject="@.x.none", deliver_policy="last"),
+        consumer("f", filter_subject="@.x.b", deliver_policy="last"),
+        *(publish("@.x.none"), pull("d"), pull("e"), pull("f")),
+    ],
+    "the newest of each are all where a stream holds no others": [
+        *(stream(max_msgs_per_subject=1), *THREE),
+        consumer(filter_subject="@.x.a", deliver_policy="last_per_subject"),
+        pull(batch=3),
+    ],
+    "who waits while acks are missing waits when a pause begins": [
+        *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3)),
+        *(ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}), INFO),
+    ],
+    "a consumer in memory is where a reset puts it": [
+        *(stream(storage="memory", max_msgs=2), *THREE, consumer()),
+        *(ask("CONSUMER.RESET.@S.c", {"seq": 1}), INFO, pull(), INFO),
+    ],
     "a purge of nothing lets what was refused wait for its time": [
         *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
         *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),

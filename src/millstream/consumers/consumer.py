@@ -108,7 +108,7 @@ class Consumer:
     def place(self) -> None:
         """Stand where the deliver policy says; for a consumer without a past."""
         config, state = self.config, self.stream.state()
-        if config.deliver_policy == "last_per_subject":
+        if config.deliver_policy == "last_per_subject" and not self._is_newest_only:
             self.cursor.start_at_last_of_each()
         elif config.deliver_policy == "last":
             self.cursor.start_at_last()
@@ -123,6 +123,11 @@ class Consumer:
             self.cursor.start(state.first_seq, state.first_seq)
         before = self.cursor.position - 1
         self.ledger.delivered = self.ledger.floor = (0, before)
+
+    @property
+    def _is_newest_only(self) -> bool:
+        """Whether the stream holds no more than the newest record of each subject anyway."""
+        return self.stream.config.max_msgs_per_subject == 1
 
     def claim(self) -> None:
         """Tell the stream what this consumer still needs, where retention depends on that."""
@@ -190,7 +195,10 @@ class Consumer:
             self.tell_pause()
             self._watch_pause()
         self._idleness.watch(self.config.inactive_threshold / 1e9)
-        self.pump()
+        if self.feed.pause_left_ns:  # who waits is not looked at now
+            self._arm(self._clock.monotonic() + self.feed.pause_left_ns / 1e9)
+        else:
+            self.pump()
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a checked configuration."""

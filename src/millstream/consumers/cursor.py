@@ -29,6 +29,7 @@ class Cursor:
 
     def __init__(self, stream: Stream, filters: Sequence[str]) -> None:
         self.position = 1
+        self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
         self._stream = stream
         self._chosen = stream.index.select(filters)
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
@@ -45,21 +46,26 @@ class Cursor:
         self.resume(max(seq, first), [])
 
     def start_at_last(self) -> None:
-        """Begin at the newest match, behind everything when there is none."""
+        """Begin at the newest match, at the first record when there is none."""
         state = self._stream.state()
         newest = self._stream.index.last_seq(self._chosen)
         if self._chosen.is_everything:
             newest = state.last_seq
-        self.resume(newest if newest and state.messages else state.last_seq + 1, [])
+        self.start(newest if state.messages else state.last_seq + 1, state.first_seq)
 
     def start_at_last_of_each(self) -> None:
         """Begin with the newest record of each matching subject, then go on behind them all."""
         first = self._stream.index.last_seqs(self._chosen)
-        self.resume(first[0] if first else self._stream.state().last_seq + 1, first)
+        if first:
+            self.resume(first[0], first)
+        else:
+            state = self._stream.state()
+            self.start(state.last_seq, state.first_seq)
 
     def resume(self, seq: int, first: list[int]) -> None:
         """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences."""
         self.position, self._first = seq, deque(first)
+        self.read_to = 0
         self._is_counted = False
         self._gap = None
 
@@ -201,6 +207,7 @@ class Cursor:
         """Leave what does not match behind: filters that an update brings match what is to come."""
         if not self._first:
             self.position = max(self.position, self._stream.log.committed_seq + 1)
+            self.read_to = self.position - 1
 
     def _read_first(self, most: int, max_bytes: int) -> "Frames":
         wanted, run = self._first, 1  # a run of neighbours at once
@@ -233,3 +240,4 @@ class Cursor:
             self.position = self._first[0] if self._first else max(behind, last + 1)
         else:
             self.position = last + 1
+            self.read_to = last

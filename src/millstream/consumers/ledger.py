@@ -192,11 +192,12 @@ class Ledger:
         return True
 
     def progress(self, seq: int, now: float) -> bool:
-        """Start the wait anew; False when it was not pending."""
+        """Start the wait anew, unless it is over; False when it was not pending."""
         known = self.pending.get(seq)
         if known is None:
             return False
-        self.queue.discard(seq)
+        if self.queue.delivered_at(seq) is not None:
+            return True
         return self.pending.wait_until(seq, now + self._wait(known[1]))
 
     def gone(self, seqs: Iterable[int]) -> list[int]:

@@ -193,6 +193,8 @@ class PullDesk:
         request.batch -= count
         if request.limited:
             request.bytes_left -= size
+            if request.bytes_left == 0:
+                request.batch = 0  # nothing more fits
         if request.batch > 0:
             self.line.requeue(request)
         elif request.limited and request.bytes_left > 0:

@@ -80,7 +80,7 @@ def _delivered(consumer: Consumer) -> tuple[int, int]:
     """Return the last delivery; one in memory without any shows how far it has read."""
     in_memory = consumer.config.mem_storage or consumer.stream.config.storage == "memory"
     if in_memory and consumer.ledger.delivered == (0, 0):
-        return 0, consumer.cursor.seen_to
+        return 0, consumer.cursor.read_to
     return consumer.ledger.delivered
 
 
