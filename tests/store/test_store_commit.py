@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.errors import ShardReadOnly, StorageFull
+from millstream.store import committer as committer_module
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Bench, records
@@ -382,3 +383,36 @@ class VisitedDisk(FakeDisk):
         if self.visit is not None and "wal" in path:
             self.visit()
         return super().enter(call, path)
+
+
+@pytest.mark.parametrize("other", [Durability.FSYNC, Durability.DISK])
+def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
+    other: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = VisitedDisk()
+    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 16))
+    log, second = bench.store.create_log(1, Durability.DISK), bench.store.create_log(2, other)
+    for payload in (b"first: pays for the reservation", b"not synced"):
+        bench.append(log, [payload])
+        bench.append(second, [payload])
+        bench.run()
+    (committer,) = bench.store._committers()
+    sync, answers, heard = committer._engine.sync, [], []
+
+    def come() -> None:
+        disk.visit = None
+        answers.append(bench.append(log, [b"kept out"])[1])
+        bench.deliver()
+
+    def slow_sync() -> None:
+        bench.deliver()
+        heard.append(list(answers[0]))
+        sync()
+
+    monkeypatch.setattr(committer_module, "SMALL_GROUP", 1000)
+    bench.append(second, [b"x" * 1000])  # the thread's, for its size or for the sync
+    monkeypatch.undo()
+    bench.clock.advance(1.0)  # a sync is due in any case
+    disk.visit, committer._engine.sync = come, slow_sync  # type: ignore[method-assign]
+    committer.step()
+    assert heard == [[None]]

@@ -292,6 +292,8 @@ class Committer:
         with self._lock:
             self._unanswered -= 1
         self._settle(group, None, position)
+        if self._queue and not self._stepping:  # came meanwhile, and must not wait for a sync
+            self._step_here()
 
     def _settle_synced(self, group: list[Submission], position: int, synced: int) -> None:
         """Answer what waited for the sync, then tell how far the log is stable."""
@@ -338,8 +340,11 @@ class Committer:
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
             due = self._due(self._dirty_since)
+            kept_out = bool(self._queue)
         if early:
             self._post(partial(self._settle_early, early, None if late else position))
+        elif kept_out:  # what came during the write need not wait for the sync
+            self._post(self._step_here)
         if late or due:
             try:
                 self._sync()
