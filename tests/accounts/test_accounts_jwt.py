@@ -134,6 +134,34 @@ def test_a_user_outside_its_time_place_or_kind_is_refused(
         admit(trust(), ACCOUNT.jwt(USER, nats, **more))
 
 
+LATE = {"start": "22:00:00", "end": "23:00:00"}  # it is 22:13:20
+NIGHT = {"start": "20:00:00", "end": "01:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("times", "exp", "left"),
+    [
+        ([LATE], 0, 2800),
+        ([NIGHT], 0, 10_000),
+        ([LATE, NIGHT], 0, 10_000),
+        ([LATE], 100, 100),
+        ([LATE], 9000, 2800),
+    ],
+)
+def test_a_users_time_is_over_when_its_hours_are(
+    times: list[dict[str, str]], exp: int, left: int
+) -> None:
+    more = {"exp": int(NOW) + exp} if exp else {}
+    hours = {"times": times, "times_location": "UTC"}
+    assert admit(trust(), ACCOUNT.jwt(USER, hours, **more)).expires == NOW + left
+
+
+def test_hours_are_those_of_the_named_place() -> None:
+    berlin = {"times": [{"start": "23:00:00", "end": "23:30:00"}]}
+    admitted = admit(trust(), ACCOUNT.jwt(USER, {**berlin, "times_location": "Europe/Berlin"}))
+    assert admitted.expires == NOW + 1000
+
+
 def test_a_revoked_user_is_refused_until_issued_anew() -> None:
     trusted = trust(revocations={USER.public: 150})
 

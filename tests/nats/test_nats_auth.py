@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import bcrypt
 import nkeys as signing
@@ -303,6 +304,38 @@ def test_a_jwt_users_time_runs_out(serve: Callable[..., GuardedSessions]) -> Non
     serving.pass_time(1)
 
     assert client.said() == b"-ERR 'User Authentication Expired'\r\n<closed>"
+
+
+def test_a_jwt_users_hours_end(serve: Callable[..., GuardedSessions]) -> None:
+    trust = Trust([OPERATOR.token])
+    trust.add_account(ACCOUNT.token)
+    serving = serve(Credentials(trust=trust), [Account(ACCOUNT.public)])
+    now = serving.clock.time_ns() // 10**9
+    start, end = (f"{datetime.fromtimestamp(now + s, UTC):%H:%M:%S}" for s in (-60, 60))
+    hours = {"times": [{"start": start, "end": end}], "times_location": "UTC"}
+    user = ACCOUNT.user("worker", bearer_token=True, **hours)
+    client = serving.client()
+    assert client.connect(jwt=user.token) == b""
+
+    serving.pass_time(59)
+    assert client.said() == b""
+    serving.pass_time(2)
+
+    assert client.said() == b"-ERR 'User Authentication Expired'\r\n<closed>"
+
+
+def test_a_jwt_accounts_time_runs_out(serve: Callable[..., GuardedSessions]) -> None:
+    trust = Trust([OPERATOR.token])
+    serving = serve(Credentials(trust=trust), [Account(ACCOUNT.public)])
+    ends = serving.clock.time_ns() // 10**9 + 60
+    claims = {"type": "account", "version": 2}
+    trust.add_account(OPERATOR.sign_claims(ACCOUNT.public, "orders", claims, exp=ends))
+    client = serving.client()
+    assert client.connect(jwt=ACCOUNT.user("any", bearer_token=True).token) == b""
+
+    serving.pass_time(60)
+
+    assert client.said() == b"-ERR 'Account Authentication Expired'\r\n<closed>"
 
 
 def test_an_account_takes_only_so_many_connections_subscriptions_and_bytes(

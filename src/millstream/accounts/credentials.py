@@ -70,6 +70,7 @@ class Identity(msgspec.Struct, frozen=True):
     expires: int = 0  # Unix seconds, 0 = never
     max_subscriptions: int = -1
     max_payload: int = -1
+    account_expires: int = 0  # Unix seconds, 0 = never
 
 
 class Credentials:
@@ -155,6 +156,7 @@ class Credentials:
             admitted.expires,
             admitted.permissions.get("subs", -1),
             admitted.permissions.get("payload", -1),
+            admitted.account_expires,
         )
 
     def _by_signature(self, presented: Presented) -> Identity | None:

@@ -7,8 +7,9 @@ walks the chain and says who the user is, or raises ``Refused`` with a reason fo
 
 import base64
 import binascii
+import math
 from collections.abc import Iterable
-from datetime import datetime, time
+from datetime import UTC, datetime, time
 from ipaddress import ip_address, ip_network
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,6 +22,7 @@ from millstream.accounts.templates import BadTemplate, Names, filled
 
 _LONGEST = 64 * 1024
 _OLD = "ed25519"
+_DAY = 86_400
 
 
 # What a user's JWT may say only where its signing key says nothing.
@@ -54,7 +56,12 @@ class Admitted(msgspec.Struct, frozen=True):
     claims: Claims
     account_claims: Claims
     permissions: dict[str, Any]
-    expires: int  # Unix seconds, 0 = never
+    expires: int  # when the user's time is over, in Unix seconds; 0 = never
+
+    @property
+    def account_expires(self) -> int:
+        """When the account's time is over, in Unix seconds; 0 = never."""
+        return self.account_claims.expires
 
 
 def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Claims:
@@ -161,8 +168,8 @@ class Trust:
         _check_revoked(account, user)
         granted = _granted(account, user, scope)
         _check_bearer(account, granted)
-        _check_place(granted, now=now, address=address, kind=kind)
-        ends = [claims.expires for claims in (account, user) if claims.expires]
+        _check_place(granted, address=address, kind=kind)
+        ends = [end for end in (user.expires, _end_of_hours(granted, now)) if end]
         return Admitted(user.subject, account.subject, user, account, granted, min(ends, default=0))
 
 
@@ -225,16 +232,24 @@ def _from_template(account: Claims, user: Claims, scope: dict[str, Any]) -> dict
         raise Refused(str(error)) from error
 
 
-def _check_place(granted: dict[str, Any], *, now: float, address: str, kind: str) -> None:
+def _check_place(granted: dict[str, Any], *, address: str, kind: str) -> None:
     kinds = granted.get("allowed_connection_types") or ()
     if kinds and kind not in kinds:
         raise Refused(f"connections of kind {kind} are not allowed")
     networks = granted.get("src") or ()
     if networks and not any(_inside(address, network) for network in networks):
         raise Refused("connections from this address are not allowed")
+
+
+def _end_of_hours(granted: dict[str, Any], now: float) -> int:
+    """Return when the hours end that allow a connection now, 0 where any hour does."""
     spans = granted.get("times") or ()
-    if spans and not _inside_hours(spans, granted.get("times_location") or "UTC", now):
+    if not spans:
+        return 0
+    left = _hours_left(spans, granted.get("times_location") or "", now)
+    if left is None:
         raise Refused("connections at this hour are not allowed")
+    return math.ceil(now + left)
 
 
 def _inside(address: str, network: str) -> bool:
@@ -244,13 +259,25 @@ def _inside(address: str, network: str) -> bool:
         return False
 
 
-def _inside_hours(spans: list[dict[str, str]], location: str, now: float) -> bool:
+def _hours_left(spans: list[dict[str, str]], location: str, now: float) -> float | None:
+    """Return how many seconds the longest of the spans that it is within goes on, if it is."""
     try:
-        clock = datetime.fromtimestamp(now, ZoneInfo(location)).time()
-        hours = [(time.fromisoformat(s["start"]), time.fromisoformat(s["end"])) for s in spans]
+        zone = ZoneInfo(location) if location else None  # None: this machine's
+        clock = _second_of_day(datetime.fromtimestamp(now, UTC).astimezone(zone).time())
+        hours = [(_read_time(span["start"]), _read_time(span["end"])) for span in spans]
     except (ZoneInfoNotFoundError, ValueError, KeyError):
-        return False
-    return any(
-        start <= clock <= end if start <= end else clock >= start or clock <= end
+        return None
+    left = [
+        (end - clock) % _DAY
         for start, end in hours
-    )
+        if (clock - start) % _DAY <= (end - start) % _DAY
+    ]
+    return max(left, default=None)
+
+
+def _read_time(text: str) -> float:
+    return _second_of_day(time.fromisoformat(text))
+
+
+def _second_of_day(clock: time) -> float:
+    return clock.hour * 3600 + clock.minute * 60 + clock.second + clock.microsecond / 1e6

@@ -543,7 +543,9 @@ class Session:
 
     def tick(self, now: float, unix_seconds: float) -> None:
         """Look at the deadlines: handshake, credentials, pings, silence."""
-        if self.identity is not None and 0 < self.identity.expires <= unix_seconds:
+        if self.identity is not None and 0 < self.identity.account_expires <= unix_seconds:
+            self._end(errors.ACCOUNT_EXPIRED, Closed.EXPIRED)
+        elif self.identity is not None and 0 < self.identity.expires <= unix_seconds:
             self._end(errors.AUTHENTICATION_EXPIRED, Closed.EXPIRED)
         elif self._handshake_until is not None and now >= self._handshake_until:
             self._check_handshake(now)
