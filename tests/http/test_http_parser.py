@@ -10,6 +10,7 @@ from test_http_malformed import CONTROLS, REFUSED
 
 from millstream.http.limits import Limits
 from millstream.http.parser import Refusal, RequestParser
+from millstream.http.request import Request
 
 FIRST = {
     "a get": b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -153,3 +154,58 @@ def test_the_first_of_a_repeated_header_counts_also_when_the_head_comes_again() 
         assert (request.header(b"x"), request.header(b"y"), request.header(b"z")) == (
             b"first", b"y", None,
         )  # fmt: skip
+
+
+HEAD = b"POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+
+
+def acquainted(head: bytes = HEAD, body: bytes = b"hello") -> RequestParser:
+    """Return a parser that has seen this head before."""
+    parser = RequestParser(Limits())
+    parser.feed(head + body)
+    assert isinstance(parser.next(), Request)
+    return parser
+
+
+def test_a_known_head_and_all_of_its_body_are_one_request() -> None:
+    parser = acquainted()
+    request = parser.whole(HEAD + b"world")
+    assert request is not None
+    assert (request.method, request.path, request.query) == ("POST", "/a", {"b": "c"})
+    assert request.body == b"world"
+    assert (parser.buffered, parser.in_body, parser.in_head) == (0, False, False)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD + b"hell",
+        HEAD + b"hello!",
+        HEAD + b"hello" + HEAD,
+        b"\r\n" + HEAD + b"hello",
+        HEAD[:-2],
+        HEAD.replace(b"x", b"y") + b"hello",
+        b"",
+    ],
+)
+def test_anything_else_is_left_to_be_fed(data: bytes) -> None:
+    parser = acquainted()
+    assert parser.whole(data) is None
+    assert parser.buffered == 0
+
+
+def test_nothing_is_whole_while_something_else_is_under_way() -> None:
+    parser = acquainted()
+    parser.feed(HEAD[:10])
+    assert parser.whole(HEAD + b"hello") is None
+    parser = acquainted()
+    parser.feed(HEAD)
+    assert parser.next() is None
+    assert parser.whole(HEAD + b"hello") is None
+
+
+def test_chunks_and_expectations_are_never_whole() -> None:
+    chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert acquainted(chunked, b"0\r\n\r\n").whole(chunked) is None
+    expects = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n"
+    assert acquainted(expects, b"").whole(expects) is None

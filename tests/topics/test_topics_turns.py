@@ -31,10 +31,13 @@ class Bench:
         self.cost_ms = cost_ms
         self.served: list[str] = []
 
-    def come(self, topic: str, *, waits: bool = False) -> None:
+    def come(self, topic: str, *, waits: bool = False, client: object = None) -> None:
         request = Request("POST", f"/v0/topics/{topic}")
-        take = self.turns.wait if waits else self.turns.take
-        take(request, lambda: self.serve(topic))
+        if waits:
+            self.turns.wait(request, lambda: self.serve(topic))
+        else:
+            now, client = self.clock.monotonic(), client or object()
+            self.turns.take(request, lambda: self.serve(topic), now, client)
 
     def serve(self, topic: str) -> None:
         self.clock.advance(self.cost_ms / 1000)
@@ -54,6 +57,16 @@ async def test_a_request_that_comes_alone_is_served_as_it_is_read() -> None:
         bench.clock.advance(2 * TOGETHER)
     assert bench.served == ["low"] * 3
     assert bench.turns.waiting == 0
+
+
+async def test_a_client_whose_next_request_follows_at_once_has_nobody_before_it() -> None:
+    bench, client = Bench(), object()
+    for count in range(1, 4):
+        bench.come("low", client=client)
+        assert len(bench.served) == count
+    bench.come("plain")
+    bench.come("low", client=client)
+    assert bench.turns.waiting == 2
 
 
 async def test_what_comes_in_the_same_turn_is_served_by_priority_once_all_is_read() -> None:
@@ -128,7 +141,7 @@ async def test_a_request_that_fails_keeps_nobody_from_their_turn() -> None:
         raise RuntimeError("its own fault")
 
     bench.come("plain")
-    bench.turns.take(Request("GET", "/"), fail)
+    bench.turns.take(Request("GET", "/"), fail, bench.clock.monotonic(), object())
     bench.come("plain")
     await go_round(3)
     assert bench.served == ["plain", "plain"]

@@ -106,6 +106,7 @@ class HttpConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
         self.stalled = False  # an answer waits for the client to read
         self._body_since = 0.0
+        self._read_at = 0.0  # when what came last was read
         self._was_in_head = False
         self._sniffed: bytes | None = b""  # None once these are known not to be HTTP/2
         self.deadline: float | None = None
@@ -145,6 +146,12 @@ class HttpConnection(asyncio.Protocol):
                 self._switch(self._sniffed)
                 return
             data, self._sniffed = self._sniffed, None
+        if not self._busy:
+            self._read_at = self._door.now()
+            request = self._parser.whole(data)
+            if request is not None:
+                self._take(request)
+                return
         self._parser.feed(data)
         if not self._busy:
             self._advance()
@@ -212,10 +219,13 @@ class HttpConnection(asyncio.Protocol):
         elif isinstance(event, Refusal):
             self._refuse(event)
         else:
-            self.deadline = None
-            self._was_in_head = False
-            self._busy = True
-            self._door.turns.take(event, partial(self._begin, event))
+            self._take(event)
+
+    def _take(self, request: Request) -> None:
+        self.deadline = None
+        self._was_in_head = False
+        self._busy = True
+        self._door.turns.take(request, partial(self._begin, request), self._read_at, self)
 
     def _begin(self, request: Request) -> None:
         """Serve until that has to wait for something, and only then by a task."""
@@ -282,6 +292,8 @@ class HttpConnection(asyncio.Protocol):
                 self._await_next()
 
     def _next_waiting(self) -> Request | None:
+        if not self._parser.buffered:
+            return None
         was_in_body = self._parser.in_body
         event = self._parser.next()
         if isinstance(event, Refusal):

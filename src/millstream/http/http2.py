@@ -221,7 +221,7 @@ class Http2Connection(asyncio.Protocol):
             stream.is_whole = True
             stream.request.body = bytes(stream.body)
             run = partial(self._run, stream_id, stream, self._app)
-            self._door.turns.take(stream.request, run)
+            self._door.turns.take(stream.request, run, self._door.now(), stream)
 
     def _run(
         self, stream_id: int, stream: _Stream, app: Callable[[Request], Awaitable[Answer]]

@@ -92,6 +92,21 @@ class RequestParser:
         """Take bytes from the connection."""
         self._buffer += data
 
+    def whole(self, data: bytes) -> Request | None:
+        """Return the one request that ``data`` is, where all that came before is dealt with.
+
+        It has a head that is known and nothing behind its body; None takes nothing of it.
+        """
+        if self._buffer or self._request is not None:
+            return None
+        end = data.find(b"\r\n\r\n") + 4
+        known = self._known.get(data[:end])
+        if known is None or known.missing != len(data) - end or known.expects_continue:
+            return None
+        request = known.request.again()
+        request.body = data[end:]
+        return request
+
     def next(self) -> Request | Refusal | None:
         """Return the next whole request, why there can be none, or None while bytes are missing."""
         try:

@@ -12,8 +12,11 @@ Serve = Callable[[], None]
 class Turns(Protocol):
     """An order among requests that came in together; each is served once, on the loop."""
 
-    def take(self, request: Request, serve: Serve) -> None:
-        """Serve a request that was just read, now or when it is its turn."""
+    def take(self, request: Request, serve: Serve, at: float, client: object) -> None:
+        """Serve a request that was read ``at`` this moment, now or when it is its turn.
+
+        A client is one whose next request comes after the answer to this one.
+        """
         ...
 
     def wait(self, request: Request, serve: Serve) -> None:
@@ -27,7 +30,7 @@ class FirstCome:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def take(self, request: Request, serve: Serve) -> None:
+    def take(self, request: Request, serve: Serve, at: float, client: object) -> None:
         """Serve at once."""
         serve()
 

@@ -127,10 +127,11 @@ def json_body(request: Request, kind: Any, *, may_be_empty: bool = False) -> Any
 def write_body(request: Request) -> WriteBody:
     """Return a write: one JSON object, or one record a line with the batch fields in the query."""
     given = request.header(b"content-type")
-    if given is not None and _NDJSON.match(given) is not None:
-        return _lines(request)
-    if given is None or _JSON.match(given) is None:
-        raise UnsupportedMediaType("send application/json or application/x-ndjson")
+    if given != b"application/json":  # as most say it
+        if given is not None and _NDJSON.match(given) is not None:
+            return _lines(request)
+        if given is None or _JSON.match(given) is None:
+            raise UnsupportedMediaType("send application/json or application/x-ndjson")
     body: WriteBody = json_text.decode(json_text.normal(unpacked(request)), WriteBody)
     return body
 

@@ -15,7 +15,7 @@ from millstream.delivery.ready_set import ReadySet
 from millstream.http.request import Request
 from millstream.http.turns import Serve
 
-TOGETHER = 100e-6  # seconds between requests, at most, that the same turn of the loop has read
+TOGETHER = 15e-6  # seconds, at most, between requests that one turn of the loop has read
 LONGEST_MS = 0.5  # that requests are served for before the loop looks who else has come
 TOPICS = "/v0/topics/"
 
@@ -28,17 +28,23 @@ class RequestTurns:
         self._rank = rank
         self._ready = ReadySet()
         self._serves: dict[Hashable, Serve] = {}
+        self._come: list[tuple[str, Serve, float]] = []  # since the last turn, not ranked yet
         self._turning = False  # somebody waits
         self._served_at = float("-inf")
+        self._served: object = None  # the client who was served last
 
     @property
     def waiting(self) -> int:
         """Return how many requests wait for their turn."""
-        return len(self._ready)
+        return len(self._ready) + len(self._come)
 
-    def take(self, request: Request, serve: Serve) -> None:
-        """Serve a request that was just read, now or when it is its turn."""
-        if self._comes_alone():
+    def take(self, request: Request, serve: Serve, at: float, client: object) -> None:
+        """Serve a request that was read ``at`` this moment, now or when it is its turn.
+
+        A client is one whose next request comes after the answer to this one.
+        """
+        if self._comes_alone(at, client):
+            self._served = client
             serve()
             self._served_at = self._clock.monotonic()
         else:
@@ -50,25 +56,26 @@ class RequestTurns:
 
     async def turn(self, topic: str) -> None:
         """Return when it is the turn of somebody who wants something of a topic."""
-        if self._comes_alone():
+        if self._comes_alone(self._clock.monotonic(), None):
+            self._served = None
             self._served_at = self._clock.monotonic()
             return
         come = asyncio.get_running_loop().create_future()
         self._add(topic, lambda: None if come.done() else come.set_result(None))
         await come
 
-    def _comes_alone(self) -> bool:
-        """Say whether somebody who was just read has nobody before them in this turn of the loop.
+    def _comes_alone(self, at: float, client: object) -> bool:
+        """Say whether who was read ``at`` a moment has nobody before them in this turn of the loop.
 
         A loop that reads one socket after another does so within microseconds; one that was asleep
-        in between takes longer. To mark its turns would cost each request a call.
+        in between takes longer. To mark its turns would cost each request more than it takes.
         """
-        return not self._turning and self._clock.monotonic() - self._served_at > TOGETHER
+        if self._turning:
+            return False
+        return at - self._served_at > TOGETHER or (client is self._served and client is not None)
 
     def _add(self, topic: str, serve: Serve) -> None:
-        key = object()
-        self._ready.add(key, self._rank(topic), self._now_ms())
-        self._serves[key] = serve
+        self._come.append((topic, serve, self._now_ms()))
         if not self._turning:
             self._turn_later()
 
@@ -80,14 +87,22 @@ class RequestTurns:
         """Serve for a while; when nobody waits, the next who comes is served at once."""
         now = self._now_ms()
         end = now + LONGEST_MS
+        come, self._come = self._come, []
         try:
+            if len(come) == 1 and not len(self._ready):
+                come[0][1]()  # nobody to be compared with
+                return
+            for topic, serve, since_ms in come:
+                key = object()
+                self._ready.add(key, self._rank(topic), since_ms)
+                self._serves[key] = serve
             while now < end and (found := self._ready.next(now)) is not None:
                 self._serves.pop(found[0])()
                 now = self._now_ms()
         finally:
             self._turning = False
-            self._served_at = self._clock.monotonic()
-            if len(self._ready):
+            self._served, self._served_at = None, self._clock.monotonic()
+            if len(self._ready) or self._come:
                 self._turn_later()
 
     def _now_ms(self) -> float:

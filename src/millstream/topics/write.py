@@ -94,10 +94,14 @@ async def carry_out(
     checked = check_write(body, name, header_key)
     if not body.disable_backpressure:
         topics.check_pace()
-    stream, created = await _stream_for(body, name, caller, topics)
+    known = topics.find_or_none(name, caller)
+    stream, created = (known, False) if known else await _create(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
     began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
-    written, deduped = await _append(stream, checked, topics)
+    if checked.key is None:
+        written, deduped = await _append_now(stream, checked, topics), False
+    else:
+        written, deduped = await _append_once(stream, checked, checked.key, topics)
     append_ms = round((topics.clock.monotonic() - began) * 1000, 3)
     synced = stream.log.durability is Durability.FSYNC
     performance = watch.performance(
@@ -170,12 +174,9 @@ def _meta(meta: bytes) -> bytes:
     return meta
 
 
-async def _stream_for(
+async def _create(
     body: bodies.WriteBody, name: str, caller: Caller, topics: Topics
 ) -> "tuple[Stream, bool]":
-    known = topics.find_or_none(name, caller)
-    if known is not None:
-        return known, False
     if not _may_create(body):
         raise TopicNotFound(name)
     if body.config is not None and "admin" not in caller.scopes:
@@ -213,12 +214,12 @@ def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
             )
 
 
-async def _append(stream: "Stream", checked: Checked, topics: Topics) -> tuple[Written, bool]:
-    if checked.key is None:
-        return await _append_now(stream, checked, topics), False
+async def _append_once(
+    stream: "Stream", checked: Checked, key: str, topics: Topics
+) -> tuple[Written, bool]:
     return await topics.idempotency.once(
         stream.incarnation,
-        checked.key,
+        key,
         stream.config.duplicate_window,
         topics.clock.time_ns,
         partial(_append_now, stream, checked, topics),
