@@ -1,32 +1,21 @@
 """Logs while they are being rebuilt: segments first, then what the WAL has behind them."""
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import groupby, pairwise, takewhile
+from itertools import pairwise
 
 import msgspec
-from msgspec.structs import replace
-from xxhash import xxh3_64
 
-from millstream.errors import MillstreamError, StorageUnusable
-from millstream.kernel._batch import Batch
-from millstream.kernel._frames import (
-    RECORD,
-    Frames,
-    encode_batch,
-    encode_control,
-    index_frames,
-    scan,
-)
-from millstream.store import blocks, derived
-from millstream.store.blocks import BlockTable
+from millstream.errors import StorageUnusable
+from millstream.kernel._frames import RECORD, encode_control, index_frames, scan
+from millstream.store import derived, derived_again
 from millstream.store.cold_copy import SUFFIX, ColdCopy, decode_marker
 from millstream.store.cold_manifest import Form
 from millstream.store.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.entry import Run
 from millstream.store.file_log import MOST_DELTA, FileLog
-from millstream.store.files import Files, replace_file
+from millstream.store.files import Files
+from millstream.store.found_files import FoundFiles
 from millstream.store.log import Durability, Gap
 from millstream.store.log_frames import (
     DELETE,
@@ -41,19 +30,10 @@ from millstream.store.log_frames import (
 )
 from millstream.store.marks import RESERVED, SYNCED, Known
 from millstream.store.recovery import LogRecovery
-from millstream.store.repair import index_segment, missing_seqs, repair_segment
+from millstream.store.repair import missing_seqs, repair_segment
 from millstream.store.salvage import Frame, batches, frames_in, whole_batches
 from millstream.store.segment import Keeping, Segment
-from millstream.store.segment_files import (
-    HEADER_BYTES,
-    DataHead,
-    binding,
-    decode_idx,
-    holds_blocks,
-    idx_generation,
-    read_data_header,
-    segment_name,
-)
+from millstream.store.segment_files import HEADER_BYTES, segment_name
 from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
 
 MakeLog = Callable[[int, Durability], FileLog]
@@ -70,6 +50,7 @@ class Logs:
         self._make = make
         self._adopt = adopt
         self._keeping = keeping
+        self._found = FoundFiles(files, keeping)
         self.erased: dict[int, set[int]] = {}  # log → what may still be in files
         self._directory = ""
         self._rewritten: set[tuple[int, int]] = set()  # (log, base) of files that are made anew
@@ -133,13 +114,13 @@ class Logs:
                 self._load_cold(target, base)
                 follows = max(follows, target.segments[-1].last_seq + 1)
             elif base in states or (sealed and base == follows):
-                self._load_segment(target, base, states.get(base), directory, sealed)
+                self._load_segment(target, base, states.get(base), sealed)
                 follows = max(follows, target.segments[-1].last_seq + 1)
             elif base > newest:
                 cuts.add(base)  # not stable, or behind one that is not: the WAL has its records
                 self.strays += [f"{directory}/seg-{base:020d}.idx"] * sealed  # it will grow again
                 path = f"{directory}/seg-{base:020d}.data"
-                if self._keeping.ring.seals or self._plain(path, log_id, base)[0].in_blocks:
+                if self._keeping.ring.seals or self._found.plain(path, log_id, base)[0].in_blocks:
                     self._rewritten.add((log_id, base))
             else:
                 stem = f"{directory}/seg-{base:020d}"
@@ -171,25 +152,10 @@ class Logs:
         return marked - stray
 
     def _load_cold(self, target: FileLog, base: int) -> None:
-        """Take up a segment by its index alone; the cold place is asked only if that is damaged."""
+        """Take up a segment that is elsewhere."""
         segment = target.start_segment(base)
-        segment.made = True
-        marker = bytes(self._buffer(f"{segment.directory}/{segment.name}{SUFFIX}"))
-        copy = self._adopt(segment, decode_marker(marker))
-        head = DataHead(complete=True, generation=-1)
-        if self._load_idx(segment, 1 << 32, 0, head):
-            return
-        path = f"{segment.directory}/{segment.name}.idx"
-        try:
-            data = copy.objects.get(copy.name[: -len(".data")] + ".idx")
-        except MillstreamError as error:
-            raise StorageUnusable(
-                f"{path} is damaged, and its copy cannot be read ({error}): "
-                "start again when the cold place answers"
-            ) from error
-        replace_file(self._files, segment.directory, f"{segment.name}.idx", data)
-        if not self._load_idx(segment, 1 << 32, 0, head):
-            raise StorageUnusable(f"{path} is damaged, here and at the cold place: restore it")
+        marker = bytes(self._found.buffer(f"{segment.directory}/{segment.name}{SUFFIX}"))
+        self._found.load_cold(segment, self._adopt(segment, decode_marker(marker)))
 
     def _keep_blocks(self) -> None:
         """Let segments that the WAL has rebuilt go on in their files, as far as those agree.
@@ -200,22 +166,8 @@ class Logs:
             target = self.logs.get(log_id)
             path = f"{self._directory}/{log_id:016x}/{segment_name(base)}.data"
             started = [s for s in target.segments if s.base_seq == base] if target else []
-            if not started or not self._goes_on(started[0], path):
+            if not started or not self._found.goes_on(started[0], path):
                 self.strays.append(path)
-
-    def _goes_on(self, segment: Segment, path: str) -> bool:
-        head, image = self._plain(path, segment.log_id, segment.base_seq)
-        if not head.in_blocks or (not head.complete and not self._keeping.ring.seals):
-            return False
-        buffer = self._buffer(path)
-        found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), segment.bound)
-        held = bytes(HEADER_BYTES) + b"".join([block.data for block in segment.blocks])
-        kept = list(takewhile(lambda r: image[r.offset : r.end] == held[r.offset : r.end], found))
-        if not kept or (head.complete and kept[-1].end != len(held)):
-            return False
-        segment.found(head, BlockTable(kept))
-        segment.full = segment.full or head.complete
-        return True
 
     def _name_absent(self) -> None:
         """Name what is gone with segment files, once it is known what was removed on purpose."""
@@ -233,109 +185,14 @@ class Logs:
                 self.recovered[log_id].lost += sum(g.last - g.first + 1 for g in new)
 
     def _load_segment(
-        self, target: FileLog, base: int, state: SegmentState | None, directory: str, sealed: bool
+        self, target: FileLog, base: int, state: SegmentState | None, sealed: bool
     ) -> None:
         segment = target.start_segment(base)
-        segment.made = True
-        buffer = self._buffer(segment.path)
-        size = len(buffer)
-        head = self._head(buffer, target.log_id, base, segment.path)
-        if sealed and head.in_blocks:
-            head = replace(head, complete=True)
-        segment.found(head)
-        if sealed and self._load_idx(segment, size, state.size if state else 0, head):
-            return
-        if head.in_blocks:
-            self._load_blocks(target, segment, state, buffer)
-            return
-        limit = min(state.size, size) if state else size
-        self._durable[target.log_id, base] = limit
-        if not index_segment(segment, buffer, limit) or (state and limit < state.size):
+        limit, whole = self._found.load(segment, state, sealed)
+        if limit:
+            self._durable[target.log_id, base] = limit
+        if not whole:
             self._damaged.append((target, segment))
-        segment.full = bool(state and state.sealed) or state is None or self._keeping.ring.seals
-
-    def _load_blocks(
-        self, target: FileLog, segment: Segment, state: SegmentState | None, buffer: memoryview
-    ) -> None:
-        """Index a file in blocks; a complete one counts as a whole, as it came by a rename."""
-        bound, ring, complete = segment.bound, self._keeping.ring, segment.head.complete
-        found, damaged = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), bound)
-        limit = 1 << 32 if complete or state is None else state.size
-        table = BlockTable(ref for ref in found if ref.end <= limit)
-        image, lost = blocks.plain_image(buffer, table, bound, ring)
-        for at in sorted({*(ref.at for ref in lost), *(at for at, _ in damaged)}):
-            if at < table.after:
-                log.error("damaged block file=%s offset=%d", segment.path, at)
-        segment.found(segment.head, table)
-        end = max(table.end, HEADER_BYTES)
-        self._durable[target.log_id, segment.base_seq] = end
-        whole = index_segment(segment, image, end, quiet=True)
-        if not whole or (state is not None and not complete and end < state.size):
-            self._damaged.append((target, segment))
-        segment.full = complete or bool(state and state.sealed) or state is None or not ring.seals
-
-    def _head(self, buffer: memoryview, log_id: int, base: int, path: str) -> DataHead:
-        head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base, path)
-        if head is None:
-            log.error("damaged segment header file=%s offset=0", path)
-            in_blocks = holds_blocks(buffer, binding(log_id, base))
-            head = DataHead(version=2 if in_blocks else 1, generation=-1)
-        self._keeping.ring.require(head.key_id, path)
-        return head
-
-    def _plain(self, path: str, log_id: int, base: int) -> tuple[DataHead, memoryview]:
-        """Return what kind of file it is and its bytes as they would be without blocks."""
-        buffer = self._buffer(path)
-        bound = binding(log_id, base)
-        head = read_data_header(bytes(buffer[:HEADER_BYTES]), log_id, base, path)
-        if head is None:
-            head = DataHead(version=2 if holds_blocks(buffer, bound) else 1)
-        if not head.in_blocks:
-            return head, buffer
-        self._keeping.ring.require(head.key_id, path)
-        found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), bound)
-        return head, blocks.plain_image(buffer, found, bound, self._keeping.ring)[0]
-
-    def _buffer(self, path: str) -> memoryview:
-        file = self._files.open(path)
-        try:
-            return file.view(file.size())
-        finally:
-            file.close()
-
-    def _load_idx(self, segment: Segment, size: int, least: int, head: DataHead) -> bool:
-        """Take the index of a sealed segment; not one that a rewrite or growth has outdated."""
-        path = f"{segment.directory}/{segment.name}.idx"
-        file = self._files.open(path)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
-        data_bytes = int.from_bytes(data[32:40], "little")
-        generation = idx_generation(data)
-        if head.generation not in (-1, generation) and self._sound(data):
-            return False  # a crash came between the two files of a rewrite
-        if data_bytes < least and not generation and not head.in_blocks:
-            return False
-        subjects, ring = segment.index.subjects, self._keeping.ring
-        size = 1 << 32 if head.in_blocks else size
-        log_id, base = segment.log_id, segment.base_seq
-        index = decode_idx(data, log_id, base, size, subjects, path, ring)
-        if index is None:
-            log.error("damaged index, rebuilding it file=%s offset=0", path)
-            return False
-        segment.index = index
-        segment.size = segment.flushed = segment.synced = data_bytes
-        segment.flushed_seq = segment.last_seq
-        segment.full = segment.sealed = True
-        if head.generation < 0:
-            segment.found(replace(head, generation=generation, complete=True))
-        return True
-
-    def _sound(self, data: bytes) -> bool:
-        digest = xxh3_64(data[:56])
-        digest.update(memoryview(data)[HEADER_BYTES:])
-        return digest.digest()[::-1] == data[56:64]
 
     def _settle(self, target: FileLog, known: LogSnapshot) -> None:
         """Bring counters and marks to where the snapshot was, and find what is missing below."""
@@ -516,7 +373,7 @@ class Logs:
         whole: list[Frame] = []
         for base in sorted({*bases, *self._cuts.get(target.log_id, ())}):
             path = f"{target.directory}/{segment_name(base)}.data"
-            _, buffer = self._plain(path, target.log_id, base)
+            _, buffer = self._found.plain(path, target.log_id, base)
             start = self._durable.get((target.log_id, base), HEADER_BYTES)
             found = [f for f in frames_in(buffer, start, len(buffer)) if f.kind == RECORD]
             single += found
@@ -571,10 +428,8 @@ class Logs:
     def derive(self, content: bytes) -> None:
         """Make the copies that a DERIVE frame names again, under the sequences that they had.
 
-        The source is as it was: what came before the frame is replayed, and files of records that
-        were trimmed since are kept until a snapshot covers the frame. Its records may have been
-        deleted meanwhile, which the copies do not care about. What cannot be made again is looked
-        for in the target's own files, and lost by name when it is not there either.
+        What cannot be made again is looked for in the target's own files, and lost by name when it
+        is not there either.
         """
         derivation = derived.decode(content)
         self.copied_from.add(derivation.source)
@@ -590,35 +445,12 @@ class Logs:
         if part.last < target.next_seq:
             return  # the segment files have them
         self.expect(part.target, part.base - 1, self._reason)
-        for is_found, seqs in groupby(
-            self._copies(derivation, part), key=lambda copy: copy[1] is not None
-        ):
-            copies = list(seqs)
-            first, last = copies[0][0], copies[-1][0]
-            if is_found:
-                batch = Batch()
-                for _, record in copies:
-                    assert record is not None
-                    derived.add_copy(batch, record, derivation, part)
-                ts_ns = max(derivation.ts_ns, target.staged_ts_ns)
-                whole = encode_batch(
-                    batch, 0, len(batch), target.log_id, first, ts_ns, None, 0, True
-                )
-                self._append(target, first, last, whole)
-            else:
+        source = self.logs.get(derivation.source)
+        for first, last, frames in derived_again.stretches(derivation, part, source, target):
+            if frames is None:
                 self.expect(part.target, last, self._reason)
-
-    def _copies(
-        self, derivation: Derivation, part: Part
-    ) -> Iterator[tuple[int, "derived.Fields | None"]]:
-        """Return (target's sequence, source's record) of what the target does not have yet."""
-        target, source = self.logs[part.target], self.logs.get(derivation.source)
-        start, at = target.next_seq, part.base
-        for first, last in part.ranges:
-            for seq in range(first, last + 1):
-                if at >= start:
-                    yield at, None if source is None else _record(source, seq)
-                at += 1
+            else:
+                self._append(target, first, last, frames)
 
     def offer_derived(self, content: bytes) -> None:
         """Let copies fill holes in damaged files, where their source still has the records."""
@@ -626,17 +458,8 @@ class Logs:
         source = self.logs.get(derivation.source)
         for part in derivation.parts:
             holes = self.holes.get(part.target)
-            if not holes or source is None:
-                continue
-            seqs = (seq for first, last in part.ranges for seq in range(first, last + 1))
-            for at, seq in enumerate(seqs, part.base):
-                record = _record(source, seq) if at in holes and not holes[at] else None
-                if record is not None:
-                    batch = Batch()
-                    derived.add_copy(batch, record, derivation, part)
-                    holes[at] = encode_batch(
-                        batch, 0, 1, part.target, at, derivation.ts_ns, None, 0, True
-                    )
+            if holes and source is not None:
+                derived_again.fill(derivation, part, source, holes)
 
     def drop(self, log_id: int) -> None:
         """Forget a log: a later one of the same name has another id."""
@@ -741,17 +564,6 @@ class Logs:
             recovered = self.recovered[log_id]
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)
-
-
-def _record(source: FileLog, seq: int) -> derived.Fields | None:
-    """Return a record of a log that is being rebuilt, also when it was deleted or trimmed."""
-    at = bisect_right(source.segments, seq, key=lambda segment: segment.base_seq) - 1
-    if at < 0:
-        return None
-    segment = source.segments[at]
-    position = segment.index.find(seq)
-    frame = segment.frame(position) if position >= 0 else None
-    return None if frame is None else Frames(frame, [0]).record(0)
 
 
 def _from_seq(data: bytes, seq: int) -> tuple[int, bytes]:
