@@ -1,6 +1,5 @@
 """A log over WAL and segments: staged at once, visible at commit, flushed in the background."""
 
-import errno
 import logging
 from bisect import bisect_right
 from collections import deque
@@ -15,7 +14,6 @@ import msgspec
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch, encode_exact
-from millstream.kernel._index import SubjectTable
 from millstream.store.committer import Submission
 from millstream.store.entry import Run
 from millstream.store.erasure import Erasure
@@ -23,11 +21,11 @@ from millstream.store.log import (
     Committed,
     Durability,
     Gap,
-    LogState,
     Note,
     Staged,
     by_segment,
 )
+from millstream.store.log_files import LogFiles
 from millstream.store.log_frames import (
     DELETE,
     ERASE,
@@ -40,14 +38,12 @@ from millstream.store.log_frames import (
     skip_frames,
 )
 from millstream.store.log_host import Host
+from millstream.store.log_records import LogRecords, base_of, merged
 from millstream.store.reservation import LEAST, Reservation
-from millstream.store.rewrite import Rewrite
 from millstream.store.rewrites import Rewrites
 from millstream.store.segment import Flush, Segment
 from millstream.store.segment_files import HEADER_BYTES, log_directory
-from millstream.store.seq_ranges import SeqRanges, runs_of
 from millstream.store.snapshot import LogSnapshot, SegmentState
-from millstream.store.tags import TagIndex
 
 NO_FRAMES = Frames(b"", b"")
 MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment's base
@@ -69,12 +65,13 @@ class LogOptions:
     reserve_records: int = LEAST  # sequences that a `disk` log promises at first
 
 
-class FileLog:
+class FileLog(LogRecords):
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
 
     def __init__(
         self, host: Host, log_id: int, durability: Durability, options: LogOptions
     ) -> None:
+        super().__init__()
         self._host = host
         self._log_id = log_id
         self._durability = durability
@@ -82,7 +79,6 @@ class FileLog:
         self.directory = log_directory(host.directory, log_id)
         self._closed = False
         self._abandoned: list[Segment] = []
-        self._unwanted = False  # the files are being removed
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._reservation = Reservation(options.reserve_records)
@@ -91,26 +87,12 @@ class FileLog:
         self.stays_hot = False  # segments are never moved to the cold place
         self.hot_ns = 0  # nor while they hold a record that is younger
         self.erasure = Erasure(host, self)
-        self._tags: dict[int, TagIndex] = {}  # by base sequence of the segment
+        self._files = LogFiles(host, self, options.cache_bytes)
         self._rewrites = Rewrites(host, self, options.rewrite_ratio)
-        self.subjects = SubjectTable()
-        self.segments: list[Segment] = []
         self.next_seq = 1
-        self.committed_seq = 0
-        self.synced_seq = 0
         self.reserved_seq = 0
         self.loaded_seq = 0  # what the segment files held at the start
-        self.first_kept = 1  # everything below was trimmed
-        self.evict_floor = 0
-        self.floors: dict[str, int] = {}  # reason of a trim → highest sequence it took
-        self.count = 0
-        self.bytes = 0
-        self._staged_headed = 0  # records with headers that are staged and not committed
         self.staged_ts_ns = 0
-        self.last_ts_ns = 0
-        self.gaps: list[Gap] = []
-        self.deleted = SeqRanges()
-        self.lost = SeqRanges()  # the gaps' sequences
         self.holds_dead = False  # dead segments stay: a replay may have to copy from them yet
 
     @property
@@ -476,41 +458,6 @@ class FileLog:
 
     # --- reading
 
-    def read(self, start_seq: int, max_records: int, max_bytes: int) -> Frames:
-        """Return committed live records from ``start_seq`` on, from one buffer."""
-        seq = self.deleted.after(max(start_seq, self.first_kept))
-        at = max(bisect_right(self.segments, seq, key=_base) - 1, 0)
-        while at < len(self.segments) and seq <= self.committed_seq:
-            segment = self.segments[at]
-            index = segment.index
-            stop = index.position(self.committed_seq + 1)
-            position = index.next_live(index.position(seq), None, stop)
-            if position < 0:
-                at += 1
-                continue
-            frames, _, damaged = segment.read(position, stop, max_records, max_bytes)
-            if damaged >= 0:
-                self._quarantine(segment, damaged)
-            if len(frames) or damaged < 0:
-                return frames
-        return NO_FRAMES
-
-    def _quarantine(self, segment: Segment, position: int) -> None:
-        """Take a damaged record out of service and say so; its neighbours stay.
-
-        In a damaged block everything goes that was live in it.
-        """
-        index = segment.index
-        offset, at, end = segment.damaged_part(position)
-        first, last = index.seq(at), index.seq(end)
-        log.error("damaged records file=%s offset=%d seq=%d-%d", segment.path, offset, first, last)
-        for i in range(at, end + 1):
-            size, seq = index.frame_len(i), index.seq(i)
-            if self.first_kept <= seq <= self.committed_seq and index.delete(i):
-                self.count -= 1
-                self.bytes -= size
-                self.add_gap(seq, seq, "corruption")
-
     def lose(self, seqs: list[int]) -> None:
         """Take records out of service that no copy holds any more, and say so.
 
@@ -518,110 +465,17 @@ class FileLog:
         """
         new: list[Gap] = []
         for seq in seqs:
-            at = bisect_right(self.segments, seq, key=_base) - 1
+            at = bisect_right(self.segments, seq, key=base_of) - 1
             position = self.segments[at].index.find(seq) if at >= 0 else -1
             if position >= 0 and self.segments[at].index.delete(position):
                 self.count -= 1
                 self.bytes -= self.segments[at].index.frame_len(position)
                 new += self.add_gap(seq, seq, "corruption")
                 log.error("damaged record file=%s seq=%d", self.segments[at].path, seq)
-        for gap in _merged(new):
+        for gap in merged(new):
             body = msgspec.json.encode(Voided(gap.first, gap.last, gap.reason))
             with suppress(ShardReadOnly):
                 self._host.control(VOID, self._log_id, body, lambda error: None)
-
-    def add_gap(self, first: int, last: int, reason: str) -> list[Gap]:
-        """Name sequences as lost; those already named stay as they are. Returns what is new."""
-        new = [Gap(a, b, reason) for a, b in self.lost.missing(first, last)]
-        self.lost.add(first, last)
-        if new:
-            self.gaps = _merged([*self.gaps, *new])
-        return new
-
-    def state(self) -> LogState:
-        """Return a consistent look at the log."""
-        first = self.first_seq()
-        return LogState(
-            first_seq=first,
-            last_seq=self.committed_seq,
-            synced_seq=self.synced_seq,
-            count=self.count,
-            bytes=self.bytes,
-            first_ts_ns=self._ts_of(first) if self.count else 0,
-            last_ts_ns=self.last_ts_ns,
-            evict_floor=self.evict_floor,
-            gaps=tuple(self.gaps),
-            floors=dict(self.floors),
-            headed=max(0, self.subjects.headed - self._staged_headed),
-        )
-
-    def first_seq(self) -> int:
-        """Return the earliest live sequence, last + 1 when there is none."""
-        first = self.deleted.after(self.first_kept)  # a queue deletes its front, record by record
-        for segment in self.segments:
-            index = segment.index
-            stop = index.position(self.committed_seq + 1)
-            at = index.next_live(index.position(first), None, stop)
-            if at >= 0:
-                return index.seq(at)
-        return self.committed_seq + 1
-
-    def _ts_of(self, seq: int) -> int:
-        at = bisect_right(self.segments, seq, key=_base) - 1
-        if at < 0:
-            return 0
-        index = self.segments[at].index
-        position = index.find(seq)
-        return index.ts_ns(position) if position >= 0 else 0
-
-    def last_by_subject(self, subject: bytes) -> int:
-        """Return the newest live committed sequence of a subject, 0 when there is none."""
-        subject_id = self.subjects.find(subject)
-        if subject_id < 0 or not self.subjects.count(subject_id):
-            return 0
-        last = self.subjects.last_seq(subject_id)
-        stale = self.subjects.stale(subject_id)[1]
-        if not stale and last <= self.committed_seq:
-            return last
-        found = self._last_live(min(last, self.committed_seq), subject_id)
-        if stale and last <= self.committed_seq and found:
-            self.subjects.settle(subject_id, last_seq=found)
-        return found
-
-    def _last_live(self, seq: int, subject_id: int) -> int:
-        for segment in reversed(self.segments):
-            if segment.base_seq > seq:
-                continue
-            at = segment.index.last_live(segment.index.position(seq + 1) - 1, subject_id)
-            if at >= 0:
-                return segment.index.seq(at)
-        return 0
-
-    def by_tag(self, tag: bytes, is_prefix: bool = False, below: int = 1 << 63) -> list[int]:
-        """Return the live committed sequences under ``below`` that carry a tag, ascending.
-
-        With ``is_prefix`` those of every tag that starts so; records without a tag never match.
-        """
-        found: list[int] = []
-        end = min(below, self.committed_seq + 1)
-        for segment in self.segments:
-            if segment.base_seq >= end:
-                break
-            tags = self._tags.setdefault(segment.base_seq, TagIndex())
-            found += tags.find(segment, segment.index.position(end), tag, is_prefix)
-        for gone in self._tags.keys() - {segment.base_seq for segment in self.segments}:
-            del self._tags[gone]
-        return found
-
-    def seek_time(self, ts_ns: int) -> int:
-        """Return the first sequence whose time is at or after ``ts_ns``, last + 1 if none."""
-        for segment in self.segments:
-            index = segment.index
-            if not len(index) or index.ts_ns(len(index) - 1) < ts_ns:
-                continue
-            seq = index.seq(index.seek_time(ts_ns))
-            return min(max(seq, self.first_kept), self.committed_seq + 1)
-        return self.committed_seq + 1
 
     # --- removing
 
@@ -720,43 +574,8 @@ class FileLog:
 
     def apply_delete(self, seqs: list[int]) -> None:
         """Take records out of the index now and flag them in their files soon."""
-        emptied = False
-        kept = [seq for seq in seqs if seq >= self.first_kept]
-        for segment, part in by_segment(self.segments, kept):
-            ends, size, others = segment.index.delete_all(part)
-            self.count -= len(ends)
-            self.bytes -= size
-            if not segment.head.in_blocks and segment.cold is None:
-                segment.flags += [end - 1 for end in ends]
-            for first, last in runs_of(sorted(set(part).difference(others)) if others else part):
-                self.deleted.add(first, last)
-            for seq in others:  # a rewrite has left it out, or it was flagged by an earlier run
-                if segment.index.find(seq) >= 0 or seq not in self.lost:
-                    self.deleted.add(seq, seq)
-            emptied = emptied or not segment.index.live
-        if emptied:
+        if self.take_out(seqs):
             self.drop_dead_segments()
-
-    def delete_range(self, first: int, last: int) -> None:
-        """Take everything in ``first..last`` out of the index: so a snapshot says."""
-        self.deleted.add(first, last)
-        at = max(bisect_right(self.segments, first, key=_base) - 1, 0)
-        for segment in self.segments[at:]:
-            if segment.base_seq > last:
-                break
-            for position in segment.positions(first, last):
-                if segment.index.delete(position):
-                    self._flag(segment, position, segment.index.frame_len(position))
-
-    def _flag(self, segment: Segment, position: int, size: int) -> None:
-        if not segment.head.in_blocks and segment.cold is None:
-            segment.flags.append(segment.index.offset(position) + size - 1)
-
-    def forget(self, seqs: list[int]) -> None:
-        """Note deletes of records whose file is already gone."""
-        for seq in seqs:
-            if seq >= self.first_kept:
-                self.deleted.add(seq, seq)
 
     def drop_dead_segments(self) -> None:
         """Give back segments without a live record; the one that grows stays."""
@@ -793,75 +612,8 @@ class FileLog:
 
     def flush(self) -> None:
         """Hand committed bytes to the files, and seal what is complete."""
-        if self._closed:
-            return
-        for segment in self.segments:
-            if segment.sealed and not segment.flags:
-                continue
-            if not segment.busy:
-                self._flush_segment(segment)
-
-    def _flush_segment(self, segment: Segment) -> None:
-        flush = segment.unflushed(self.committed_seq)
-        seal = segment.full and not segment.sealed and flush.end == segment.size
-        seal = seal and not segment.failed
-        if not flush.parts and not flush.flags and not seal:
-            return
-        if segment.flushed == segment.size == flush.end and not segment.made:
-            return
-
-        segment.busy = True
-        self._host.worker.run(
-            partial(segment.write, flush), partial(self._flushed, segment, flush, seal)
-        )
-
-    def _flushed(self, segment: Segment, flush: Flush, seal: bool, error: Exception | None) -> None:
-        segment.busy = False
-        if error is not None:
-            segment.flags = flush.flags + segment.flags
-            log.error("segment not written file=%s error=%s", segment.path, error)
-            return
-        segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
-        if self._unwanted:
-            self._host.worker.run(segment.unlink, partial(_report, segment.path))
-        elif seal:  # apart from the write: what is written is not written again when this fails
-            segment.busy = True
-            if isinstance(segment.unplaced, Rewrite):
-                self._host.worker.run(segment.unplaced.place, partial(self._sealed, segment))
-            elif self._must_pack(segment):
-                rewrite = Rewrite(self._host.files, segment, self.compressed, drop=False)
-                self._host.worker.run(rewrite.write, partial(self._packed, rewrite))
-            else:
-                self._host.worker.run(segment.write_idx, partial(self._sealed, segment))
-        else:
-            self.erasure.step()
-
-    def _must_pack(self, segment: Segment) -> bool:
-        """Say whether a full segment is kept in another form than it grew in."""
-        ring = self._host.keeping.ring
-        return not segment.head.complete and (
-            self.compressed or ring.seals or segment.head.in_blocks
-        )
-
-    def _packed(self, rewrite: Rewrite, error: Exception | None) -> None:
-        if error is None and not self._unwanted:
-            rewrite.take_up()
-            self._host.worker.run(rewrite.place, partial(self._sealed, rewrite.segment))
-            return
-        self._host.worker.run(rewrite.discard, partial(_report, rewrite.path))
-        self._sealed(rewrite.segment, error or OSError(errno.ECANCELED, "the log is gone"))
-
-    def _sealed(self, segment: Segment, error: Exception | None) -> None:
-        segment.busy = False
-        if error is not None:
-            log.error("segment not sealed file=%s error=%s", segment.path, error)
-            return
-        segment.sealed = True
-        segment.synced = segment.flushed
-        segment.release()
-        self.erasure.step()
-        if self._unwanted:
-            self._host.worker.run(segment.unlink, partial(_report, segment.path))
+        if not self._closed:
+            self._files.flush()
 
     def take_flush(self, segment: Segment) -> Flush:
         """Return what a checkpoint has to write of a segment."""
@@ -869,7 +621,7 @@ class FileLog:
 
     def flushed(self, segment: Segment, flush: Flush, synced: bool) -> None:
         """Note what a checkpoint wrote."""
-        segment.wrote(flush, 0 if segment.full else self._options.cache_bytes)
+        self._files.wrote(segment, flush)
         if synced:
             segment.synced = max(segment.synced, flush.end)
 
@@ -904,11 +656,6 @@ class FileLog:
         self.erasure.step()
         self._rewrites.step()
 
-    def recount(self) -> None:
-        """Count what is live, after the segments were loaded or rebuilt."""
-        self.count = sum(segment.index.live for segment in self.segments)
-        self.bytes = sum(segment.index.live_bytes() for segment in self.segments)
-
     def drop(self) -> None:
         """Remove the log's files."""
         self.abandon()
@@ -921,31 +668,14 @@ class FileLog:
 
     def remove_files(self) -> None:
         """Remove the files of a log that was abandoned."""
-        self._unwanted = True
         segments, self._abandoned = self._abandoned, []
-        self._host.worker.run(partial(self._remove_files, segments), self._files_removed)
-
-    def _files_removed(self, error: Exception | None) -> None:
-        _report(self.directory, error)
-        self._host.removed(self._log_id)
-
-    def _remove_files(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            segment.unlink()
-        files = self._host.files
-        if files.exists(self.directory) and not files.listdir(self.directory):
-            files.remove_dir(self.directory)
-            files.sync_dir(f"{self._host.directory}/streams")  # before a snapshot forgets the log
+        self._files.remove(segments)
 
     def close(self) -> None:
         """Close the files; commits that are still being reported no longer touch them."""
         self._closed = True
         for segment in [*self.segments, *self._abandoned]:
             segment.close()
-
-
-def _base(segment: Segment) -> int:
-    return segment.base_seq
 
 
 def _holes(next_seq: int, seqs: Sequence[int]) -> list[tuple[int, int]]:
@@ -966,19 +696,3 @@ def _stretches(segment: Segment, at: int) -> tuple[Run, ...]:
         Run(segment.log_id, index.seq(i), after - i, offsets[n + 1] - offsets[n])
         for n, (i, after) in enumerate(pairwise([*starts, end]))
     )
-
-
-def _report(path: str, error: Exception | None) -> None:
-    if error is not None:
-        log.warning("file not removed file=%s error=%s", path, error)
-
-
-def _merged(gaps: list[Gap]) -> list[Gap]:
-    """Return the gaps in order, neighbours of one reason as one."""
-    result: list[Gap] = []
-    for gap in sorted(gaps, key=lambda gap: gap.first):
-        if result and result[-1].last + 1 == gap.first and result[-1].reason == gap.reason:
-            result[-1] = Gap(result[-1].first, gap.last, gap.reason)
-        else:
-            result.append(gap)
-    return result
