@@ -25,7 +25,8 @@ from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import OsFiles
 from millstream.store.keys import KeyRing
 from millstream.store.log import Durability
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 
 PAYLOAD = b"x" * 128
 

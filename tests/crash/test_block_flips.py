@@ -33,7 +33,7 @@ def filled(form: str, checkpoints: int) -> FakeDisk:
             bench.run()
     bench.clock.advance(1)
     bench.run()
-    for shard in bench.store._shards:
+    for shard in bench.store.shards.in_use:
         if shard.committer is not None:
             shard.committer.tick()
     return disk.after_crash(Mode.KEEP, 0)

@@ -15,6 +15,7 @@ from millstream.store import files as files_module
 from millstream.store import segment as segment_module
 from millstream.store import snapshot as snapshot_module
 from millstream.store import store as store_module
+from millstream.store.shards import Shards
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
 from support.sweep import check_recovery
@@ -100,15 +101,13 @@ BUGS: dict[str, Plant] = {
     ),
     "rename a snapshot before its sync": replaced(snapshot_module, "replace_file", rename_unsynced),
     "drop the log with the newest snapshot": lambda patch: patch.setattr(
-        store_module.Store,
-        "_drop_wal_below",
-        lambda self, positions: DROP(self, {s.number: s.applied_position for s in self._shards}),
+        Shards,
+        "drop_below",
+        lambda self, positions: DROP(self, {s.number: s.applied_position for s in self.in_use}),
     ),
     "lose without a gap": replaced(LOG, "add_gap", forgets_gaps),
     "never reserve sequences": replaced(LOG, "_reserve", never_reserves),
-    "do not log again what is above the mark": replaced(
-        store_module.Store, "_entries", lambda self, *rest: []
-    ),
+    "do not log again what is above the mark": replaced(Shards, "_entries", lambda self, *rest: []),
     "forget deletes in a snapshot": lambda patch: patch.setattr(
         LOG, "snapshot", lambda self, ends: _without_deletes(SNAPSHOT(self, ends))
     ),
@@ -122,7 +121,7 @@ BUGS: dict[str, Plant] = {
         replay, "whole_batches", lambda frames, start: frames
     ),
 }
-DROP = store_module.Store._drop_wal_below
+DROP = Shards.drop_below
 SNAPSHOT = LOG.snapshot
 
 

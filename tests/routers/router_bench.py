@@ -11,7 +11,7 @@ from millstream.routers.registry import SECTION as ROUTERS
 from millstream.routers.registry import Routers, Wish
 from millstream.routers.router import Router
 from millstream.routers.tag_filter import TagFilter
-from millstream.store.store import StoreOptions
+from millstream.store.options import StoreOptions
 from millstream.streams.catalog import SECTION as STREAMS
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import StreamConfig

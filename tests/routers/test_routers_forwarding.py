@@ -11,7 +11,7 @@ from millstream.store.derived import DERIVE
 from millstream.store.entry import Entry, scan_entries
 from millstream.store.local_engine import HEADER
 from millstream.store.log import Durability, Gap
-from millstream.store.store import StoreOptions
+from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode
 
 LARGE = StoreOptions(threads=False, nonce=7, wal_file_bytes=1 << 19)

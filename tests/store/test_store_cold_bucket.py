@@ -12,7 +12,7 @@ from millstream.store.cold_manifest import folder
 from millstream.store.cold_tier import SCRUB_DELAY
 from millstream.store.files import OsFiles
 from millstream.store.objects import Objects, RemoteObjects, open_objects
-from millstream.store.store import StoreOptions
+from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk
 from support.store_bench import Answer, Bench, records
 

@@ -357,7 +357,7 @@ def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
     log = bench.store.create_log(1, Durability.DISK)
     bench.append(log, [b"first: pays for the reservation"])
     bench.run()
-    (committer,) = bench.store._committers()
+    (committer,) = bench.store.shards.committers
     committer._wake = bell = _Bell(committer._lock)
     steps: list[Any] = []
     bench.store.soon = steps.append

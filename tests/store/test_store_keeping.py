@@ -308,7 +308,7 @@ def test_the_wal_leaves_room_for_the_snapshot_that_sets_it_free() -> None:
         bench.run()
         return answer
 
-    while bench.store._shards[0].engine.index < 2:
+    while bench.store.shards.in_use[0].engine.index < 2:
         written()
     disk.free = 1 << 20
     refused = next(answer for answer in iter(written, None) if answer != [None])

@@ -12,7 +12,7 @@ from millstream.store.inspect import CLEAN, DAMAGED, check_directory
 from millstream.store.local_engine import HEADER
 from millstream.store.log import Durability, Gap
 from millstream.store.marks import RESERVED, SYNCED, Marks, load_marks
-from millstream.store.store import StoreOptions
+from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode, Node
 from support.store_bench import SMALL, Bench, records
 
@@ -122,7 +122,7 @@ def test_the_last_records_of_a_log_in_an_older_file_are_missed_too() -> None:
     bench.run()
     bench.append(one, [b"first"])
     bench.run()
-    while bench.store._shards[0].engine.index < 2:  # the file of 4096 bytes is full
+    while bench.store.shards.in_use[0].engine.index < 2:  # the file of 4096 bytes is full
         before = entries(newest_wal(disk))
         bench.append(two, [b"x" * 900])
         bench.run()

@@ -15,7 +15,8 @@ from millstream.clock import SystemClock
 from millstream.errors import StorageUnusable
 from millstream.store.files import OsFiles
 from millstream.store.log import Durability
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import Bench, image, records
 

@@ -108,7 +108,7 @@ def test_records_do_not_wait_for_a_promise_that_is_made_ahead() -> None:
 
 def during_the_sync(bench: Bench, call: Callable[[], None]) -> None:
     """Let the thread commit what is queued, and ``call`` while it syncs: the loop goes on then."""
-    (committer,) = bench.store._committers()
+    (committer,) = bench.store.shards.committers
     engine = committer._engine
     sync = engine.sync
 

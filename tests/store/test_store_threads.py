@@ -13,7 +13,8 @@ from millstream.kernel._batch import Batch
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFiles
 from millstream.store.log import Durability
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 from support.scale import count
 from support.store_bench import records
 

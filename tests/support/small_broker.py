@@ -22,7 +22,8 @@ from millstream.nats import plan_endpoint, sink_endpoint
 from millstream.nats.door import NatsDoor
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFiles
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 from millstream.streams.catalog import Catalog
 from millstream.streams.config import StreamConfig
 from millstream.streams.sinks import Sinks

@@ -13,7 +13,8 @@ from millstream.store.cold_tier import ColdOptions
 from millstream.store.file_log import FileLog, LogOptions
 from millstream.store.files import Files
 from millstream.store.keys import KeyRing
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 from support.fake_disk import Crashed
 
 SMALL = StoreOptions(

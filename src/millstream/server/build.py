@@ -54,7 +54,8 @@ from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold_tier import ColdOptions
 from millstream.store.file_log import LogOptions as SegmentSizes
 from millstream.store.log import Durability
-from millstream.store.store import SegmentPlan, Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import SegmentPlan, Store
 from millstream.store.wal_meter import MeteredFiles, meter_of
 from millstream.streams.batch_limits import BatchLimits
 from millstream.streams.catalog import Catalog

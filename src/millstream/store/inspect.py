@@ -13,9 +13,10 @@ from millstream.store.file_log import FileLog
 from millstream.store.files import Buffer, File, Files
 from millstream.store.foundation import missing_wal
 from millstream.store.keys import KeyRing
+from millstream.store.options import StoreOptions
 from millstream.store.seq_ranges import SeqRanges
 from millstream.store.snapshot import load_snapshots
-from millstream.store.store import Store, StoreOptions
+from millstream.store.store import Store
 
 CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
 

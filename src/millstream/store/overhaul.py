@@ -30,13 +30,14 @@ from millstream.store.inspect import (
 from millstream.store.keys import KeyRing
 from millstream.store.lock import lock_directory
 from millstream.store.log_frames import VOID, Voided
+from millstream.store.options import StoreOptions
 from millstream.store.recovery import Recovery
 from millstream.store.rewrite import Rewrite
 from millstream.store.second_form import find_in_wal, lost_positions
 from millstream.store.segment import Segment
 from millstream.store.segment_files import HEADER_BYTES, read_data_header
 from millstream.store.snapshot import write_snapshot
-from millstream.store.store import Store, StoreOptions
+from millstream.store.store import Store
 
 COPY_BYTES = 1 << 20
 WAL_BYTES = 1 << 16  # the new WAL holds control frames alone, and grows with them

@@ -20,7 +20,8 @@ from millstream.store.file_log import FileLog
 from millstream.store.files import Files
 from millstream.store.inspect import CLEAN, DAMAGED, UNUSABLE, Findings, Lost, read_all
 from millstream.store.keys import KeyRing
-from millstream.store.store import Store, StoreOptions
+from millstream.store.options import StoreOptions
+from millstream.store.store import Store
 
 WAL_BYTES = 1 << 16  # hardly anything is written
 

@@ -2,10 +2,7 @@
 
 import logging
 import os
-import secrets
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
@@ -14,65 +11,36 @@ from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
-from millstream.kernel._frames import encode_control
-from millstream.store import derived
 from millstream.store.blocks import BlockCache
-from millstream.store.cold_tier import ColdOptions, ColdPlan, ColdTier
-from millstream.store.committer import Committer, Post, Submission
-from millstream.store.derived import DERIVE, Derivation, Part
-from millstream.store.entry import TARGET_BYTES, Run, encode_entry
+from millstream.store.checkpoints import Checkpoints, Work
+from millstream.store.cold_tier import ColdPlan, ColdTier
+from millstream.store.committer import Post, Submission
+from millstream.store.controls import Controls
+from millstream.store.copies import Copies
+from millstream.store.derived import Derivation
 from millstream.store.erase import finish_last
-from millstream.store.file_log import FileLog, LogOptions
+from millstream.store.file_log import FileLog
 from millstream.store.files import File, Files, ensure_dir
-from millstream.store.keys import KeyRing
-from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
+from millstream.store.local_engine import shard_directory
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
-from millstream.store.log_frames import DELETE, RESERVE, VOID, Voided
-from millstream.store.marks import RESERVED, SYNCED, Key, Known, Marks, highest, load_marks
+from millstream.store.log_frames import RESERVE
+from millstream.store.marks import RESERVED, highest, load_marks
 from millstream.store.memory_log import MemoryLog
+from millstream.store.options import StoreOptions
 from millstream.store.rebuild import Logs
 from millstream.store.recovery import Control, Recovery
 from millstream.store.replay import Replay, replay_all
-from millstream.store.segment import Flush, Keeping, Segment
+from millstream.store.segment import Keeping, Segment
 from millstream.store.shard import Shard, shard_number, shards_on_disk
-from millstream.store.snapshot import (
-    KEPT,
-    Snapshot,
-    load_snapshots,
-    snapshot_numbers,
-    write_snapshot,
-)
+from millstream.store.shards import Shards
+from millstream.store.snapshot import Snapshot, load_snapshots
 from millstream.store.worker import InlineWorker, ThreadWorker, Worker
-
-UNKNOWN_POSITION = 1 << 63
-ROOM_SHARE = 8  # the WAL grows by at most this part of the free space between snapshots
-LEAST_STEP = 1 << 20
-SHORT_GAP = 1.0  # seconds between snapshots while the disk is full
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """Sizes and times; ``threads`` off drives everything from the caller, for tests."""
-
-    shards: int = 1  # write-ahead logs; a log's id decides which one it goes into
-    wal_file_bytes: int = 64 << 20
-    entry_bytes: int = TARGET_BYTES  # a commit is cut into entries of about this size
-    dirty_age: float = 0.05
-    high_water: int = 32 << 20
-    checkpoint_bytes: int = 64 << 20
-    threads: bool = True
-    nonce: int = 0  # 0: random
-    block_cache_bytes: int = 8 << 20  # plain bytes of blocks that were read
-    ring: KeyRing = field(default_factory=KeyRing)
-    cold: ColdOptions = field(default_factory=ColdOptions)
-    log: LogOptions = field(default_factory=LogOptions)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPlan:
+class SegmentPlan(msgspec.Struct, frozen=True):
     """A sealed segment that other processes may read in place."""
 
     path: str
@@ -98,34 +66,19 @@ class Store:
         self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
         self.recovery = Recovery()
+        self.logs: dict[int, FileLog] = {}
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
         self.soon = post  # where calls from the loop to itself go: a door may know a better moment
-        self._logs: dict[int, FileLog] = {}
-        self._dropped: set[int] = set()
-        self._dropped_lately: set[int] = set()  # as of the newest snapshot
-        self._dropped_before: set[int] = set()  # as of the one before it
+        self.shards = Shards(directory, files, clock, post, options)
+        self.shards.soon = lambda call: self.soon(call)
+        self.shards.on_pressure = lambda pressed: self.on_pressure(pressed)
+        self.shards.on_synced, self.shards.on_failed = self._synced, self._failed
+        self._controls = Controls(clock, self.shards)
+        self._copies = Copies(self.shards, self._controls, self.log)
+        self._checkpoints = Checkpoints(self, self.shards, self._controls)
         self._unsynced: set[FileLog] = set()
-        self._shards: list[Shard] = []  # in use
-        self._left_over: list[Shard] = []  # of an earlier run that had more
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
-        # Source → where the shards were at its newest DERIVE, until a snapshot covers that.
-        self._copied: dict[int, dict[int, int]] = {}
-        self._erase_waits = False  # for a snapshot, as copies of what it erases are only named
-        self._copying: Counter[int] = Counter()  # source → DERIVE frames that are not answered yet
-        self._held_dead: list[Segment] = []  # files that a replay may have to copy from
-        self._held_drops: list[FileLog] = []  # dropped logs likewise
-        self._held_directories: set[int] = set()  # of logs that the last run had dropped
         self._problems: dict[str, str] = {}
-        self._behind: set[int] = set()  # shards above their high water
-        self._control_number = 0
-        self._open_controls: set[int] = set()  # logged, not yet applied
-        self._snapshot_number = 0
-        self._snapshot_positions: list[dict[int, int]] = []  # of each shard
-        self._snapshot_seqs: list[dict[int, int]] = []  # of each log
-        self._checkpointed_at = 0.0
-        self._checkpointing = False
-        self._short = 0  # snapshots to make, since the disk was full: they set WAL free
-        self._written_before = 0
         self._closed = False
         self._recovering = True
         self._lock: File | None = None
@@ -178,24 +131,21 @@ class Store:
         logs.finish(cut or (bool(newest.wal_files) and before != boot), highest(marks), named)
         for run, data in logs.relog:
             replays[shard_number(run.stream_id, options.shards)].relog.append((run, data))
-        self._logs = logs.logs
-        self._dropped = logs.dropped
-        self._control_number = max(replay.control_number for replay in replays)
-        self._snapshot_number = max(snapshot_numbers(files, meta), default=0)
-        self._snapshot_positions = [each.positions for each in reversed(snapshots)]
-        self._snapshot_seqs = [_seqs(each) for each in reversed(snapshots)]
-        at = {replay.shard: replay.position for replay in replays}
-        self._copied = dict.fromkeys(logs.copied_from, at)
+        self.logs = logs.logs
+        self._controls.number = max(replay.control_number for replay in replays)
+        self._checkpoints.found(snapshots)
+        self._checkpoints.dropped = logs.dropped
+        self._copies.found(logs.copied_from, {each.shard: each.position for each in replays})
         self._harden(logs, [replay.shard for replay in replays])
         for replay in replays:
             self._give_back(replay)
-        self._start_committing(replays, boot, marks)
+        self.shards.start(replays, boot, marks, self.logs)
         self._remove_orphans([path for each in replays for path in each.unused] + logs.strays)
         self._recovering = False
         for log_id, seqs in sorted(logs.erased.items()):
-            if log_id in self._logs:
-                self._logs[log_id].erasure.again(seqs)
-        for each in self._logs.values():
+            if log_id in self.logs:
+                self.logs[log_id].erasure.again(seqs)
+        for each in self.logs.values():
             each.drop_dead_segments()
         self._remove_dead()
         controls = [control for replay in replays for control in replay.controls]
@@ -248,107 +198,6 @@ class Store:
             finally:
                 file.close()
 
-    def _start_committing(self, replays: list[Replay], boot: int, marks: dict[int, Known]) -> None:
-        epoch = max(replay.epoch for replay in replays) + 1
-        nonce = (self.options.nonce or secrets.randbits(32)) << 32 | boot
-        for replay in replays:
-            shard = self._start_shard(replay, epoch, nonce)
-            if replay.shard < self.options.shards:
-                self._shards.append(shard)
-                shard.committer = self._make_committer(shard, epoch, nonce)
-                shard.committer.marks = self._make_marks(shard.number, marks.get(shard.number, {}))
-            else:
-                self._left_over.append(shard)
-                shard.engine.close()
-
-    def _start_shard(self, replay: Replay, epoch: int, nonce: int) -> Shard:
-        options = self.options
-        engine = LocalEngine(
-            self.files,
-            shard_directory(self.directory, replay.shard),
-            replay.shard,
-            epoch,
-            nonce,
-            replay.last_index + 1,
-            replay.position + 1,
-            options.wal_file_bytes,
-        )
-        engine.key_id = int.from_bytes(options.ring.key_id, "little")
-        engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
-        entries = self._entries(replay.relog, replay.position, epoch, nonce)
-        if entries:
-            engine.begin(entries)
-        return Shard(replay.shard, engine)
-
-    def _make_committer(self, shard: Shard, epoch: int, nonce: int) -> Committer:
-        options = self.options
-        committer = Committer(
-            shard.engine,
-            epoch,
-            nonce,
-            self.clock,
-            self._post,
-            options.dirty_age,
-            options.high_water,
-            options.entry_bytes,
-        )
-        committer.soon = lambda call: self.soon(call)
-        committer.ring = options.ring if options.ring.seals else None
-        committer.on_synced = partial(self._synced, shard)
-        committer.on_failed = partial(self._failed, shard)
-        committer.on_pressure = partial(self._pressed, shard.number)
-        if options.threads:
-            committer.start()
-        return committer
-
-    def _make_marks(self, shard: int, found: Known) -> Marks:
-        """Go on with a shard's marks; what this start has kept is stable, marked or not."""
-        mine = [g for i, g in self._logs.items() if shard_number(i, self.options.shards) == shard]
-        stable = {(SYNCED, each.log_id): each.committed_seq for each in mine if each.committed_seq}
-        ids = {each.log_id for each in mine}
-        known = {key: seq for key, seq in found.items() if key[1] in ids}
-        due = {key: seq for key, seq in stable.items() if seq > known.get(key, 0)}
-        return Marks(self.files, f"{self.directory}/meta", shard, known, due)
-
-    def _shard(self, log_id: int) -> Shard:
-        shards = self._shards
-        return shards[0] if len(shards) == 1 else shards[shard_number(log_id, len(shards))]
-
-    def _committer(self, log_id: int) -> Committer:
-        committer = self._shard(log_id).committer
-        assert committer is not None
-        return committer
-
-    def _pressed(self, shard: int, pressed: bool) -> None:
-        """Hold publishers back while any shard is behind."""
-        before = bool(self._behind)
-        (self._behind.add if pressed else self._behind.discard)(shard)
-        if bool(self._behind) != before:
-            self.on_pressure(bool(self._behind))
-
-    def _entries(
-        self, pieces: list[tuple[Run, bytes]], durable: int, epoch: int, nonce: int
-    ) -> list[bytes]:
-        """Return entries for what recovery decided above the durable mark."""
-        entries: list[bytes] = []
-        position = durable + 1
-        while pieces:
-            size, take = 0, 0
-            while take < len(pieces) and (not take or size < TARGET_BYTES):
-                size += len(pieces[take][1])
-                take += 1
-            runs = [run for run, _ in pieces[:take]]
-            parts = [data for _, data in pieces[:take]]
-            ring = self.options.ring
-            entries.append(
-                encode_entry(
-                    position, epoch, nonce, durable, True, runs, parts, ring=ring, again=True
-                )
-            )
-            position += 1
-            del pieces[:take]
-        return entries
-
     def _remove_orphans(self, unused: list[str]) -> None:
         """Remove WAL files never used, and what a crash left of dropped logs and half files."""
         for path in unused:
@@ -360,9 +209,9 @@ class Store:
             return
         for name in self.files.listdir(streams):
             directory = f"{streams}/{name}"
-            gone = len(name) == 16 and int(name, 16) in self._dropped
-            if gone and int(name, 16) in self._copied:  # the next start may have to copy again
-                self._held_directories.add(int(name, 16))
+            gone = len(name) == 16 and int(name, 16) in self._checkpoints.dropped
+            if gone and self._copies.need(int(name, 16)):  # the next start may copy again
+                self._copies.hold_directory(int(name, 16))
                 continue
             for file in self.files.listdir(directory):
                 if gone or file.endswith(".tmp"):
@@ -386,7 +235,7 @@ class Store:
         return found
 
     def _create_log(self, log_id: int, durability: Durability) -> FileLog:
-        existing = self._logs.get(log_id)
+        existing = self.logs.get(log_id)
         if existing is not None:
             if Durability.EPHEMERAL not in (durability, existing.durability):
                 existing.durability = durability
@@ -398,27 +247,27 @@ class Store:
             )
         else:
             made = self._make_log(log_id, durability)
-        self._logs[log_id] = made
+        self.logs[log_id] = made
         return made
 
     def log(self, log_id: int) -> FileLog | None:
         """Return the log of this id."""
-        return self._logs.get(log_id)
+        return self.logs.get(log_id)
 
     def log_ids(self) -> list[int]:
         """Return the ids of all logs, ascending."""
-        return sorted(self._logs)
+        return sorted(self.logs)
 
     def drop_log(self, log_id: int) -> None:
         """Remove a log and its files; the caller has logged that its stream is gone."""
-        dropped = self._logs.pop(log_id, None)
+        dropped = self.logs.pop(log_id, None)
         if dropped is None:
             return
         self._unsynced.discard(dropped)
         if dropped.durability is not Durability.EPHEMERAL:
-            self._dropped.add(log_id)
-        if log_id in self._copied:
-            self._held_drops.append(dropped)
+            self._checkpoints.dropped.add(log_id)
+        if self._copies.need(log_id):
+            self._copies.hold_log(dropped)
             dropped.abandon()
         else:
             dropped.drop()
@@ -432,11 +281,11 @@ class Store:
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
         if self._problems:
-            self._committer(log_id).check()
+            self.shards.committer(log_id).check()
 
     def submit(self, submission: Submission) -> None:
         """Queue frames for commit."""
-        self._committer(submission.stream_id).submit(submission)
+        self.shards.committer(submission.stream_id).submit(submission)
 
     def unsynced(self, log: FileLog) -> None:
         """Note that the log waits for the next timer sync."""
@@ -444,15 +293,15 @@ class Store:
 
     def written_position(self, log_id: int) -> int:
         """Return the newest position of the log's shard that is written."""
-        return self._shard(log_id).engine.position - 1
+        return self.shards.of(log_id).engine.position - 1
 
     def remove(self, segment: Segment) -> None:
         """Remove a dead segment's files once the frames that killed it are stable.
 
         Otherwise a power cut could take the frames and leave records missing without a reason.
         """
-        if segment.log_id in self._copied:
-            self._held_dead.append(segment)
+        if self._copies.need(segment.log_id):
+            self._copies.hold_segment(segment)
             return
         if self._recovering:
             self._dead.append((0, segment))
@@ -462,9 +311,9 @@ class Store:
 
     def may_erase(self, log_id: int) -> bool:
         """Say whether no replay copies from a log any more; otherwise a snapshot is due."""
-        if log_id not in self._copied:
+        if not self._copies.need(log_id):
             return True
-        self._erase_waits = True
+        self._copies.erase_waits = True
         return False
 
     def may_rewrite(self, log_id: int, position: int) -> bool:
@@ -472,11 +321,11 @@ class Store:
 
         A replay may have to copy also dead records from a log, until a snapshot says otherwise.
         """
-        if log_id in self._copied or self._closed or self._problems:
+        if self._copies.need(log_id) or self._closed or self._problems:
             return False
         if not position:
             return not self._rewriting
-        return position <= self._shard(log_id).engine.synced_position
+        return position <= self.shards.of(log_id).engine.synced_position
 
     def rewriting(self, is_rewriting: bool) -> None:
         """Note that a rewrite began or ended: there is one at a time."""
@@ -485,7 +334,7 @@ class Store:
     def _remove_dead(self) -> None:
         dead, self._dead = self._dead, []
         for needs, segment in dead:
-            if needs > self._shard(segment.log_id).engine.synced_position:
+            if needs > self.shards.of(segment.log_id).engine.synced_position:
                 self._dead.append((needs, segment))
                 continue
             self.worker.run(segment.unlink, partial(self._unlinked, segment))
@@ -502,19 +351,17 @@ class Store:
 
         Only then a start finds a moved segment, and all before it, without the WAL.
         """
-        if len(self._snapshot_seqs) < 2:
-            return 0
-        return min(seqs.get(log_id, 0) for seqs in self._snapshot_seqs)
+        return self._checkpoints.covered_seq(log_id)
 
     def may_move(self, log_id: int) -> bool:
         """Say whether no replay needs the log's files where they are."""
-        return log_id not in self._copied and not self._closed and not self._problems
+        return not self._copies.need(log_id) and not self._closed and not self._problems
 
     def withdraw(
         self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
     ) -> bool:
         """Have nothing left of segments at the cold place, then call; False without a place."""
-        found = self._logs.get(log_id)
+        found = self.logs.get(log_id)
         if found is None or not self.cold.may_hold(segments):
             return False
         self.cold.withdraw(found, segments, done)
@@ -540,7 +387,7 @@ class Store:
         appended behind one that stands ``apart`` does not wait for its sync.
         """
         tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE else ()
-        self._control(kind, log_id, body, done, sync, (), tells, can_wait, apart)
+        self._controls.log(kind, log_id, body, done, sync, (), tells, can_wait, apart)
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
         """Log what copies were made of, in one frame; they commit with it, then ``done`` is told.
@@ -549,130 +396,19 @@ class Store:
         so that the frame stands where their own frames would. From here on a replay needs the
         source's files, however soon their records are trimmed.
         """
-        logs = (derivation.source, *(each.log_id for each in staged))
-        source = self._logs.get(derivation.source)
-        is_cold = source is not None and any(s.cold is not None for s in source.segments)
-        shards = {shard_number(log_id, self.options.shards) for log_id in logs}
-        if len(shards) > 1 or is_cold:  # no start may have to wait for the cold place
-            self._log_copies(derivation, staged, done)
-            return
-        self._copied[derivation.source] = {0: UNKNOWN_POSITION}
-        self._copying[derivation.source] += 1
-        targets = tuple({part.target for part in derivation.parts if part.target})
-        self._control(
-            DERIVE,
-            targets[0] if targets else derivation.source,  # whose timelines it stands on
-            derived.encode(derivation),
-            partial(self._derived, derivation.source, staged, done),
-            any(each.sync for each in staged),
-            targets,
-            tuple(((SYNCED, s.log_id), s.first_seq + s.count - 1) for s in staged),
-        )
-
-    def _log_copies(
-        self, derivation: Derivation, staged: Sequence[Staged], done: Committed
-    ) -> None:
-        """Log copies as records where no frame could stand on the timelines of several shards.
-
-        With each target's copies goes the part that says how far the source was copied.
-        """
-        parts = [part for part in derivation.parts if part.target]
-        rest = [part for part in derivation.parts if not part.target]
-        waiting = len(parts) + bool(rest)
-        errors: list[MillstreamError] = []
-
-        def settled(error: MillstreamError | None) -> None:
-            nonlocal waiting
-            waiting -= 1
-            errors.extend([error] if error is not None else [])
-            if not waiting:
-                done(errors[0] if errors else None)
-
-        for part, each in zip(parts, staged, strict=True):
-            progress = msgspec.structs.replace(part, target=0)  # nothing is to be made again
-            self._log_part(derivation, [progress], each, partial(_both, each.committed, settled))
-        if rest:
-            body = derived.encode(msgspec.structs.replace(derivation, parts=rest))
-            self.control(DERIVE, derivation.source, body, settled, sync=False)
-
-    def _log_part(
-        self, derivation: Derivation, parts: list[Part], copies: Staged, done: Committed
-    ) -> None:
-        body = derived.encode(msgspec.structs.replace(derivation, parts=parts))
-        control, done = self.joined(DERIVE, copies.log_id, body, done)
-        if not copies.reason:
-            first, count, data = copies.first_seq, copies.count, copies.data
-            self.submit(
-                Submission(copies.log_id, first, count, data, copies.sync, done, control=control)
-            )
-            return
-        void = Voided(copies.first_seq, copies.first_seq + copies.count - 1, copies.reason)
-        frame = self._control_frame(VOID, copies.log_id, msgspec.json.encode(void))
-        self.submit(Submission(copies.log_id, 0, 4, control + frame * 2, copies.sync, done))
-
-    def _derived(
-        self,
-        source: int,
-        staged: Sequence[Staged],
-        done: Committed,
-        error: MillstreamError | None,
-    ) -> None:
-        self._copying[source] -= 1
-        if not self._copying[source]:
-            del self._copying[source]
-            shard = self._shard(source)  # that of the copies too
-            self._copied[source] = {shard.number: shard.engine.position - 1}
-        for each in staged:
-            each.committed(error)
-        done(error)
-
-    def _control(
-        self,
-        kind: int,
-        log_id: int,
-        body: bytes,
-        done: Committed,
-        sync: bool,
-        order: tuple[int, ...],
-        tells: tuple[tuple[Key, int], ...],
-        can_wait: bool = False,
-        apart: bool = False,
-    ) -> None:
-        self.check(log_id)
-        frame = self._control_frame(kind, log_id, body)
-        number = self._control_number
-        self._open_controls.add(number)
-        # Nothing else could rebuild them.
-        copies = 2 if sync or kind in (DELETE, DERIVE) else 1
-        settled = partial(self._control_settled, number, done)
-        submission = Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
-        submission.tells = tells
-        submission.can_wait = can_wait
-        submission.apart = apart
-        self.submit(submission)
+        self._copies.derive(derivation, staged, done)
 
     def _release_sources(self, positions: dict[int, int]) -> None:
         """Remove what was kept for copies that a snapshot at ``positions`` vouches for."""
-        self._copied = {
-            source: needs
-            for source, needs in self._copied.items()
-            if any(at > positions.get(shard, 0) for shard, at in needs.items())
-        }
-        if self._erase_waits:
-            self._erase_waits = False
-            for each in list(self._logs.values()):
+        released = self._copies.release(positions)
+        if released.erases:
+            for each in list(self.logs.values()):
                 each.erasure.step()
-        dead, self._held_dead = self._held_dead, []
-        for segment in dead:
+        for segment in released.segments:
             self.remove(segment)
-        drops, self._held_drops = self._held_drops, []
-        for dropped in drops:
-            if dropped.log_id in self._copied:
-                self._held_drops.append(dropped)
-            else:
-                dropped.remove_files()
-        for log_id in self._held_directories - self._copied.keys():
-            self._held_directories.discard(log_id)
+        for dropped in released.logs:
+            dropped.remove_files()
+        for log_id in released.directories:
             self.worker.run(
                 partial(self._remove_directory, log_id), partial(_report, f"log {log_id:x}")
             )
@@ -690,55 +426,34 @@ class Store:
     def joined(
         self, kind: int, log_id: int, body: bytes, done: Committed
     ) -> tuple[bytes, Committed]:
-        """Return control frames to commit with records, and what to call with the outcome.
-
-        They begin the records' batch (MORE), so that no tear leaves one without the other.
-        """
-        frame = self._control_frame(kind, log_id, body, more=True)
-        number = self._control_number
-        self._open_controls.add(number)
-        return frame * 2, partial(self._control_settled, number, done)
-
-    def _control_settled(self, number: int, done: Committed, error: MillstreamError | None) -> None:
-        self._open_controls.discard(number)
-        done(error)
-
-    def _control_frame(self, kind: int, log_id: int, body: bytes, more: bool = False) -> bytes:
-        self._control_number += 1
-        return encode_control(kind, log_id, self._control_number, self.clock.time_ns(), body, more)
+        """Return control frames to commit with records, and what to call with the outcome."""
+        return self._controls.joined(kind, log_id, body, done)
 
     @property
     def backlog_bytes(self) -> int:
         """Return how many bytes wait for their commit."""
-        return sum(committer.backlog_bytes for committer in self._committers())
+        return self.shards.backlog_bytes
 
     @property
     def is_full(self) -> bool:
         """Say whether more waits for its commit than should."""
-        return bool(self._behind)
+        return self.shards.is_behind
 
     def gather(self, seconds: float) -> None:
         """Have commits wait so long for more to join them: fewer syncs, later answers."""
-        for shard in self._shards:
-            if shard.committer is not None:
-                shard.committer.window = seconds
+        self.shards.gather(seconds)
 
     def hurry(self, log_id: int) -> None:
         """Commit what waits in a log's shard now, without waiting for more to join it."""
-        committer = self._shard(log_id).committer
-        if committer is not None:
-            committer.hurry()
+        self.shards.committer(log_id).hurry()
 
     @property
     def synced_position(self) -> int:
         """Return how many positions of the WAL, over all shards, are on stable storage."""
-        return sum(shard.engine.synced_position for shard in self._shards)
-
-    def _committers(self) -> list[Committer]:
-        return [shard.committer for shard in self._shards if shard.committer is not None]
+        return self.shards.synced_position
 
     def _synced(self, shard: Shard, position: int) -> None:
-        waiting = [each for each in self._unsynced if self._shard(each.log_id) is shard]
+        waiting = [each for each in self._unsynced if self.shards.of(each.log_id) is shard]
         for dirty in [each for each in waiting if each.note_synced(position)]:
             self._unsynced.discard(dirty)
         self._problems.pop(f"full {shard.number}", None)
@@ -749,11 +464,11 @@ class Store:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
         self._problems[f"{kind} {shard.number}"] = str(error)
         if kind == "full":
-            self._short = KEPT
-        for each in self._logs.values():
+            self._checkpoints.hurry()
+        for each in self.logs.values():
             if each.durability is Durability.EPHEMERAL:
                 continue
-            if self._shard(each.log_id) is shard:
+            if self.shards.of(each.log_id) is shard:
                 each.rewind()
 
     def health(self) -> list[str]:
@@ -764,141 +479,41 @@ class Store:
 
     def tick(self) -> None:
         """Call about once a second: seals by age, flushes, and checkpoints when due."""
-        for each in list(self._logs.values()):
+        for each in list(self.logs.values()):
             each.tick()
         if not self._closed:
-            self.cold.tick(list(self._logs.values()))
+            self.cold.tick(list(self.logs.values()))
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
-        for committer in self._committers():
-            while committer.step():
-                pass
+        self.shards.pump()
 
     def mark(self) -> None:
         """Let an idle WAL say how far it is synced; only without threads."""
-        for committer in self._committers():
-            committer.tick()
+        self.shards.mark()
 
     # --- checkpoints
 
     @property
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
-        if self._written() - self._written_before >= self._checkpoint_step():
-            return True
-        if self._short and not self._checkpointing:
-            return self.clock.monotonic() - self._checkpointed_at >= SHORT_GAP
-        if self._erase_waits and not self._checkpointing:
-            return True
-        since = self.clock.monotonic() - self._checkpointed_at
-        return self.cold.wants_checkpoint and since >= self.options.cold.checkpoint_gap
-
-    def _checkpoint_step(self) -> int:
-        """Return how far the WAL grows between snapshots: less where there is little room."""
-        share = self.files.free_bytes(self.directory) // ROOM_SHARE
-        return min(self.options.checkpoint_bytes, max(share, LEAST_STEP))
-
-    def _written(self) -> int:
-        return sum(shard.engine.written for shard in self._shards)
+        gap = self.options.cold.checkpoint_gap if self.cold.wants_checkpoint else None
+        return self._checkpoints.is_due(self._copies.erase_waits, gap)
 
     def checkpoint(self, sections: dict[str, bytes]) -> None:
         """Write a snapshot of what is committed now; then WAL files that it covers go."""
-        if self._checkpointing:
+        if self._checkpoints.is_running:
             return
-        self._checkpointing = True
-        self._checkpointed_at = self.clock.monotonic()
-        self._written_before = self._written()
-        work: list[tuple[FileLog, Segment, Flush]] = []
-        for each in self._logs.values():
-            if each.durability is not Durability.EPHEMERAL:
-                work += [
-                    (each, s, each.take_flush(s)) for s in each.segments if not s.sealed or s.flags
-                ]
-        snapshot = self._capture(sections, work)
+        work, snapshot = self._checkpoints.take(sections)
         done = partial(self._checkpointed, work, snapshot)
-        self.worker.run(partial(self._write_checkpoint, work, snapshot), done)
+        self.worker.run(partial(self._checkpoints.write, work, snapshot), done)
 
-    def _capture(
-        self, sections: dict[str, bytes], work: list[tuple[FileLog, Segment, Flush]]
-    ) -> Snapshot:
-        """Describe the state of this moment; the WAL position was reached before it."""
-        self._snapshot_number += 1
-        ends: dict[int, dict[int, int]] = {}
-        for each, segment, flush in work:
-            ends.setdefault(each.log_id, {})[segment.base_seq] = flush.end
-        positions = {s.number: s.applied_position for s in (*self._shards, *self._left_over)}
-        return Snapshot(
-            number=self._snapshot_number,
-            position=positions.pop(0),
-            control_number=min(self._open_controls, default=self._control_number + 1) - 1,
-            logs=[
-                each.snapshot(ends.get(each.log_id, {}))
-                for each in self._logs.values()
-                if each.durability is not Durability.EPHEMERAL
-            ],
-            dropped=self._forget_dropped(),
-            sections=sections,
-            further=positions,
-        )
-
-    def _forget_dropped(self) -> list[int]:
-        """Return the dropped logs that files or the WAL may still speak of.
-
-        The WAL reaches back to the older snapshot, so an id goes with the second one after it,
-        once its directory is gone too.
-        """
-        streams = f"{self.directory}/streams"
-        settled = {i for i in self._dropped_before if not self.files.exists(f"{streams}/{i:016x}")}
-        self._dropped -= settled
-        self._dropped_before = self._dropped_lately
-        self._dropped_lately = set(self._dropped)
-        return sorted(self._dropped)
-
-    def _write_checkpoint(
-        self, work: list[tuple[FileLog, Segment, Flush]], snapshot: Snapshot
-    ) -> None:
-        """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
-        for _, segment, flush in work:
-            if segment.made or flush.parts:
-                segment.write(flush)
-                segment.sync()
-        write_snapshot(self.files, f"{self.directory}/meta", snapshot, self.options.ring)
-        self._drop_wal_below(self._snapshot_positions[-1] if self._snapshot_positions else {})
-
-    def _drop_wal_below(self, positions: dict[int, int]) -> None:
-        """Remove WAL files that hold nothing above ``positions``: those of the older snapshot."""
-        for shard in (*self._shards, *self._left_over):
-            directory = shard_directory(self.directory, shard.number)
-            position = positions.get(shard.number, 0)
-            history = shard.engine.history
-            while len(history) > 1 and history[1][1] <= position + 1:
-                self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
-                del history[0]
-            if shard.committer is None and history and shard.applied_position <= position:
-                self.files.unlink(f"{directory}/{wal_name(history[0][0])}")
-                history.clear()
-
-    def _checkpointed(
-        self,
-        work: list[tuple[FileLog, Segment, Flush]],
-        snapshot: Snapshot,
-        error: Exception | None,
-    ) -> None:
-        self._checkpointing = False
-        if error is not None:
-            for _, segment, flush in work:
-                segment.flags = flush.flags + segment.flags
-            why = error.strerror if isinstance(error, OSError) else error
-            self._problems["checkpoint"] = f"the last checkpoint failed: {why}"
-            log.error("checkpoint failed error=%s", error)
+    def _checkpointed(self, work: Work, snapshot: Snapshot, error: Exception | None) -> None:
+        failed = self._checkpoints.taken(work, snapshot, error)
+        if failed:
+            self._problems["checkpoint"] = failed
             return
         self._problems.pop("checkpoint", None)
-        self._short = max(self._short - 1, 0)
-        self._snapshot_positions = [*self._snapshot_positions[-1:], snapshot.positions]
-        self._snapshot_seqs = [*self._snapshot_seqs[-1:], _seqs(snapshot)]
-        for each, segment, flush in work:
-            each.flushed(segment, flush, synced=True)
         self._release_sources(snapshot.positions)
 
     def renew(self, named: Sequence[tuple[int, int, bytes]] = ()) -> None:
@@ -910,38 +525,9 @@ class Store:
         """
         controls = list(self.recovery.controls)
         for kind, log_id, body in named:
-            self._control_number += 1
-            controls.append(Control(kind, log_id, body, self._control_number))
-        before = controls[0].number - 1 if controls else self._control_number
-        sections = self.recovery.sections
-        snapshot = msgspec.structs.replace(self._capture(sections, []), control_number=before)
-        self._log_anew(controls)
-        for _ in range(KEPT):
-            write_snapshot(self.files, f"{self.directory}/meta", snapshot, self.options.ring)
-            snapshot = msgspec.structs.replace(snapshot, number=snapshot.number + 1)
-        for shard in (*self._shards, *self._left_over):
-            self._remove_wal_but(shard)
-
-    def _log_anew(self, controls: list[Control]) -> None:
-        """Begin a WAL file with these frames in each shard that is in use."""
-        pieces: list[list[tuple[Run, bytes]]] = [[] for _ in self._shards]
-        for each in controls:
-            now = self.clock.time_ns()
-            frames = encode_control(each.kind, each.log_id, each.number, now, each.body) * 2
-            run = Run(each.log_id, 0, 2, len(frames))
-            pieces[shard_number(each.log_id, len(pieces))].append((run, frames))
-        for shard, mine in zip(self._shards, pieces, strict=True):
-            engine = shard.engine
-            engine.begin(self._entries(mine, engine.position - 1, *engine.stamp))
-
-    def _remove_wal_but(self, shard: Shard) -> None:
-        """Remove every file of a shard but the one that grows."""
-        directory = shard_directory(self.directory, shard.number)
-        for index in wal_indexes(self.files, directory):
-            if shard.committer is None or index != shard.engine.index:
-                self.files.unlink(f"{directory}/{wal_name(index)}")
-        if self.files.exists(directory):
-            self.files.sync_dir(directory)
+            self._controls.number += 1
+            controls.append(Control(kind, log_id, body, self._controls.number))
+        self._checkpoints.replace_wal(controls, self.recovery.sections)
 
     # --- reading in place
 
@@ -951,7 +537,7 @@ class Store:
         From the first one on that does, everything is the tail, which the server reads out. Cold
         ones are left out: the server reads those too, or ``cold_plan`` names their twins.
         """
-        found = self._logs.get(log_id)
+        found = self.logs.get(log_id)
         if found is None:
             return []
         segments = [s for s in found.segments if s.cold is None]
@@ -963,7 +549,7 @@ class Store:
 
     def cold_plan(self, log_id: int) -> tuple[list[ColdPlan], list[tuple[int, int]]]:
         """Return the Parquet files of a log's oldest segments, and what of them is deleted."""
-        found = self._logs.get(log_id)
+        found = self.logs.get(log_id)
         return ([], []) if found is None else self.cold.plan(found)
 
     # --- the end
@@ -976,28 +562,16 @@ class Store:
         self.cold.close()
         self.worker.close()
         self.worker = InlineWorker()
-        for committer in self._committers():
-            committer.stop()
+        self.shards.stop()
         self._remove_dead()
-        if sections is not None and not self._problems and not self._open_controls:
-            self._checkpointing = False
+        if sections is not None and not self._problems and not self._controls.are_open:
+            self._checkpoints.is_running = False
             self.checkpoint(sections)
-        for each in [*self._logs.values(), *self._held_drops]:
+        for each in self.logs.values():
             each.close()
-        for segment in self._held_dead:
-            segment.close()
+        self._copies.close()
         if self._lock is not None:
             self._lock.close()
-
-
-def _seqs(snapshot: Snapshot) -> dict[int, int]:
-    """Return how far a snapshot knows each log."""
-    return {each.log_id: each.committed_seq for each in snapshot.logs}
-
-
-def _both(one: Committed, two: Committed, error: MillstreamError | None) -> None:
-    one(error)
-    two(error)
 
 
 def _shows_deleted(segment: Segment) -> bool:

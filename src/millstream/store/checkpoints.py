@@ -1,0 +1,190 @@
+"""Checkpoints: snapshots of what is committed, and the WAL files that each one sets free."""
+
+import logging
+from typing import Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.store.controls import Controls
+from millstream.store.file_log import FileLog
+from millstream.store.files import Files
+from millstream.store.log import Durability
+from millstream.store.options import StoreOptions
+from millstream.store.recovery import Control
+from millstream.store.segment import Flush, Segment
+from millstream.store.shards import Shards
+from millstream.store.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
+
+ROOM_SHARE = 8  # the WAL grows by at most this part of the free space between snapshots
+LEAST_STEP = 1 << 20
+SHORT_GAP = 1.0  # seconds between snapshots while the disk is full
+
+Work = list[tuple[FileLog, Segment, Flush]]
+
+log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What checkpoints need of the store."""
+
+    files: Files
+    clock: Clock
+    directory: str
+    options: StoreOptions
+    logs: dict[int, FileLog]
+
+
+class Checkpoints:
+    """Takes one at a time: ``take`` on the loop, ``write`` on the file thread, ``taken`` back."""
+
+    def __init__(self, host: Host, shards: Shards, controls: Controls) -> None:
+        self._host = host
+        self._shards = shards
+        self._controls = controls
+        self._number = 0
+        self._positions: list[dict[int, int]] = []  # of each shard, per snapshot that is kept
+        self._seqs: list[dict[int, int]] = []  # of each log, likewise
+        self._at = 0.0
+        self._written_before = 0
+        self._short = 0  # snapshots to make, since the disk was full: they set WAL free
+        self.dropped: set[int] = set()  # logs that files or the WAL may still speak of
+        self._dropped_lately: set[int] = set()  # as of the newest snapshot
+        self._dropped_before: set[int] = set()  # as of the one before it
+        self.is_running = False
+
+    def found(self, snapshots: list[Snapshot]) -> None:
+        """Go on behind the snapshots that a start has read, newest first."""
+        meta = f"{self._host.directory}/meta"
+        self._number = max(snapshot_numbers(self._host.files, meta), default=0)
+        self._positions = [each.positions for each in reversed(snapshots)]
+        self._seqs = [_seqs(each) for each in reversed(snapshots)]
+
+    def hurry(self) -> None:
+        """Make snapshots soon, as the disk is full and they set WAL files free."""
+        self._short = KEPT
+
+    def covered_seq(self, log_id: int) -> int:
+        """Return up to where every snapshot that is kept knows a log."""
+        if len(self._seqs) < KEPT:
+            return 0
+        return min(seqs.get(log_id, 0) for seqs in self._seqs)
+
+    # --- when
+
+    def is_due(self, wanted: bool, gap: float | None) -> bool:
+        """Say whether the WAL has grown enough since the last one to be worth another.
+
+        Sooner where the disk is full or somebody has ``wanted`` one, or once ``gap`` has passed.
+        """
+        if self._shards.written - self._written_before >= self._step():
+            return True
+        since = self._host.clock.monotonic() - self._at
+        if self._short and not self.is_running:
+            return since >= SHORT_GAP
+        if wanted and not self.is_running:
+            return True
+        return gap is not None and since >= gap
+
+    def _step(self) -> int:
+        """Return how far the WAL grows between snapshots: less where there is little room."""
+        share = self._host.files.free_bytes(self._host.directory) // ROOM_SHARE
+        return min(self._host.options.checkpoint_bytes, max(share, LEAST_STEP))
+
+    # --- one
+
+    def take(self, sections: dict[str, bytes]) -> tuple[Work, Snapshot]:
+        """Begin one: return what has to be written, and the snapshot that relies on it."""
+        self.is_running = True
+        self._at = self._host.clock.monotonic()
+        self._written_before = self._shards.written
+        work: Work = []
+        for each in self._host.logs.values():
+            if each.durability is not Durability.EPHEMERAL:
+                work += [
+                    (each, s, each.take_flush(s)) for s in each.segments if not s.sealed or s.flags
+                ]
+        return work, self._capture(sections, work)
+
+    def write(self, work: Work, snapshot: Snapshot) -> None:
+        """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
+        for _, segment, flush in work:
+            if segment.made or flush.parts:
+                segment.write(flush)
+                segment.sync()
+        self._put(snapshot)
+        self._shards.drop_below(self._positions[-1] if self._positions else {})
+
+    def taken(self, work: Work, snapshot: Snapshot, error: Exception | None) -> str:
+        """End it on the loop; returns why it failed, nothing when it did not."""
+        self.is_running = False
+        if error is not None:
+            for _, segment, flush in work:
+                segment.flags = flush.flags + segment.flags
+            why = error.strerror if isinstance(error, OSError) else error
+            log.error("checkpoint failed error=%s", error)
+            return f"the last checkpoint failed: {why}"
+        self._short = max(self._short - 1, 0)
+        self._positions = [*self._positions[-1:], snapshot.positions]
+        self._seqs = [*self._seqs[-1:], _seqs(snapshot)]
+        for each, segment, flush in work:
+            each.flushed(segment, flush, synced=True)
+        return ""
+
+    def _capture(self, sections: dict[str, bytes], work: Work) -> Snapshot:
+        """Describe the state of this moment; the WAL position was reached before it."""
+        self._number += 1
+        ends: dict[int, dict[int, int]] = {}
+        for each, segment, flush in work:
+            ends.setdefault(each.log_id, {})[segment.base_seq] = flush.end
+        positions = self._shards.positions()
+        return Snapshot(
+            number=self._number,
+            position=positions.pop(0),
+            control_number=self._controls.applied_number,
+            logs=[
+                each.snapshot(ends.get(each.log_id, {}))
+                for each in self._host.logs.values()
+                if each.durability is not Durability.EPHEMERAL
+            ],
+            dropped=self._forget_dropped(),
+            sections=sections,
+            further=positions,
+        )
+
+    def _forget_dropped(self) -> list[int]:
+        """Return the dropped logs that files or the WAL may still speak of.
+
+        The WAL reaches back to the older snapshot, so an id goes with the second one after it,
+        once its directory is gone too.
+        """
+        streams, exists = f"{self._host.directory}/streams", self._host.files.exists
+        settled = {i for i in self._dropped_before if not exists(f"{streams}/{i:016x}")}
+        self.dropped -= settled
+        self._dropped_before = self._dropped_lately
+        self._dropped_lately = set(self.dropped)
+        return sorted(self.dropped)
+
+    def _put(self, snapshot: Snapshot) -> None:
+        host = self._host
+        write_snapshot(host.files, f"{host.directory}/meta", snapshot, host.options.ring)
+
+    # --- instead of the WAL
+
+    def replace_wal(self, controls: list[Control], sections: dict[str, bytes]) -> None:
+        """Let two new snapshots of what is there now take the place of all WAL.
+
+        ``controls`` are for the layers above, which have not been here: they are logged again.
+        """
+        before = controls[0].number - 1 if controls else self._controls.number
+        snapshot = msgspec.structs.replace(self._capture(sections, []), control_number=before)
+        self._shards.begin_anew(controls)
+        for _ in range(KEPT):
+            self._put(snapshot)
+            snapshot = msgspec.structs.replace(snapshot, number=snapshot.number + 1)
+        self._shards.drop_old()
+
+
+def _seqs(snapshot: Snapshot) -> dict[int, int]:
+    """Return how far a snapshot knows each log."""
+    return {each.log_id: each.committed_seq for each in snapshot.logs}
