@@ -188,10 +188,28 @@ def forgive_ended(ours: list[Any], theirs: list[Any]) -> None:
                     mine.remove(event)
 
 
+def forgive_counts(mine: Any, other: Any) -> None:
+    """Take over counts of pending records in ack subjects that the reference has yet to correct.
+
+    It does so when it is next asked for the consumer's info.
+    """
+    if not isinstance(mine, list) or not isinstance(other, list):
+        return
+    for at, (a, b) in enumerate(zip(mine, other, strict=False)):
+        if isinstance(a, str) and isinstance(b, str) and a.startswith("$JS.ACK."):
+            subject, _, left = a.rpartition(".")
+            counted = b.removeprefix(f"{subject}.")
+            if counted.isdigit() and int(counted) > int(left):
+                mine[at] = b
+        forgive_counts(a, b)
+
+
 def differences(
     ours: list[Any], theirs: list[Any], *, purges: bool = False, refilters: bool = False
 ) -> list[str]:
     forgive(ours, theirs)
+    if purges:
+        forgive_counts(ours, theirs)
     if purges or refilters:
         forgive_pending(ours, theirs)
     if refilters:

@@ -150,6 +150,7 @@ SESSIONS = {
     "who waits while acks are missing waits when a pause begins": [
         *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3)),
         *(ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}), INFO),
+        *(answer(b'-NAK {"delay":60000000000}'), INFO),
     ],
     "a consumer in memory is where a reset puts it": [
         *(stream(storage="memory", max_msgs=2), *THREE, consumer()),

@@ -359,7 +359,8 @@ class Consumer:
         if self.cursor.follow():
             self.stream.removals.tell()
             first = self.stream.log.state().first_seq
-            self.ledger.gone(self.ledger.pending.up_to(first - 1))
+            if self.ledger.gone(self.ledger.pending.up_to(first - 1)):
+                self.answers.last_acked_ns = self._clock.time_ns()
         if closely:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             self.ledger.gone([seq for seq in pending if not self.stream.index.is_live(seq)])
@@ -415,7 +416,8 @@ class Consumer:
             self._note_change()
         if waits_changed:
             self._arm(self.ledger.next_deadline())
-        self.pump()
+        if not self.feed.pause_left_ns:  # else nothing may go, and nobody is looked at
+            self.pump()
 
     def _confirm(self, replies: list[bytes]) -> None:
         """Confirm once a sync has covered what the answers changed: then no death takes it back.
