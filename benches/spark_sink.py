@@ -174,7 +174,7 @@ def latency(spark: SparkSession, broker: Broker, home: Path, seconds: float) -> 
 
     publisher = threading.Thread(target=publish)
     publisher.start()
-    time.sleep(seconds / 3)  # the first batches compile
+    time.sleep(seconds)  # the first batches compile
     waits.clear()
     time.sleep(seconds)
     over.set()

@@ -110,7 +110,7 @@ def test_a_segment_trimmed_after_planning_is_told(broker: SmallBroker) -> None:
     reader = BatchReader(parse(options), ("seq", "gap_from", "gap_to", "gap_reason"))
     partitions = reader.partitions()
     head = broker.do(lambda: broker.stream("ORDERS").log.state().last_seq)
-    parts = [part for partition in partitions for part in partition.value[0]]
+    parts = [part for partition in partitions for part, _ in partition.value]
     first_kept = parts[1].from_seq
     broker.trim("ORDERS", first_kept, "cap")
     removed = Path(parts[0].path)

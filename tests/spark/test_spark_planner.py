@@ -150,9 +150,14 @@ def test_neighbours_are_read_by_one_task(
     megabytes: tuple[int, ...], cores: int, tasks: list[int]
 ) -> None:
     given = sized(*megabytes)
-    found = packed(given, cores)
+    found = packed([(part, "S") for part in given], cores)
     assert [len(task) for task in found] == tasks
-    assert [part for task in found for part in task] == given
+    assert [part for task in found for part, _ in task] == given
+
+
+def test_small_parts_of_several_streams_are_read_by_one_task() -> None:
+    pieces: list[tuple[Part, str]] = [(ServerRange(1, 9), "A"), (ServerRange(5, 6), "B")]
+    assert packed(pieces, 2) == [pieces]
 
 
 def test_a_part_of_a_segment_weighs_its_share() -> None:

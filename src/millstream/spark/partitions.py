@@ -83,30 +83,20 @@ def planned(
     options: ReadOptions, columns: tuple[str, ...], ranges: Sequence[Range]
 ) -> list[InputPartition]:
     """Return the partitions of ranges; each carries all that its task needs."""
-    found: list[tuple[list[Part], reader.Task]] = []
-    for one in ranges:
-        task = task_for(options, columns, one.plan)
-        found.append(_parts(options, one, task))
+    found = [_parts(options, one, task_for(options, columns, one.plan)) for one in ranges]
+    pieces = [(part, task) for parts, task in found for part in parts]
     if options.max_records_per_partition:
-        tasks = _apart(found)
+        tasks = [[piece] for piece in pieces]
     else:
-        cores = os.cpu_count() or 1
-        tasks = [(some, task) for parts, task in found for some in planner.packed(parts, cores)]
+        tasks = planner.packed(pieces, os.cpu_count() or 1)
     if 0 < len(tasks) < options.min_partitions:
-        tasks = _apart(_cut_further(found, options.min_partitions))
+        each = options.min_partitions / len(pieces)
+        tasks = [
+            [(part, task)]
+            for parts, task in found
+            for part in planner.at_least(parts, math.ceil(len(parts) * each))
+        ]
     return [InputPartition(one) for one in tasks]
-
-
-_Found = list[tuple[list[Part], reader.Task]]
-
-
-def _apart(found: _Found) -> list[tuple[tuple[Part, ...], reader.Task]]:
-    return [((part,), task) for parts, task in found for part in parts]
-
-
-def _cut_further(found: _Found, count: int) -> _Found:
-    each = count / sum(len(parts) for parts, _ in found)
-    return [(planner.at_least(parts, math.ceil(len(parts) * each)), task) for parts, task in found]
 
 
 def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Part], reader.Task]:
@@ -130,5 +120,4 @@ def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of a partition; Spark gives an empty one when there is nothing."""
     if partition.value is None:
         return iter(())
-    parts, task = partition.value
-    return chain.from_iterable(reader.read(part, task) for part in parts)
+    return chain.from_iterable(reader.read(part, task) for part, task in partition.value)

@@ -6,7 +6,7 @@ between two attempts (a tail seals, a file goes), its rows may not.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from millstream.client.streams import ColdFile, PlannedSegment, ReadPlan
 from millstream.spark.options import Access
@@ -19,6 +19,7 @@ LEAST_BYTES = 4 << 20  # of less it is not worth to make two tasks
 GUESSED_BYTES = 200  # a record that only the server has
 
 Lost: TypeAlias = tuple[int, int, str]
+_Other = TypeVar("_Other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +93,24 @@ def at_least(parts: Sequence[Part], count: int) -> list[Part]:
     return [piece for part in parts for piece in _pieces(part, size)]
 
 
-def packed(parts: Sequence[Part], cores: int) -> list[tuple[Part, ...]]:
+def packed(pieces: Sequence[tuple[Part, _Other]], cores: int) -> list[list[tuple[Part, _Other]]]:
     """Join neighbours into tasks: a start costs as much as reading some megabytes.
 
     There are at least as many tasks as cores where the bytes are worth it, as with Spark's own
-    reader of files.
+    reader of files. What belongs to a part, such as its stream, goes with it.
     """
-    total = sum(_weight(part) for part in parts)
+    total = sum(_weight(part) for part, _ in pieces)
     most = min(TASK_BYTES, max(LEAST_BYTES, -(-total // max(cores, 1))))
-    tasks: list[list[Part]] = []
+    tasks: list[list[tuple[Part, _Other]]] = []
     room = 0
-    for part in parts:
-        weight = _weight(part)
+    for piece in pieces:
+        weight = _weight(piece[0])
         if not tasks or weight > room:
             tasks.append([])
             room = most
-        tasks[-1].append(part)
+        tasks[-1].append(piece)
         room -= weight
-    return [tuple(task) for task in tasks]
+    return tasks
 
 
 def _weight(part: Part) -> int:
