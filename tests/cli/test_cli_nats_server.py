@@ -323,7 +323,8 @@ def test_a_lame_duck_closes_its_clients_after_the_grace_period(conf: Path) -> No
         client.say('CONNECT {"verbose":false,"protocol":1}')
         assert len(client.answers()) <= 1
         server.tell(signal.SIGUSR2)
-        assert any('"ldm":true' in line for line in client.rest())
+        (told,) = [json.loads(line[5:]) for line in client.rest() if '"ldm":true' in line]
+        assert told == {**client.info, "ldm": True}
         server.until("Closing existing clients: 1")
         assert server.exit_code() == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.client.errors import ClientError
 from millstream.client.event_stream import EventReader, ServerEvent
-from millstream.client.http_link import DEFAULT_TIMEOUT, Place, seconds
+from millstream.client.http_link import Place, seconds
 from millstream.client.topic_calls import Call, Told, read
 
 LONGEST_HEAD = 64 * 1024
@@ -70,19 +70,8 @@ class _Line:
 class AsyncLink:
     """As many connections as there are calls under way; idle ones are used again."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        token: str = "",
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        retries: int = 3,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.place = Place(url, token)
-        self._timeout = timeout
-        self._retries = retries
-        self._tls = tls
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self._idle: list[_Line] = []
 
     async def close(self) -> None:
@@ -92,7 +81,7 @@ class AsyncLink:
 
     async def call(self, call: Call) -> Any:
         """Carry a call out; a busy server is asked again when it says so."""
-        for left in range(self._retries, -1, -1):
+        for left in range(self.place.retries, -1, -1):
             told = await self._send(call)
             if told.status not in (429, 503) or not left:
                 break
@@ -123,7 +112,7 @@ class AsyncLink:
 
     async def _send(self, call: Call) -> Told:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self.place.timeout):
                 if self._idle:
                     try:
                         return await self._send_over(self._idle.pop(), call)
@@ -137,7 +126,8 @@ class AsyncLink:
             raise self.place.unreachable(error) from error
 
     def _slow(self, call: Call) -> ClientError:
-        return ClientError(f"{self.place.url}: no answer to {call.method} in {self._timeout:g} s")
+        place = self.place
+        return ClientError(f"{place.url}: no answer to {call.method} in {place.timeout:g} s")
 
     async def _send_over(self, line: _Line, call: Call) -> Told:
         try:
@@ -154,7 +144,7 @@ class AsyncLink:
 
     async def _dial(self) -> _Line:
         place = self.place
-        tls = (self._tls or ssl.create_default_context()) if place.secure else None
+        tls = (place.tls or ssl.create_default_context()) if place.secure else None
         try:
             streams = await asyncio.open_connection(
                 place.host, place.port, ssl=tls, limit=LONGEST_HEAD

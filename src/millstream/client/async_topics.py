@@ -7,21 +7,19 @@ async with AsyncTopics() as topics:
         print(record.seq, record.data)
 """
 
-import asyncio
-import logging
-import os
-import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self
 
 import msgspec
 
 from millstream.client import topic_calls as calls
 from millstream.client.async_http import AsyncLink
-from millstream.client.errors import ApiError, ConnectFailed
-from millstream.client.http_link import DEFAULT_TIMEOUT
+from millstream.client.async_worker import AsyncHandler, AsyncWorker
+from millstream.client.errors import ConnectFailed
+from millstream.client.http_link import DEFAULT_TIMEOUT, Place
 from millstream.client.topic_values import (
     Appended,
     Event,
@@ -33,11 +31,8 @@ from millstream.client.topic_values import (
     TopicState,
 )
 from millstream.client.topics import LONGEST_WAIT_MS
-from millstream.client.worker import DEFAULT_LEASE_MS, POLL_SECONDS
+from millstream.client.worker import WorkTerms
 
-log = logging.getLogger(__name__)
-
-AsyncHandler = Callable[[Job], Awaitable[Any]]
 EVENTS = {"Accept": "text/event-stream"}
 
 
@@ -53,7 +48,7 @@ class AsyncTopics:
         retries: int = 3,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._link = AsyncLink(url, token, timeout=timeout, retries=retries, tls=tls)
+        self._link = AsyncLink(Place(url, token, timeout, retries, tls))
 
     async def __aenter__(self) -> Self:
         return self
@@ -204,116 +199,6 @@ class AsyncTopic:
         node: str | None = None,
         lease_ms: int | None = None,
         retry_ms: int = 0,
-    ) -> Callable[[AsyncHandler], "AsyncWorker"]:
+    ) -> Callable[[AsyncHandler], AsyncWorker]:
         """Make a coroutine function this queue's worker; see ``Topic.worker``."""
-        name = node or f"{socket.gethostname()}-{os.getpid()}"
-
-        def decorate(handler: AsyncHandler) -> AsyncWorker:
-            return AsyncWorker(self, handler, name, concurrency, lease_ms, retry_ms)
-
-        return decorate
-
-
-class AsyncWorker:
-    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
-
-    def __init__(
-        self,
-        queue: AsyncTopic,
-        handler: AsyncHandler,
-        node: str,
-        concurrency: int,
-        lease_ms: int | None,
-        retry_ms: int,
-    ) -> None:
-        self.node = node
-        self.done = 0
-        self.failed = 0
-        self._queue = queue
-        self._handler = handler
-        self._concurrency = concurrency
-        self._lease_ms = lease_ms
-        self._retry_ms = retry_ms
-        self._stopping = asyncio.Event()
-        self._held: dict[asyncio.Task[None], Job] = {}
-
-    async def __call__(self, job: Job) -> Any:
-        """Call the function itself."""
-        return await self._handler(job)
-
-    def stop(self) -> None:
-        """Take no more jobs; ``run`` returns once those under way are finished."""
-        self._stopping.set()
-
-    async def run(self, *, until_empty: bool = False) -> None:
-        """Take jobs until ``stop`` is called, or until there are none left."""
-        self._stopping.clear()
-        async with asyncio.TaskGroup() as group:
-            renewer = group.create_task(self._renew())
-            try:
-                while not self._stopping.is_set():
-                    found = await self._take(group)
-                    if found or await self._wait():
-                        continue
-                    if until_empty:
-                        break
-            finally:
-                if self._held:
-                    await asyncio.wait(list(self._held))
-                renewer.cancel()
-
-    async def _take(self, group: asyncio.TaskGroup) -> bool:
-        room = self._concurrency - len(self._held)
-        if room <= 0:
-            return False
-        try:
-            jobs = await self._queue.claim(self.node, room, lease_ms=self._lease_ms)
-        except ConnectFailed as error:
-            log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
-            return False
-        for job in jobs:
-            task = group.create_task(self._handle(job))
-            self._held[task] = job
-            task.add_done_callback(self._held.pop)
-        return bool(jobs)
-
-    async def _wait(self) -> bool:
-        """Wait for a job to be finished or for more to come; False when none is under way."""
-        under_way = bool(self._held)
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        if under_way or not self._stopping.is_set():
-            await asyncio.wait(
-                [*self._held, stopping],
-                timeout=POLL_SECONDS if under_way else 0.05,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        stopping.cancel()
-        return under_way
-
-    async def _handle(self, job: Job) -> None:
-        try:
-            await self._handler(job)
-        except Exception:
-            log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
-            self.failed += 1
-            answer = self._queue.nack(self.node, job, delay_ms=self._retry_ms)
-        else:
-            self.done += 1
-            answer = self._queue.ack(self.node, job)
-        try:
-            await answer
-        except (ApiError, ConnectFailed) as error:  # it comes again when its lease is over
-            log.warning("job not answered queue=%s seq=%d %s", self._queue.name, job.seq, error)
-
-    async def _renew(self) -> None:
-        """Keep the leases of jobs alive that take longer than that."""
-        lease_ms = self._lease_ms or DEFAULT_LEASE_MS
-        while True:
-            await asyncio.sleep(lease_ms / 3000)
-            jobs = list(self._held.values())
-            if not jobs:
-                continue
-            try:
-                await self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
-            except (ApiError, ConnectFailed) as error:
-                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)
+        return partial(AsyncWorker, self, WorkTerms.of(node, concurrency, lease_ms, retry_ms))

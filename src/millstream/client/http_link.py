@@ -19,10 +19,20 @@ _LOST = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
 class Place:
-    """Where a server is and what it is told about us."""
+    """Where a server is, what it is told about us, and how long and how often it is asked."""
 
-    def __init__(self, url: str | None, token: str) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        token: str,
+        timeout: float = DEFAULT_TIMEOUT,
+        retries: int = 3,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.url = url or DEFAULT_URL
+        self.timeout = timeout
+        self.retries = retries
+        self.tls = tls
         try:
             parts = urlsplit(self.url)
             self.port = parts.port or (443 if parts.scheme == "https" else 8222)
@@ -50,19 +60,8 @@ class Place:
 class HttpLink:
     """Each thread has a connection of its own; one that was lost is opened again."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        token: str = "",
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        retries: int = 3,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.place = Place(url, token)
-        self._timeout = timeout
-        self._retries = retries
-        self._tls = tls
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self._own = threading.local()
         self._open: set[http.client.HTTPConnection] = set()
 
@@ -75,7 +74,7 @@ class HttpLink:
 
     def call(self, call: Call) -> Any:
         """Carry a call out; a busy server is asked again when it says so."""
-        for left in range(self._retries, -1, -1):
+        for left in range(self.place.retries, -1, -1):
             told = self._send(call)
             if told.status not in (429, 503) or not left:
                 break
@@ -138,9 +137,9 @@ class HttpLink:
         place = self.place
         if place.secure:
             return http.client.HTTPSConnection(
-                place.host, place.port, timeout=self._timeout, context=self._tls
+                place.host, place.port, timeout=place.timeout, context=place.tls
             )
-        return http.client.HTTPConnection(place.host, place.port, timeout=self._timeout)
+        return http.client.HTTPConnection(place.host, place.port, timeout=place.timeout)
 
 
 def seconds(text: str | None) -> float:

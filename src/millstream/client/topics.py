@@ -7,17 +7,16 @@ with Topics() as topics:
         print(record.seq, record.data)
 """
 
-import os
-import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import msgspec
 
 from millstream.client import topic_calls as calls
 from millstream.client.errors import ApiError, ConnectFailed
-from millstream.client.http_link import DEFAULT_TIMEOUT, HttpLink
+from millstream.client.http_link import DEFAULT_TIMEOUT, HttpLink, Place
 from millstream.client.topic_values import (
     Appended,
     Event,
@@ -28,7 +27,7 @@ from millstream.client.topic_values import (
     Redriven,
     TopicState,
 )
-from millstream.client.worker import Handler, Worker
+from millstream.client.worker import Handler, Worker, WorkTerms
 
 LONGEST_WAIT_MS = 30_000
 
@@ -49,7 +48,7 @@ class Topics:
         retries: int = 3,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._link = HttpLink(url, token, timeout=timeout, retries=retries, tls=tls)
+        self._link = HttpLink(Place(url, token, timeout, retries, tls))
 
     def __enter__(self) -> Self:
         return self
@@ -214,12 +213,7 @@ class Topic:
         A job is finished when the function returns, and given back for ``retry_ms`` when it
         raises. Its lease is kept alive meanwhile.
         """
-        name = node or f"{socket.gethostname()}-{os.getpid()}"
-
-        def decorate(handler: Handler) -> Worker:
-            return Worker(self, handler, name, concurrency, lease_ms, retry_ms)
-
-        return decorate
+        return partial(Worker, self, WorkTerms.of(node, concurrency, lease_ms, retry_ms))
 
 
 __all__ = ["ApiError", "Event", "Gap", "Job", "Record", "Topic", "Topics", "Worker"]

@@ -1,11 +1,15 @@
 """Worker: a function that is called for each job of a queue, in threads."""
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.topic_values import Job
@@ -20,26 +24,33 @@ POLL_SECONDS = 1.0
 DEFAULT_LEASE_MS = 30_000
 
 
+class WorkTerms(msgspec.Struct, frozen=True):
+    """How a worker takes jobs: under which name, how many at a time, and for how long."""
+
+    node: str
+    concurrency: int
+    lease_ms: int | None
+    retry_ms: int
+
+    @classmethod
+    def of(
+        cls, node: str | None, concurrency: int, lease_ms: int | None, retry_ms: int
+    ) -> "WorkTerms":
+        """Return the terms; a worker that has no name is called after machine and process."""
+        name = node or f"{socket.gethostname()}-{os.getpid()}"
+        return cls(name, concurrency, lease_ms, retry_ms)
+
+
 class Worker:
     """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
 
-    def __init__(
-        self,
-        queue: "Topic",
-        handler: Handler,
-        node: str,
-        concurrency: int,
-        lease_ms: int | None,
-        retry_ms: int,
-    ) -> None:
-        self.node = node
+    def __init__(self, queue: "Topic", terms: WorkTerms, handler: Handler) -> None:
+        self.node = terms.node
         self.done = 0
         self.failed = 0
         self._queue = queue
         self._handler = handler
-        self._concurrency = concurrency
-        self._lease_ms = lease_ms
-        self._retry_ms = retry_ms
+        self._terms = terms
         self._stop = threading.Event()
         self._freed = threading.Event()
         self._held: dict[int, Job] = {}
@@ -59,7 +70,7 @@ class Worker:
         self._stop.clear()
         renewer.start()
         try:
-            with ThreadPoolExecutor(self._concurrency) as pool:
+            with ThreadPoolExecutor(self._terms.concurrency) as pool:
                 while not self._stop.is_set():
                     if not self._take(pool) and not self._held:
                         if until_empty:
@@ -72,12 +83,12 @@ class Worker:
     def _take(self, pool: ThreadPoolExecutor) -> bool:
         """Start on jobs while there is room; returns whether there were any."""
         self._freed.clear()
-        room = self._concurrency - len(self._held)
+        room = self._terms.concurrency - len(self._held)
         if room <= 0:
             self._freed.wait(POLL_SECONDS)
             return True
         try:
-            jobs = self._queue.claim(self.node, room, lease_ms=self._lease_ms)
+            jobs = self._queue.claim(self.node, room, lease_ms=self._terms.lease_ms)
         except ConnectFailed as error:
             log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
             return False
@@ -95,7 +106,7 @@ class Worker:
         except Exception:
             log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
             self.failed += 1
-            self._queue.nack(self.node, job, delay_ms=self._retry_ms)
+            self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
         else:
             self._queue.ack(self.node, job)
             self.done += 1
@@ -109,7 +120,7 @@ class Worker:
 
     def _renew(self) -> None:
         """Keep the leases of jobs alive that take longer than that."""
-        lease_ms = self._lease_ms or DEFAULT_LEASE_MS
+        lease_ms = self._terms.lease_ms or DEFAULT_LEASE_MS
         while not self._stop.wait(lease_ms / 3000):
             jobs = list(self._held.values())
             if not jobs:

@@ -111,10 +111,8 @@ class RunningParts:
         nats = self._nats
         nats.stop_listening()
         self._parts.system.leaving()
-        nats.sessions.info = nats.sessions.info.with_(ldm=True)
         for session in nats.sessions.all():
-            if session.options.protocol >= 1:
-                nats.hub.write(session.cid, nats.sessions.info.with_(client_id=session.cid).line())
+            session.send_away()
         nats.hub.flush()
 
     def clients(self) -> list[int]:

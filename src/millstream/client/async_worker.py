@@ -1,0 +1,112 @@
+"""AsyncWorker: takes jobs of a queue from asyncio and runs a coroutine function for each."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.topic_values import Job
+from millstream.client.worker import DEFAULT_LEASE_MS, POLL_SECONDS, WorkTerms
+
+if TYPE_CHECKING:
+    from millstream.client.async_topics import AsyncTopic
+
+log = logging.getLogger(__name__)
+
+AsyncHandler = Callable[[Job], Awaitable[Any]]
+
+
+class AsyncWorker:
+    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
+
+    def __init__(self, queue: "AsyncTopic", terms: WorkTerms, handler: AsyncHandler) -> None:
+        self.node = terms.node
+        self.done = 0
+        self.failed = 0
+        self._queue = queue
+        self._handler = handler
+        self._terms = terms
+        self._stopping = asyncio.Event()
+        self._held: dict[asyncio.Task[None], Job] = {}
+
+    async def __call__(self, job: Job) -> Any:
+        """Call the function itself."""
+        return await self._handler(job)
+
+    def stop(self) -> None:
+        """Take no more jobs; ``run`` returns once those under way are finished."""
+        self._stopping.set()
+
+    async def run(self, *, until_empty: bool = False) -> None:
+        """Take jobs until ``stop`` is called, or until there are none left."""
+        self._stopping.clear()
+        async with asyncio.TaskGroup() as group:
+            renewer = group.create_task(self._renew())
+            try:
+                while not self._stopping.is_set():
+                    found = await self._take(group)
+                    if found or await self._wait():
+                        continue
+                    if until_empty:
+                        break
+            finally:
+                if self._held:
+                    await asyncio.wait(list(self._held))
+                renewer.cancel()
+
+    async def _take(self, group: asyncio.TaskGroup) -> bool:
+        room = self._terms.concurrency - len(self._held)
+        if room <= 0:
+            return False
+        try:
+            jobs = await self._queue.claim(self.node, room, lease_ms=self._terms.lease_ms)
+        except ConnectFailed as error:
+            log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
+            return False
+        for job in jobs:
+            task = group.create_task(self._handle(job))
+            self._held[task] = job
+            task.add_done_callback(self._held.pop)
+        return bool(jobs)
+
+    async def _wait(self) -> bool:
+        """Wait for a job to be finished or for more to come; False when none is under way."""
+        under_way = bool(self._held)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        if under_way or not self._stopping.is_set():
+            await asyncio.wait(
+                [*self._held, stopping],
+                timeout=POLL_SECONDS if under_way else 0.05,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        stopping.cancel()
+        return under_way
+
+    async def _handle(self, job: Job) -> None:
+        try:
+            await self._handler(job)
+        except Exception:
+            log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
+            self.failed += 1
+            answer = self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
+        else:
+            self.done += 1
+            answer = self._queue.ack(self.node, job)
+        try:
+            await answer
+        except (ApiError, ConnectFailed) as error:  # it comes again when its lease is over
+            log.warning("job not answered queue=%s seq=%d %s", self._queue.name, job.seq, error)
+
+    async def _renew(self) -> None:
+        """Keep the leases of jobs alive that take longer than that."""
+        lease_ms = self._terms.lease_ms or DEFAULT_LEASE_MS
+        while True:
+            await asyncio.sleep(lease_ms / 3000)
+            jobs = list(self._held.values())
+            if not jobs:
+                continue
+            try:
+                await self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
+            except (ApiError, ConnectFailed) as error:
+                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)
