@@ -242,3 +242,21 @@ async def test_live_messages_come_while_replays_wait_for_the_cold_place(home: Pa
             gate.unlink()
         assert await asyncio.gather(*replays) == [RECORDS] * 8
         await client.close()
+
+
+async def test_a_diff_tells_how_many_cold_segments_it_was_read_from(running: Broker) -> None:
+    def page(from_seq: int, limit: int) -> Any:
+        body = {"from_seq": from_seq, "limit": limit}
+        return running.post("/v0/topics/ORDERS/diff", body)
+
+    assert page(0, 1)["performance"]["cold_segments_read"] == 1
+    at = found = 0
+    while at < RECORDS:  # a page ends where the next piece has to be fetched first
+        shown = page(at, RECORDS)
+        at, found = (
+            shown["next_from_seq"],
+            found + shown["performance"].get("cold_segments_read", 0),
+        )
+    assert found >= 4
+    for start in (RECORDS - 1, RECORDS):  # the newest never moved
+        assert "cold_segments_read" not in page(start, 1)["performance"]

@@ -1,10 +1,13 @@
 """Diff: everything after a position, at once or as soon as there is something."""
 
+from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
+from millstream.store.file_log import FileLog
 from millstream.streams.presence import once_here
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
@@ -35,7 +38,8 @@ async def diff(request: Request, topics: Topics) -> Response:
     page = await once_here(lambda: read_page(stream, query, topics.clock.time_ns()))
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
-    return Response(200, encode_page(stream.name, page, watch))
+    cold = cold_segments(stream, page) if page.scanned else 0
+    return Response(200, encode_page(stream.name, page, watch, cold))
 
 
 async def _poll(
@@ -85,8 +89,23 @@ def read_filter(body: bodies.FilterBody | None) -> Filter | None:
     )
 
 
-def encode_page(topic: str, page: Page, watch: Stopwatch) -> bytes:
+def cold_segments(stream: "Stream", page: Page) -> int:
+    """Return how many segments of cold history a page was read from."""
+    segments = stream.log.segments if isinstance(stream.log, FileLog) else []
+    if not segments or segments[0].cold is None:
+        return 0  # the oldest go first
+    at = bisect_right(segments, page.start, key=lambda each: each.base_seq)
+    found = 0
+    for segment in islice(segments, max(at - 1, 0), None):
+        if segment.base_seq > page.next_from_seq:
+            break
+        found += segment.cold is not None and segment.last_seq > page.start
+    return found
+
+
+def encode_page(topic: str, page: Page, watch: Stopwatch, cold: int = 0) -> bytes:
     """Return the answer; the records are JSON already and are only joined."""
+    more = {"cold_segments_read": cold} if cold else {}
     tombstone = None if page.tombstone is None else page.tombstone.shown()
     rest = msgspec.json.encode(
         {
@@ -96,7 +115,7 @@ def encode_page(topic: str, page: Page, watch: Stopwatch) -> bytes:
             "caught_up": page.caught_up,
             "tombstone": tombstone,
             "lag": page.head_seq - page.next_from_seq,
-            "performance": watch.performance(records_scanned=page.scanned),
+            "performance": watch.performance(records_scanned=page.scanned, **more),
         }
     )
     return b'{"topic":%b,"records":[%b],%b' % (

@@ -53,6 +53,7 @@ class Page(msgspec.Struct):
     records: bytes = b""  # JSON objects with commas between them
     count: int = 0
     scanned: int = 0
+    start: int = 0  # behind which it was read
 
     @property
     def caught_up(self) -> bool:
@@ -82,6 +83,7 @@ def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None
 def _read_page(stream: "Stream", query: Query, state: StreamState, now_ns: int) -> Page:
     start = start_reading(state, query.from_seq)
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
+    page.start = start.cursor
     stop = state.last_seq if start.stop_before is None else start.stop_before - 1
     found: list[Fields] = []
     if _fill(stream, query, page, stop, now_ns, found):

@@ -49,7 +49,13 @@ _ANSWERS: dict[str, Schema] = {
     ),
     "Performance": shape(
         {"server_total_ms": {"type": "number"}},
-        {"wal_append_ms": {"type": "number"}, "fsync_ms": {"type": "number"}},
+        {
+            "wal_append_ms": {"type": "number"},
+            "fsync_ms": {"type": "number"},
+            "throttle_wait_ms": {"type": "number"},
+            "records_scanned": COUNT,
+            "cold_segments_read": COUNT,
+        },
     ),
     "RecordIn": shape(
         {"data": ANYTHING},
