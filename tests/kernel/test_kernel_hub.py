@@ -1,6 +1,8 @@
 """The hub without sockets: connections are fed and taken from."""
 
 import os
+import select
+import threading
 from collections.abc import Iterator
 from random import Random
 
@@ -681,6 +683,49 @@ def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
     door.hub.flush()
     assert seen == [(b"", b"tag", b"node", b"{}")]
     assert door.sent(a) == b"HMSG s 1 18 22\r\nNATS/1.0\r\nT: t\r\n\r\nbody\r\n"
+
+
+def test_a_call_that_another_thread_posts_is_made_in_the_next_turn_before_sinks_are_served() -> (
+    None
+):
+    door = Recorder()
+    heard: list[str] = []
+
+    class Sink:
+        def deliver(self, batch: Batch) -> None:
+            heard.append("sink")
+
+    def called() -> None:
+        heard.append("posted")
+        door.hub.publish(door.interest, b"x", b"", b"", b"")
+        assert door.hub.defer(lambda: heard.append("deferred"))
+
+    door.interest.add_sink(b"x", Sink())
+    thread = threading.Thread(target=door.hub.post, args=(called,))
+    thread.start()
+    thread.join()
+    assert heard == []
+    assert select.select([door.hub.fd], [], [], 5)[0]  # the loop is woken for it
+    door.hub.poll()
+    assert heard == ["posted", "sink", "deferred"]
+
+
+def test_a_posted_call_that_fails_does_not_keep_others_from_being_made() -> None:
+    door = Recorder()
+    heard: list[int] = []
+    door.hub.post(lambda: 1 // 0)
+    door.hub.post(lambda: heard.append(1))
+    door.hub.poll()
+    assert heard == [1]
+
+
+def test_a_closed_hub_takes_no_call_and_makes_those_that_it_took() -> None:
+    door = Recorder()
+    heard: list[int] = []
+    assert door.hub.post(lambda: heard.append(1))
+    door.hub.close()
+    assert heard == [1]
+    assert not door.hub.post(lambda: heard.append(2))
 
 
 def test_a_record_is_sent_with_headers_that_tell_what_it_is() -> None:

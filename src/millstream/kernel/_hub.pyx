@@ -73,6 +73,7 @@ cdef class Hub(Publishing):
     cdef char *chunk
     cdef bint was_small          # the last turn read a little: somebody may wait for an answer
     cdef list deferred           # calls for when the sinks of this round are served
+    cdef list posted             # calls from other threads
     cdef bint serving
     cdef int looks_in_vain
     cdef int turns_to_skip
@@ -84,6 +85,7 @@ cdef class Hub(Publishing):
     ):
         self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
         self.deferred = []
+        self.posted = []
 
     def __dealloc__(self):
         free(self.chunk)
@@ -115,15 +117,17 @@ cdef class Hub(Publishing):
     cdef void _turn(self, epoll_event *events, int count) noexcept:
         cdef int i
         cdef Py_ssize_t total = 0
+        cdef bint answers = len(self.posted) > 0  # to which somebody may answer in turn
         self.was_small = True
         self.busy += 1
         for i in range(count):
             total += self._event(<Conn *>events[i].data.ptr, events[i].events)
             if total >= CHUNK_SIZE:
                 break
+        self._call_posted()
         self.busy -= 1
         self._end_of_chunk()
-        if total == 0 or total > SMALL_SIZE:
+        if (total == 0 and not answers) or total > SMALL_SIZE:
             self.was_small = False
 
     cdef bint _expects_more(self) noexcept:
@@ -327,11 +331,30 @@ cdef class Hub(Publishing):
         self.deferred.append(call)
         return True
 
+    def post(self, object call not None):
+        """Have ``call()`` made in the next turn, from any thread; False when the hub is closed.
+
+        It comes before the sinks of that turn are served, and may defer as they do.
+        """
+        if self.fd < 0:
+            return False
+        self.posted.append(call)
+        eventfd_write(self.wake_fd, 1)
+        return True
+
+    cdef void _call_posted(self) noexcept:
+        cdef list calls = self.posted
+        if calls:
+            self.posted = []
+            self._call_all(calls)
+
     cdef void _call_deferred(self) noexcept:
         cdef list calls = self.deferred
-        if not calls:
-            return
-        self.deferred = []
+        if calls:
+            self.deferred = []
+            self._call_all(calls)
+
+    cdef void _call_all(self, list calls) noexcept:
         self.serving = True
         for call in calls:
             try:
@@ -370,6 +393,7 @@ cdef class Hub(Publishing):
         cdef Peer peer
         cdef Interest interest
         self.busy += 1
+        self._call_posted()
         for peer in list(self.peers.values()):
             self._close(peer.conn, CLOSED_BY_SHUTDOWN)
         self.busy -= 1

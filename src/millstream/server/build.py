@@ -52,6 +52,7 @@ from millstream.server.options import (
 from millstream.server.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold_tier import ColdOptions
+from millstream.store.committer import Post
 from millstream.store.file_log import LogOptions as SegmentSizes
 from millstream.store.log import Durability
 from millstream.store.options import StoreOptions
@@ -216,7 +217,9 @@ def keep(
     sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
 ) -> Kept:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
-    store = open_store(options, loop, clock)
+    store = open_store(
+        options, clock, lambda call: hub.post(call) or loop.call_soon_threadsafe(call)
+    )
     store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
@@ -272,8 +275,8 @@ def keep(
     return Kept(store, jetstream, served, topics, sinks)
 
 
-def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock: Clock) -> Store:
-    """Lock and recover the data directory."""
+def open_store(options: JetStreamOptions, clock: Clock, post: Post) -> Store:
+    """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
     directory.parent.mkdir(parents=True, exist_ok=True)
     segments = options.segments
@@ -293,7 +296,7 @@ def open_store(options: JetStreamOptions, loop: asyncio.AbstractEventLoop, clock
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = replace(sizes, dirty_age=options.sync_interval)
-    return Store.open(str(directory), MeteredFiles(clock), clock, loop.call_soon_threadsafe, sizes)
+    return Store.open(str(directory), MeteredFiles(clock), clock, post, sizes)
 
 
 def limits_of(options: Options) -> NatsLimits:
