@@ -8,7 +8,7 @@ from millstream.clock import ManualClock
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.http.routes import Routes
-from millstream.monitor.facts import Account, Connection, Facts, Subscription, Traffic
+from millstream.monitor.facts import Account, Connection, Facts, Subscription
 from millstream.monitor.routes import monitor_routes
 
 SECOND = 1_000_000_000
@@ -93,11 +93,11 @@ def busy_server() -> Facts:
         "avg_fanout": 1.0,
     }
     made.accounts = lambda: [
-        Account("$G", interest),
+        Account("$G", interest, lambda: {"acc": "$G", "conns": 2}),
         Account(
             "A",
             {"num_subscriptions": 1, "num_cache": 1, "avg_fanout": 5.0},
-            Traffic(in_msgs=100, slow_consumers=2),
+            lambda: {"acc": "A", "conns": 1},
         ),
         Account("$SYS", is_system=True, has_jetstream=False),
     ]

@@ -4,11 +4,10 @@ from typing import Any
 
 from millstream.accounts.account import Export, Import, ResponseType
 from millstream.errors import BadRequest
-from millstream.monitor.facts import Account, Connection, Facts
+from millstream.monitor.facts import Account, Facts
 from millstream.monitor.subsz import interest_stats
-from millstream.monitor.times import rfc3339
+from millstream.wire.times import rfc3339
 
-_NONE = {"msgs": 0, "bytes": 0}
 _RESPONSES = {
     ResponseType.SINGLETON: "Singleton",
     ResponseType.STREAM: "Streamed",
@@ -100,37 +99,9 @@ def _import(wanted: Import) -> dict[str, Any]:
 
 def describe_statistics(facts: Facts, unused: bool = False) -> dict[str, Any]:
     """Return the object that /accstatz answers; accounts without clients only if asked."""
-    clients: dict[str, list[Connection]] = {}
-    for connection in facts.connections():
-        clients.setdefault(connection.account, []).append(connection)
-    figures = [_figures(each, clients.get(each.name, [])) for each in facts.accounts()]
+    figures = [account.figures() for account in facts.accounts()]
     return {
         "server_id": facts.server_id,
         "now": rfc3339(facts.clock.time_ns()),
         "account_statz": [each for each in figures if each["conns"] or unused],
     }
-
-
-def _figures(account: Account, clients: list[Connection]) -> dict[str, Any]:
-    past = account.past
-    return {
-        "acc": account.name,
-        "name": account.label or account.name,
-        "conns": len(clients),
-        "leafnodes": 0,
-        "total_conns": len(clients),
-        "num_subscriptions": account.interest.get("num_subscriptions", 0),
-        "sent": _moved(
-            past.out_msgs + sum(c.out_msgs for c in clients),
-            past.out_bytes + sum(c.out_bytes for c in clients),
-        ),
-        "received": _moved(
-            past.in_msgs + sum(c.in_msgs for c in clients),
-            past.in_bytes + sum(c.in_bytes for c in clients),
-        ),
-        "slow_consumers": past.slow_consumers,
-    }
-
-
-def _moved(msgs: int, size: int) -> dict[str, Any]:
-    return {"msgs": msgs, "bytes": size, "gateways": _NONE, "routes": _NONE, "leafs": _NONE}

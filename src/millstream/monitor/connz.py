@@ -8,8 +8,9 @@ from millstream.errors import BadRequest
 from millstream.monitor import parameters
 from millstream.monitor.facts import Connection, Facts, Subscription
 from millstream.monitor.parameters import Query
-from millstream.monitor.times import duration, rfc3339, uptime
+from millstream.monitor.times import duration, uptime
 from millstream.subjects.subject import overlap
+from millstream.wire.times import rfc3339
 
 DEFAULT_LIMIT = 1024
 OPEN, CLOSED, ALL = "open", "closed", "all"

@@ -65,22 +65,16 @@ class Connection(NamedTuple):
     subscriptions: tuple[Subscription, ...] = ()
 
 
-class Traffic(msgspec.Struct, frozen=True):
-    """What an account's past connections have moved, seen from the server."""
-
-    in_msgs: int = 0
-    out_msgs: int = 0
-    in_bytes: int = 0
-    out_bytes: int = 0
-    slow_consumers: int = 0
+def _no_account_figures() -> dict[str, Any]:
+    return {"conns": 0}
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One account: its subject space in figures, what its closed connections moved."""
+    """One account: its subject space in figures, and what its clients moved, past ones included."""
 
     name: str
     interest: Mapping[str, float] = msgspec.field(default_factory=dict)
-    past: Traffic = Traffic()
+    figures: Callable[[], dict[str, Any]] = _no_account_figures
     is_system: bool = False
     has_jetstream: bool = True
     label: str = ""  # what people call it, where the name is a key

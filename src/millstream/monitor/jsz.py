@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.monitor import parameters
 from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
 from millstream.monitor.parameters import Query
-from millstream.monitor.times import rfc3339
+from millstream.wire.times import rfc3339
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

@@ -5,7 +5,7 @@ from typing import Any
 from millstream.monitor import parameters
 from millstream.monitor.facts import Facts
 from millstream.monitor.parameters import Query
-from millstream.monitor.times import rfc3339
+from millstream.wire.times import rfc3339
 
 
 def describe_routes(facts: Facts, query: Query) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from millstream.monitor import parameters
 from millstream.monitor.connz import DEFAULT_LIMIT, shown_sub
 from millstream.monitor.facts import Facts
 from millstream.monitor.parameters import Query
-from millstream.monitor.times import rfc3339
 from millstream.subjects.subject import is_literal, matches
+from millstream.wire.times import rfc3339
 
 _SUMS = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 

@@ -1,16 +1,6 @@
-"""Times and durations as nats-server writes them."""
-
-from datetime import UTC, datetime
+"""Durations as nats-server writes them."""
 
 _UPTIME = ((365 * 86_400, "y"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def rfc3339(ns: int) -> str:
-    """Return a time with as many fractional digits as it needs."""
-    seconds, fraction = divmod(max(ns, 0), 1_000_000_000)
-    text = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
-    digits = f"{fraction:09d}".rstrip("0")
-    return f"{text}.{digits}Z" if digits else f"{text}Z"
 
 
 def uptime(elapsed_ns: int) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 from millstream import __version__
 from millstream.monitor import jsz, machine
 from millstream.monitor.facts import Facts
-from millstream.monitor.times import nanoseconds, rfc3339, uptime
+from millstream.monitor.times import nanoseconds, uptime
+from millstream.wire.times import rfc3339
 
 TOTALS = (
     "connections",

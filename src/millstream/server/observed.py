@@ -2,10 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from functools import partial
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.monitor.facts import Account, Connection, Subscription, Traffic
+from millstream.monitor.facts import Account, Connection, Subscription
+from millstream.nats.account_figures import account_figures
 from millstream.nats.session import Closed, Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind
@@ -70,13 +72,13 @@ class Observer:
         return dict(self._reasons)
 
     def accounts(self) -> list[Account]:
-        """Return every account with its subject space and what its past clients moved."""
+        """Return every account with its subject space."""
         accounts = self._sessions.reception.accounts
         return [
             Account(
                 name=space.name,
                 interest=space.interest.stats(),
-                past=Traffic(**space.past),
+                figures=partial(account_figures, self._sessions.hub, space),
                 is_system=space is accounts.system,
                 has_jetstream=space.account.jetstream,
                 label=space.account.label,

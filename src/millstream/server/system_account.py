@@ -9,13 +9,13 @@ from millstream.clock import Clock
 from millstream.errors import BadRequest, StreamNotFound
 from millstream.monitor import accountz, connz, health, jsz, links, machine, subsz, varz
 from millstream.monitor.facts import Facts
-from millstream.monitor.times import rfc3339
 from millstream.nats.account_requests import Endpoint
 from millstream.nats.sessions import Sessions
 from millstream.nats.system import System, basic_statsz
 from millstream.nats.system_requests import Order
 from millstream.server.options import Options
 from millstream.streams.catalog import Catalog
+from millstream.wire.times import rfc3339
 
 _Shape = TypeVar("_Shape")
 _STATES = ("open", "closed", "all")

@@ -1,10 +1,10 @@
 """Times as JetStream writes them: RFC 3339 with nanoseconds."""
 
 import re
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 
 from millstream.streams.config import InvalidJson
+from millstream.wire import times
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
@@ -12,16 +12,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d
 
 def rfc3339(ts_ns: int) -> str:
     """Return a time with as many fractional digits as it needs; zero is the zero time."""
-    if ts_ns <= 0:
-        return ZERO_TIME
-    seconds, fraction = divmod(ts_ns, 10**9)
-    digits = f"{fraction:09d}".rstrip("0")
-    return f"{_whole(seconds)}.{digits}Z" if digits else f"{_whole(seconds)}Z"
-
-
-@lru_cache(maxsize=1024)  # records of one second are shown together
-def _whole(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return times.rfc3339(ts_ns) if ts_ns > 0 else ZERO_TIME
 
 
 def time_ns(text: str) -> int:
