@@ -69,6 +69,11 @@ SESSIONS = {
         *(stream(), *THREE, consumer(), pull(batch=3)),
         *(ask("STREAM.PURGE.@S", {"filter": "@.x.b"}), INFO),
     ],
+    "a purge of one pending record is told of while somebody waits for more": [
+        *(stream(), publish("@.x.b"), consumer()),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b'{"batch":2}', (), 2),
+        *(ask("STREAM.PURGE.@S", {"filter": "@.*.b", "seq": 5}), INFO),
+    ],
     "a purge of several pending records is not told of": [
         *(stream(), *THREE, consumer(), pull(batch=3)),
         *(ask("STREAM.PURGE.@S", {"filter": "@.x.a"}), INFO),
@@ -181,6 +186,15 @@ SESSIONS = {
     "an ack after a reset is no activity": [
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),
+    ],
+    "nobody is pinned during a pause": [
+        *(stream(), *THREE),
+        consumer(
+            priority_groups=["g"],
+            priority_policy="pinned_client",
+            pause_until="2100-01-01T00:00:00Z",
+        ),
+        *(pull(group="g"), INFO),
     ],
     "a pinned client that reads headers alone hears of the size first": [
         *(stream(), *THREE),

@@ -356,8 +356,12 @@ class Consumer:
         Records deleted between others are noticed when they would be delivered again, or when
         asked to look ``closely``.
         """
-        if self.cursor.follow():
+        changed = self.cursor.follow()
+        if changed:
             self.stream.removals.tell()
+        if self.stream.removals.purges:
+            return  # what becomes of pending deliveries is decided when it is over
+        if changed:
             first = self.stream.log.state().first_seq
             if self.ledger.gone(self.ledger.pending.up_to(first - 1)):
                 self.answers.last_acked_ns = self._clock.time_ns()

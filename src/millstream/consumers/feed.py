@@ -91,7 +91,7 @@ class Feed:
     def next(self, most: int, max_bytes: int) -> Parcel | None:
         """Return what to deliver next, None when there is nothing or it may not go now."""
         self.is_blocked, self.ready_at = False, FOREVER
-        if self._paused_until_ns and self._is_paused():
+        if self.is_paused:
             return None
         if self._is_fetching or self._fetch_again_at > self._clock.monotonic():
             self.is_blocked = True
@@ -137,7 +137,11 @@ class Feed:
             return None
         return Parcel(page, again=False)
 
-    def _is_paused(self) -> bool:
+    @property
+    def is_paused(self) -> bool:
+        """Whether deliveries are paused; ``ready_at`` says until when."""
+        if not self._paused_until_ns:
+            return False
         left = self.pause_left_ns
         if not left:
             self._paused_until_ns = 0

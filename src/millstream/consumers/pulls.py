@@ -78,6 +78,9 @@ class PullDesk:
     def serve(self, budget: int) -> int:
         """Deliver up to ``budget`` messages; returns how many went."""
         sent, self.retry_at = 0, FOREVER
+        if len(self.line) and self._feed.is_paused:
+            self._end_impatient()
+            return 0
         while sent < budget:
             request = self._turn()
             if request is None:

@@ -16,6 +16,7 @@ class Removals:
 
     def __init__(self) -> None:
         self.count = 0
+        self.purges = 0  # under way, whose end consumers are told of
         self.on_drop: Callable[[], None] | None = None
         self.tell: Callable[[], None] = _nobody
         self.rolled_up: Callable[[str], None] = _nothing  # a subject, or all: "", as by a purge

@@ -164,7 +164,11 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     stream = js.catalog.get(name, js.account)
     if asked.filter and not is_pattern(asked.filter):
         raise bad_request()
-    purged = await stream.purge(asked.filter, asked.seq, asked.keep)
+    stream.removals.purges += 1
+    try:
+        purged = await stream.purge(asked.filter, asked.seq, asked.keep)
+    finally:
+        stream.removals.purges -= 1
     js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
 
