@@ -325,8 +325,8 @@ async def test_a_high_priority_is_written_at_once_while_others_gather(api: Api) 
 
 async def test_what_a_commit_sets_in_motion_is_committed_after_it(api: Api) -> None:
     """A write made by whoever hears of a commit must not overtake what was committed with it."""
-    await api.call("PUT", "/v0/topics/a")
-    await api.call("PUT", "/v0/topics/b")
+    for name in ("a", "b"):
+        await api.call("PUT", f"/v0/topics/{name}", {"durability": "ephemeral"})
     told: list[tuple[str, int]] = []
     a, b = api.stream("a"), api.stream("b")
     begun: list[asyncio.Future[tuple[int, int]]] = []
