@@ -69,6 +69,7 @@ class _Writer:
         self._starts = (1, 2, 2, 3) if self._restarts else (1, 2, 5, 50)
         self._filtered: set[tuple[str, str]] = set()
         self._sampled: set[tuple[str, str]] = set()
+        self._awaited: set[tuple[str, str]] = set()  # somebody may wait there without an end
 
     def session(self) -> Session:
         steps = [self._create_stream("@S")]
@@ -444,7 +445,7 @@ class _Writer:
         if self._chance(0.15):
             self._consumers.pop((stream, name), None)
             return _ask(f"CONSUMER.DELETE.{stream}.{name}")
-        return self._pick(
+        step: Step = self._pick(
             _ask(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": "2100-01-01T00:00:00Z"}),
             _ask(f"CONSUMER.PAUSE.{stream}.{name}"),
             _ask(f"CONSUMER.PAUSE.{stream}.{name}", {"pause_until": "2001-01-01T00:00:00Z"}),
@@ -454,6 +455,11 @@ class _Writer:
             _ask(f"CONSUMER.UNPIN.{stream}.{name}", {"group": self._pick("g", "h", "")}),
             _ask(f"CONSUMER.INFO.{stream}.{name}"),
         )
+        resumes = ".PAUSE." in step.subject and b"2100" not in step.body
+        if resumes and (stream, name) in self._awaited:
+            # The reference serves who waits at the next signal, not when it is resumed.
+            return _ask(f"CONSUMER.INFO.{stream}.{name}")
+        return step
 
     def _pull(self) -> Step:
         stream, name = self._consumer()
@@ -479,6 +485,8 @@ class _Writer:
         if config.get("priority_groups") and self._chance(0.8):
             body["group"] = "g"
         raw = json.dumps(body).encode()
+        if (b"no_wait" not in raw and b"expires" not in raw) or style > 0.96:
+            self._awaited.add((stream, name))
         if style > 0.96:
             raw = self._pick(b"", b"2", b"{", b"zz", b'{"batch":0}', b'{"batch":-3,"no_wait":true}')
         return Step("pull", f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", raw, n=body["batch"])

@@ -161,6 +161,11 @@ SESSIONS = {
         *(stream(storage="memory", max_msgs=2), *THREE, consumer()),
         *(ask("CONSUMER.RESET.@S.c", {"seq": 1}), INFO, pull(), INFO),
     ],
+    "who does not wait for nothing hears so, however many wait": [
+        *(stream(), consumer(max_waiting=1)),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1),
+        *(pull(), pull(no_wait=False, expires=100_000_000)),
+    ],
     "a purge of nothing lets what was refused wait for its time": [
         *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
         *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),

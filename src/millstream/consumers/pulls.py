@@ -56,16 +56,16 @@ class PullDesk:
             self.pin.renew(now)
         if len(self.line) >= self.config.max_waiting:
             self._drop_silent()
-        if len(self.line) >= self.config.max_waiting:
-            if request.heartbeat:
-                return  # a client with heartbeats finds out by itself, and does not ask in a loop
-            raise BadPull(409, "Exceeded MaxWaiting")
         if request.no_wait:
             available = self._feed.available()
             if not available and not request.expires_at:
                 raise BadPull(404, "No Messages")
             if 0 < available < self.line.wanted():
                 raise BadPull(408, "Requests Pending")
+        if len(self.line) >= self.config.max_waiting:
+            if request.heartbeat:
+                return  # a client with heartbeats finds out by itself, and does not ask in a loop
+            raise BadPull(409, "Exceeded MaxWaiting")
         self.line.add(request)
 
     def _drop_silent(self) -> None:
