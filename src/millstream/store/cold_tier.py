@@ -8,24 +8,26 @@ names it, the marker beside the index says where the bytes are, and only then th
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from millstream.clock import Clock
-from millstream.errors import ColdUnavailable, MillstreamError, NotHere
+from millstream.errors import ColdUnavailable, MillstreamError
 from millstream.store import cold_manifest
-from millstream.store.blocks import BlockTable, Raw
-from millstream.store.cold_copy import ColdCopy, Key, Pieces
+from millstream.store.cold_copy import ColdCopy
+from millstream.store.cold_fetches import Fetches
 from millstream.store.cold_manifest import ColdFile, Manifest, Said, folder, object_names
 from millstream.store.cold_move import Move, put_back
 from millstream.store.cold_owner import PlaceOwner
 from millstream.store.cold_pool import InlinePool, Pool, ThreadPool
 from millstream.store.cold_remains import Remains
 from millstream.store.cold_scrub import Found, Scrub, rotten
+from millstream.store.cold_sweep import is_doubtful, remove, remove_folder, sweep
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
 from millstream.store.objects import Objects, open_objects
@@ -63,8 +65,7 @@ class ColdOptions:
         return self.hot_segments is not None or self.hot_bytes is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ColdPlan:
+class ColdPlan(msgspec.Struct, frozen=True):
     """A Parquet file that any reader of tables may read."""
 
     path: str
@@ -93,43 +94,6 @@ class Host(Protocol):
         ...
 
 
-class _Wait:
-    def __init__(self, since: float) -> None:
-        self.since = since
-        self.told: list[Arrived] = []
-
-
-class PieceCache:
-    """Pieces that were fetched lately, bounded; the newest is always kept."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._held = 0
-        self._pieces: OrderedDict[Key, Raw] = OrderedDict()
-
-    def get(self, key: Key) -> Raw | None:
-        """Return a piece."""
-        raw = self._pieces.get(key)
-        if raw is not None:
-            self._pieces.move_to_end(key)
-        return raw
-
-    def put(self, pieces: Pieces) -> None:
-        """Keep pieces that came together; those not read for longest make room."""
-        for key, raw in pieces.items():
-            before = self._pieces.pop(key, None)
-            self._held += len(raw) - (len(before) if before is not None else 0)
-            self._pieces[key] = raw
-        while self._held > self._most and len(self._pieces) > len(pieces):
-            _, gone = self._pieces.popitem(last=False)
-            self._held -= len(gone)
-
-    def forget(self, token: int) -> None:
-        """Forget every piece of a copy."""
-        for key in [key for key in self._pieces if key[0] == token]:
-            self._held -= len(self._pieces.pop(key))
-
-
 class ColdTier:
     """All methods run on the loop but for the jobs that they hand to the pools."""
 
@@ -140,10 +104,10 @@ class ColdTier:
         if self.objects is None and options.place:
             self.objects = open_objects(options.place, host.files)
         active = threads and self.objects is not None
-        self._reads: Pool = ThreadPool(host.post, READERS) if active else InlinePool()
+        pool: Pool = ThreadPool(host.post, READERS) if active else InlinePool()
+        bounds = options.cache_bytes, options.patience
+        self._fetches = Fetches(host, self.objects, pool, *bounds)
         self.mover: Pool = ThreadPool(host.post, 1) if threads else InlinePool()
-        self._pieces = PieceCache(options.cache_bytes)
-        self._waiting: dict[Key, _Wait] = {}
         self._tokens = count(1)
         self._files: dict[int, dict[int, ColdFile]] = {}  # log → base → what the manifest says
         self._said: dict[int, tuple[int, ...]] = {}  # log → what its manifest was made of
@@ -154,19 +118,20 @@ class ColdTier:
         self.wants_checkpoint = False
         self._scrubbed_at: dict[tuple[int, int], float] = {}
         self._scrub_at = host.clock.monotonic() + SCRUB_DELAY
-        self.fetched = self.moved = self.failed = 0
+        self.moved = 0
         self.scrubbed = self.mended = self.lost = 0
 
     def health(self) -> list[str]:
         """Return what is wrong, in words."""
-        return list(self._problems.values())
+        problem = self._fetches.problem
+        return [*([problem] if problem else []), *self._problems.values()]
 
     def figures(self) -> dict[str, int]:
         """Return what was done since the start."""
         return {
             "cold_segments_moved_total": self.moved,
-            "cold_pieces_fetched_total": self.fetched,
-            "cold_reads_failed_total": self.failed,
+            "cold_pieces_fetched_total": self._fetches.fetched,
+            "cold_reads_failed_total": self._fetches.failed,
             "scrub_segments_total": self.scrubbed,
             "scrub_objects_mended_total": self.mended,
             "scrub_records_lost_total": self.lost,
@@ -176,84 +141,15 @@ class ColdTier:
 
     def adopt(self, segment: Segment, form: cold_manifest.Form | None) -> ColdCopy:
         """Have a segment read from the cold place from now on."""
-        copy = ColdCopy(self, segment, form, next(self._tokens))
+        copy = ColdCopy(self._fetches, segment, form, next(self._tokens))
         segment.cold = copy
         return copy
-
-    def piece(self, key: Key, fetch: Callable[[], Pieces], next_seq: int) -> Raw:
-        """Return a piece, or raise ``NotHere`` and have it fetched."""
-        found = self._pieces.get(key)
-        if found is None:
-            self._fetch(key, fetch, self._pieces.put, next_seq)
-            found = self._pieces.get(key)
-        assert found is not None
-        return found
-
-    def form(self, copy: ColdCopy, next_seq: int) -> None:
-        """Have a copy looked at, or raise ``NotHere``."""
-
-        def known(found: tuple[DataHead, BlockTable | None]) -> None:
-            copy.known_as(*found)
-
-        self._fetch((copy.token, -1), copy.look, known, next_seq)
-
-    def _fetch(
-        self, key: Key, job: Callable[[], T], take: Callable[[T], None], next_seq: int
-    ) -> None:
-        """Have something fetched; returns if it came at once, else raises ``NotHere``."""
-        if self.objects is None:
-            raise ColdUnavailable("these records are in cold history: start with --cold PLACE")
-        if key not in self._waiting:
-            self._waiting[key] = _Wait(self._host.clock.monotonic())
-            failed: list[MillstreamError] = []
-            self._waiting[key].told.append(lambda error: failed.append(error) if error else None)
-            self._reads.run(job, partial(self._fetched, key, take))
-            if failed:
-                raise failed[0]
-        if key in self._waiting:
-            raise NotHere(next_seq, partial(self._wait, key))
-
-    def _wait(self, key: Key, arrived: Arrived) -> None:
-        wait = self._waiting.get(key)
-        if wait is None:
-            self._host.post(partial(arrived, None))  # it came meanwhile
-        else:
-            wait.told.append(arrived)
-
-    def _fetched(
-        self, key: Key, take: Callable[[T], None], found: T | None, error: Exception | None
-    ) -> None:
-        wait = self._waiting.pop(key, None)
-        if error is None and found is not None:
-            self.fetched += 1
-            self._problems.pop("read", None)
-            take(found)
-        self._tell(wait.told if wait is not None else [], error)
-
-    def _tell(self, told: Iterable[Arrived], error: Exception | None) -> None:
-        answer: MillstreamError | None = None
-        if error is not None:
-            self.failed += 1
-            answer = ColdUnavailable(f"cold history cannot be read: {error}")
-            self._problems["read"] = answer.message
-            log.error("cold history not read place=%s error=%s", self.options.place, error)
-            answer = ColdUnavailable("cold history cannot be read now: the server's log says why")
-        for arrived in told:
-            arrived(answer)
-
-    def _end_waits(self) -> None:
-        """Tell readers of a place that hangs; the fetch goes on, and may still arrive."""
-        late = self._host.clock.monotonic() - self.options.patience
-        for wait in list(self._waiting.values()):
-            if wait.since <= late and wait.told:
-                told, wait.told = wait.told, []
-                self._tell(told, TimeoutError(f"no answer in {self.options.patience:g} seconds"))
 
     # --- time
 
     def tick(self, logs: Iterable[FileLog]) -> None:
         """Call about once a second: one piece of work for the mover, and late readers are told."""
-        self._end_waits()
+        self._fetches.end_waits()
         if self._busy:
             return
         kept = [each for each in logs if each.is_kept]
@@ -470,7 +366,7 @@ class ColdTier:
             self.lost += len(found.lost)
             self._files[owner.log_id][segment.base_seq] = found.file
             segment.cold.form = found.file.data
-            self._pieces.forget(segment.cold.token)
+            self._fetches.forget(segment.cold)
             if found.head is not None:
                 segment.cold.known_as(found.head, found.table)
             owner.lose(found.lost)
@@ -487,14 +383,14 @@ class ColdTier:
         for base in bases:
             files.pop(base, None)
         names = [f"{folder(log_id)}/{name}" for base in bases for name in object_names(base)]
-        self.mover.run(partial(_remove, self.objects, names), _ignore_both)
+        self.mover.run(partial(remove, self.objects, names), _ignore_both)
 
     def forget_log(self, log_id: int) -> None:
         """Remove everything of a log that was dropped."""
         if self.objects is not None:
             self._files.pop(log_id, None)
             self._said.pop(log_id, None)
-            self.mover.run(partial(_remove_folder, self.objects, log_id), _ignore_both)
+            self.mover.run(partial(remove_folder, self.objects, log_id), _ignore_both)
 
     def _sweep(self, logs: list[FileLog]) -> None:
         """Read the manifests once, and remove what a crash left of segments that are gone."""
@@ -506,7 +402,7 @@ class ColdTier:
         assert self.objects is not None
         files = self._host.files
         owner = PlaceOwner(files, self._host.directory, self.objects)
-        job = partial(_swept, owner, self.objects, files, cold)
+        job = partial(sweep, owner, self.objects, files, cold)
         self.mover.run(job, partial(self._sweep_done, logs))
 
     def _sweep_done(
@@ -527,7 +423,7 @@ class ColdTier:
         for each in logs:
             known = self._files.get(each.log_id, {})
             for segment in each.segments:
-                if segment.cold is not None and _is_doubtful(known.get(segment.base_seq)):
+                if segment.cold is not None and is_doubtful(known.get(segment.base_seq)):
                     segment.cold.is_suspect = True
 
     def may_hold(self, segments: list[Segment]) -> bool:
@@ -560,7 +456,7 @@ class ColdTier:
             for segment in segments:
                 self._files.get(owner.log_id, {}).pop(segment.base_seq, None)
                 if segment.cold is not None:
-                    self._pieces.forget(segment.cold.token)
+                    self._fetches.forget(segment.cold)
                     segment.come_back(heads[segment.base_seq])
         done(error)
 
@@ -583,7 +479,7 @@ class ColdTier:
 
     def close(self) -> None:
         """Stop the threads; one that hangs is left behind."""
-        self._reads.close()
+        self._fetches.close()
         self.mover.close()
 
 
@@ -595,43 +491,6 @@ def _mark(owner: FileLog) -> tuple[int, ...]:
     """Return what changes whenever records of cold segments are removed or segments go."""
     cold = [s for s in owner.segments if s.cold is not None]
     return (owner.first_kept, len(cold), sum(s.index.live for s in cold))
-
-
-def _remove(objects: Objects, names: list[str]) -> None:
-    for name in names:
-        objects.remove(name)
-
-
-def _remove_folder(objects: Objects, log_id: int) -> None:
-    _remove(objects, [f"{folder(log_id)}/{name}" for name in objects.names(folder(log_id))])
-
-
-def _swept(
-    owner: PlaceOwner, objects: Objects, files: Files, cold: dict[int, dict[int, Remains]]
-) -> dict[int, list[ColdFile]]:
-    """Return each log's cold files; those of segments that are gone or hot go (on the mover).
-
-    What the manifest should name and does not is named again by what is left of it.
-    """
-    owner.claim()
-    found: dict[int, list[ColdFile]] = {}
-    for log_id, bases in cold.items():
-        names = objects.names(folder(log_id))
-        stray = [n for n in names if n.startswith("seg-") and int(n[4:24]) not in bases]
-        _remove(objects, [f"{folder(log_id)}/{name}" for name in stray])
-        manifest = cold_manifest.load(objects, log_id)
-        named = {f.base_seq: f for f in manifest.files} if manifest is not None else {}
-        if bases.keys() - named.keys():
-            path = f"{objects.place}/{folder(log_id)}/{cold_manifest.NAME}"
-            log.warning("cold manifest is damaged, making it anew file=%s", path)
-        found[log_id] = [
-            named.get(base) or remains.named_again(files, names) for base, remains in bases.items()
-        ]
-    return found
-
-
-def _is_doubtful(file: ColdFile | None) -> bool:
-    return file is not None and not all(form.is_vouched_for for form in file.forms)
 
 
 def _ignore(error: Exception | None) -> None:
