@@ -278,7 +278,6 @@ def keep(
 def open_store(options: JetStreamOptions, clock: Clock, post: Post) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
-    directory.parent.mkdir(parents=True, exist_ok=True)
     segments = options.segments
     sizes = StoreOptions(
         log=SegmentSizes(
