@@ -396,7 +396,7 @@ def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
         bench.append(log, [payload])
         bench.append(second, [payload])
         bench.run()
-    (committer,) = bench.store._committers()
+    (committer,) = bench.store.shards.committers
     sync, answers, heard = committer._engine.sync, [], []
 
     def come() -> None:

@@ -19,15 +19,13 @@ ROW = struct.Struct("<QQI")
 _SEQ = struct.Struct("<Q")
 
 
-@dataclass(frozen=True, slots=True)
-class Redeliver:
+class Redeliver(msgspec.Struct, frozen=True):
     """It may be delivered again."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """It was delivered as often as allowed, and never answered."""
 
     seq: int

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Collection
-from email.utils import formatdate
+from time import gmtime, strftime
 
 from millstream.clock import Clock
 from millstream.http.browser import BrowserGuard, is_loopback
@@ -14,6 +14,8 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.turns import FirstCome, Turns
+
+DATE = "%a, %d %b %Y %H:%M:%S GMT"
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +125,7 @@ class HttpDoor:
         """Return the Date header's value, made once a second."""
         second = self._clock.time_ns() // 1_000_000_000
         if self._date[0] != second:
-            self._date = (second, formatdate(second, usegmt=True).encode())
+            self._date = (second, strftime(DATE, gmtime(second)).encode())
         return self._date[1]
 
     def admit(self, connection: Connection) -> bool:

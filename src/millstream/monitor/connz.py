@@ -1,8 +1,9 @@
 """/connz: every connection, open or closed, sorted and cut as asked."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from millstream.errors import BadRequest
 from millstream.monitor import parameters
@@ -36,8 +37,7 @@ _SORTS: dict[str, tuple[Callable[[Connection, int], Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What is asked for; the $SYS form knows ``filter_subject`` too."""
 
     sort: str = ""

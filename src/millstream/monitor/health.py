@@ -1,6 +1,5 @@
 """/healthz by nats-server's rules, with the version and the uptime beside."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What to look at: the server alone, or one account, stream or consumer."""
 
     server_only: bool = False

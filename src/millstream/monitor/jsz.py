@@ -1,7 +1,8 @@
 """/jsz: what JetStream keeps, down to streams and consumers if asked."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.monitor import parameters
 from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
@@ -15,8 +16,7 @@ DEFAULT_LIMIT = 1024
 _UNSIGNED = 1 << 64  # no limit, -1, is shown as the largest number, as the reference does
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What is asked for; leaders and Raft groups do not exist on a single server."""
 
     acc: str = ""

@@ -1,8 +1,9 @@
 """/subsz: the subject spaces in figures, and every subscription of a client if asked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from millstream.errors import BadRequest
 from millstream.monitor import parameters
@@ -15,8 +16,7 @@ from millstream.wire.times import rfc3339
 _SUMS = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What is asked for; ``test`` keeps the subscriptions that a publish to it would reach."""
 
     subs: bool = False

@@ -15,9 +15,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly, StorageFull
@@ -43,8 +44,7 @@ LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
 
 
-@dataclass(slots=True)
-class Submission:
+class Submission(msgspec.Struct):
     """Frames that become durable together, and who wants to know."""
 
     stream_id: int

@@ -15,7 +15,6 @@ brought what comes before it.
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -57,8 +56,7 @@ _ENDED = object()
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class WalFile:
+class WalFile(msgspec.Struct):
     """One WAL file as found: its header and the first position that a later file took over."""
 
     index: int
