@@ -158,6 +158,11 @@ def compared(copy: Counter[int], last: int) -> Difference:
     return Difference(missing, twice, sum(not 1 <= seq <= last for seq in copy))
 
 
+def test_what_is_missing_twice_or_unknown_in_a_copy_is_counted() -> None:
+    assert compared(Counter({1: 1, 2: 1}), 2) == Difference(0, 0, 0)
+    assert compared(Counter({1: 1, 3: 2, 4: 3, 9: 1, 0: 1}), 5) == Difference(2, 2, 2)
+
+
 def test_copies_are_exact_whoever_is_killed(tmp_path: Path) -> None:
     kills = count(2, 10)
     rng = random.Random(7)
