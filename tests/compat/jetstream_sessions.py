@@ -69,6 +69,7 @@ class _Writer:
         self._starts = (1, 2, 2, 3) if self._restarts else (1, 2, 5, 50)
         self._filtered: set[tuple[str, str]] = set()
         self._sampled: set[tuple[str, str]] = set()
+        self._many: set[str] = set()  # streams whose consumers may have several filters
         self._awaited: set[tuple[str, str]] = set()  # somebody may wait there without an end
 
     def session(self) -> Session:
@@ -331,6 +332,9 @@ class _Writer:
             {"filter": self._pattern(), "seq": self._number()},
             {"seq": 2, "keep": 1},
         )
+        if purge is not None and "filter" in purge and stream in self._many:
+            # The reference takes a consumer past everything where one of its filters was purged.
+            purge["filter"] = "@.>"
         delete = {"seq": self._number()}
         if self._chance(0.3):
             delete["no_erase"] = True
@@ -426,6 +430,8 @@ class _Writer:
         elif (stream, name) in self._filtered:
             # The reference does not count what comes after an update took all filters away.
             body["config"] = {**config, "filter_subject": "@.>"}
+        if len(config.get("filter_subjects", ())) > 1:
+            self._many.add(stream)
         if "sample_freq" in config:
             self._sampled.add((stream, name))
         elif (stream, name) in self._sampled:

@@ -166,6 +166,15 @@ SESSIONS = {
         Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1),
         *(pull(), pull(no_wait=False, expires=100_000_000)),
     ],
+    "refused deliveries come again in the order of refusals": [
+        *(stream(), *THREE, consumer(), pull(batch=3), answer(b"-NAK"), answer(b"-NAK", 2)),
+        *(pull(batch=3), INFO),
+    ],
+    "an ack that asks for more is answered in a pause": [
+        *(stream(), *THREE, consumer(), pull()),
+        ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),
+        *(answer(b'+NXT {"batch":1,"no_wait":true}'), INFO),
+    ],
     "a purge of nothing lets what was refused wait for its time": [
         *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
         *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),

@@ -31,13 +31,25 @@ def test_an_unanswered_delivery_is_redelivered_once_and_then_given_up():
     assert (pending(ledger), ledger.redelivered) == ([], {7: 2})
 
 
-def test_redeliveries_come_in_sequence_order():
+def test_redeliveries_come_in_the_order_of_refusals_and_those_whose_wait_is_over_in_sequence():
     ledger = Ledger(ack_wait=30)
-    for seq in (1, 2, 3):
+    for seq in (1, 2, 3, 4, 5):
         deliver(ledger, seq, now=0)
-    ledger.nak(3, now=1, delay=0)
-    ledger.nak(1, now=1, delay=0)
-    assert [ledger.queue.pop(), ledger.queue.pop()] == [1, 3]
+    for seq in (3, 1, 4):
+        ledger.nak(seq, now=1, delay=0)
+    ledger.ack(1)
+    ledger.expire(now=30)
+    assert [ledger.queue.pop() for _ in range(5)] == [3, 4, 2, 5, 0]
+
+
+def test_what_left_the_line_and_came_back_stands_at_its_end():
+    ledger = Ledger(ack_wait=30)
+    for seq in (1, 2):
+        deliver(ledger, seq, now=0)
+        ledger.nak(seq, now=1, delay=0)
+    ledger.nak(1, now=2, delay=5)
+    ledger.expire(now=7)
+    assert [ledger.queue.pop(), ledger.queue.pop()] == [2, 1]
 
 
 def test_a_nak_of_the_last_delivery_is_given_up_when_its_turn_comes():

@@ -92,6 +92,7 @@ class Consumer:
         self._pause_timer: Timer | None = None
         self._idleness = Idleness(timers, clock, self._is_used, self._abandon)
         self._pumping = False
+        self._is_asked = False  # by a request that was not looked at yet
         self._closed = False
         self._synced_version = 0  # of the ledger, known to be on disk
         self._unwatch: Callable[[], None] | None = None
@@ -291,6 +292,7 @@ class Consumer:
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a pull request."""
         self._idleness.used()
+        self._is_asked = True
         if self.pulls is None:
             self.outlet.status(reply, "409 Consumer is push based")
         else:
@@ -300,6 +302,7 @@ class Consumer:
         """Deliver what can be delivered now, and see to it that the rest is not forgotten."""
         if self._pumping or self._closed or self.outlet.is_holding:
             return
+        self._is_asked = False
         counted, sent = self._is_counted, 0
         if counted:
             self.outlet.hold()
@@ -420,7 +423,7 @@ class Consumer:
             self._note_change()
         if waits_changed:
             self._arm(self.ledger.next_deadline())
-        if not self.feed.pause_left_ns:  # else nothing may go, and nobody is looked at
+        if self._is_asked or not self.feed.pause_left_ns:  # nobody else is looked at in a pause
             self.pump()
 
     def _confirm(self, replies: list[bytes]) -> None:

@@ -1,7 +1,7 @@
 """Ledger: which deliveries are unanswered, and what happens to them. Pure: callers pass ``now``."""
 
-import heapq
 import struct
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -51,11 +51,12 @@ class Snapshot(msgspec.Struct, omit_defaults=True):
 
 
 class RedeliveryQueue:
-    """Sequences to deliver again, lowest first; each with the time of its last delivery."""
+    """Sequences to deliver again, first come first; each with the time of its last delivery."""
 
     def __init__(self) -> None:
-        self._heap: list[int] = []
-        self._members: dict[int, float] = {}
+        self._line: deque[tuple[int, int]] = deque()  # sequence, ticket
+        self._members: dict[int, tuple[int, float]] = {}
+        self._tickets = 0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -63,28 +64,32 @@ class RedeliveryQueue:
     def add(self, seq: int, delivered_at: float = 0.0) -> None:
         """Let it wait, once."""
         if seq not in self._members:
-            self._members[seq] = delivered_at
-            heapq.heappush(self._heap, seq)
+            self._tickets += 1
+            self._members[seq] = self._tickets, delivered_at
+            self._line.append((seq, self._tickets))
 
     def delivered_at(self, seq: int) -> float | None:
         """Return when a waiting one was last delivered, None when it does not wait."""
-        return self._members.get(seq)
+        known = self._members.get(seq)
+        return None if known is None else known[1]
 
     def discard(self, seq: int) -> None:
         """Take it out, wherever it waits."""
         self._members.pop(seq, None)
 
     def pop(self) -> int:
-        """Take the lowest out, 0 when nothing waits."""
-        while self._heap:
-            seq = heapq.heappop(self._heap)
-            if self._members.pop(seq, None) is not None:
+        """Take the first out, 0 when nothing waits."""
+        while self._line:
+            seq, ticket = self._line.popleft()
+            if self._members.get(seq, (0, 0.0))[0] == ticket:
+                del self._members[seq]
                 return seq
         return 0
 
     def clear(self) -> None:
         """Let nothing wait."""
-        self._heap, self._members = [], {}
+        self._line.clear()
+        self._members = {}
 
 
 @dataclass
