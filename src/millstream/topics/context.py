@@ -266,12 +266,17 @@ class Topics:
         window = self.scheduler.measures.commit_window_ms
         return window if window and not self._is_urgent(stream) else 0.0
 
-    def begin_append(self, stream: "Stream", batch: "Batch") -> asyncio.Future[tuple[int, int]]:
-        """Hand a batch over to the log, which commits it at once if it can."""
+    def begin_append(
+        self, stream: "Stream", batch: "Batch", *, shares: bool = False
+    ) -> asyncio.Future[tuple[int, int]]:
+        """Hand a batch over to the log, which commits it at once if it can and shall."""
         if self._haste is None or self.store is None:
             return stream.begin_append(batch)
-        with self._haste:
+        if shares:
             begun = stream.begin_append(batch)
+        else:
+            with self._haste:
+                begun = stream.begin_append(batch)
         window = self.scheduler.measures.commit_window_ms
         if window and not begun.done() and self._is_urgent(stream):
             self.store.hurry(stream.incarnation)

@@ -272,7 +272,7 @@ class Socket(asyncio.Protocol):
             disable_backpressure=message.disable_backpressure,
         )
         self._subscriptions.held = message.topic  # its ack goes before its records
-        done = await carry_out(body, message.topic, caller, self._topics, watch)
+        done = await carry_out(body, message.topic, caller, self._topics, watch, shares=True)
         seqs = None if message.return_seqs is False else done.seqs()
         return answer("ack", message.request_id, seqs=seqs, **done.shown())
 

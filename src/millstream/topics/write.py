@@ -89,8 +89,13 @@ async def carry_out(
     topics: Topics,
     watch: Stopwatch,
     header_key: bytes | None = None,
+    *,
+    shares: bool = False,
 ) -> Outcome:
-    """Write what a body says, in the order of checks that both ways in share."""
+    """Write what a body says, in the order of checks that both ways in share.
+
+    Where it ``shares``, the commit waits for what others write in the same turn of the loop.
+    """
     checked = check_write(body, name, header_key)
     if not body.disable_backpressure:
         topics.check_pace()
@@ -99,9 +104,15 @@ async def carry_out(
     _check_subjects(stream, checked.subjects)
     began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
     if checked.key is None:
-        written, deduped = await _append_now(stream, checked, topics), False
+        written, deduped = await _append_now(stream, checked, topics, shares), False
     else:
-        written, deduped = await _append_once(stream, checked, checked.key, topics)
+        written, deduped = await topics.idempotency.once(
+            stream.incarnation,
+            checked.key,
+            stream.config.duplicate_window,
+            topics.clock.time_ns,
+            partial(_append_now, stream, checked, topics, shares),
+        )
     append_ms = round((topics.clock.monotonic() - began) * 1000, 3)
     synced = stream.log.durability is Durability.FSYNC
     performance = watch.performance(
@@ -214,24 +225,12 @@ def _check_subjects(stream: "Stream", subjects: frozenset[str]) -> None:
             )
 
 
-async def _append_once(
-    stream: "Stream", checked: Checked, key: str, topics: Topics
-) -> tuple[Written, bool]:
-    return await topics.idempotency.once(
-        stream.incarnation,
-        key,
-        stream.config.duplicate_window,
-        topics.clock.time_ns,
-        partial(_append_now, stream, checked, topics),
-    )
-
-
-async def _append_now(stream: "Stream", checked: Checked, topics: Topics) -> Written:
+async def _append_now(stream: "Stream", checked: Checked, topics: Topics, shares: bool) -> Written:
     settle = topics.quota.take(checked.size)
     kept = False
     topics.commits.enter()
     try:
-        first, last = await topics.begin_append(stream, checked.batch)
+        first, last = await topics.begin_append(stream, checked.batch, shares=shares)
         kept = True
     finally:
         topics.commits.leave()
