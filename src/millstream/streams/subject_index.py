@@ -1,7 +1,6 @@
 """SubjectIndex: records by subject, answered from the log's integer index without reading any."""
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -93,7 +92,7 @@ class SubjectIndex:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._going: dict[int, int] = {}  # sequence → subject id
-        self._going_of: Counter[int] = Counter()
+        self._going_of: dict[int, int] = {}  # subject id → how many of them
         self._hidings = 0  # how often that changed
         self._sized_at = (-1, -1)
         self._sizes = (0, 0, 0)
@@ -105,7 +104,7 @@ class SubjectIndex:
             for seq, known in zip(part, segment.index.live_ids(part), strict=True):
                 if known >= 0 and seq not in self._going:
                     self._going[seq] = known
-                    self._going_of[known] += 1
+                    self._going_of[known] = self._going_of.get(known, 0) + 1
 
     def reveal(self, seqs: Iterable[int]) -> None:
         """Look at records as they are: gone, or still there after all."""
@@ -113,8 +112,10 @@ class SubjectIndex:
         for seq in seqs:
             known = self._going.pop(seq, -1)
             if known >= 0:
-                self._going_of[known] -= 1
-                if not self._going_of[known]:
+                left = self._going_of[known] - 1
+                if left:
+                    self._going_of[known] = left
+                else:
                     del self._going_of[known]
 
     def leaving(self) -> int:
@@ -342,7 +343,7 @@ class SubjectIndex:
                 while at >= 0:
                     count -= 1
                     at = segment.index.first_live(at + 1, known)
-        return count - self._going_of[known]
+        return count - self._going_of.get(known, 0)
 
     def _before(self, known: int, seq: int) -> int:
         for segment in reversed(self._log.segments):
