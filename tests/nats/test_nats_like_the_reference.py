@@ -1,5 +1,6 @@
 """Small things that operators and client authors see: the same on both servers."""
 
+import contextlib
 import json
 import os
 import re
@@ -187,17 +188,20 @@ def test_a_reload_is_seen_in_monitoring(program: Any, tmp_path: Path) -> None:
         before = place.page("varz")
         conf.write_text(
             "max_payload: 2000\nhttp: 127.0.0.1:-1\nping_interval: '9s'\nserver_tags: [new]\n"
+            "server_metadata { rack: '7' }\n"
             "client_advertise: 'example.com:4333'\nauthorization { user: a, password: b }\n"
         )
         os.utime(conf)
         server.tell(signal.SIGHUP)
         server.until("Reloaded server configuration")
+        kept = place.page("jsz")
+        assert [kept[name] for name in ("disabled", "streams", "bytes")] == [True, 0, 0]
         after = place.page("varz")
         with Wire(url) as client:
             assert (client.info["host"], client.info["port"]) == ("example.com", 4333)
     assert (before["max_payload"], after["max_payload"]) == (1000, 2000)
     assert (after["ping_interval"], after["tags"]) == (9_000_000_000, ["new"])
-    assert after["auth_required"] is True
+    assert (after["auth_required"], after["metadata"]) == (True, {"rack": "7"})
     assert after["config_load_time"] > before["config_load_time"] == before["start"]
 
 
@@ -210,9 +214,14 @@ def test_tls_is_available_where_it_is_not_required(
     conf = tmp_path / "server.conf"
     conf.write_text(
         f'tls {{ cert_file: "{certificate.cert_file}", key_file: "{certificate.key_file}" }}\n'
-        f"allow_non_tls: {str(optional).lower()}\n"
+        f"allow_non_tls: {str(optional).lower()}\nhttp: 127.0.0.1:-1\n"
     )
-    with started("-c", str(conf), program=program) as server, Wire(server.ready()) as client:
+    ends = certificate.certificate.not_valid_after_utc
+    with started("-c", str(conf), program=program) as server:
+        http = server.until(r"Starting http monitor on \S+:(\d+)")[1]
+        with Wire(server.ready()) as client:
+            shown = Place(0, int(http)).page("varz")["tls_cert_not_after"]
+        assert shown == f"{ends:%Y-%m-%dT%H:%M:%SZ}"
         assert client.info.get("tls_available") is told
         assert client.info.get("tls_required") is (None if optional else True)
 
@@ -241,3 +250,20 @@ async def test_a_service_learns_the_same_of_who_asks(tmp_path: Path) -> None:
         return found
 
     assert (await both(tmp_path, SERVICE, told))[0] == ["acc", "rtt"]
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize(("limit", "shown", "welcome"), [(2, 2, 2), (0, -1, 0), (-1, -1, 0)])
+def test_so_many_clients_are_let_in(
+    program: Any, limit: int, shown: int, welcome: int, tmp_path: Path
+) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(f"max_connections: {limit}\nhttp: 127.0.0.1:-1\n")
+    with started("-c", str(conf), program=program) as server, contextlib.ExitStack() as stack:
+        http = server.until(r"Starting http monitor on \S+:(\d+)")[1]
+        url = server.ready()
+        clients = [stack.enter_context(Wire(url)) for _ in range(welcome)]
+        assert [client.answers() for client in clients] == [[]] * welcome
+        with Wire(url) as late:  # it is greeted before it is told
+            assert list(late.rest()) == ["-ERR 'maximum connections exceeded'"]
+        assert Place(0, int(http)).page("varz")["max_connections"] == shown

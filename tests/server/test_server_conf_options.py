@@ -95,7 +95,7 @@ def test_limits_are_read_in_bytes_and_seconds() -> None:
     )
 
 
-def test_a_limit_of_zero_is_the_default_except_for_connections() -> None:
+def test_a_limit_of_zero_is_the_default_except_for_connections_where_it_is_nobody() -> None:
     limits = options("max_payload: 0\nping_interval: '0s'\nmax_connections: 0").limits
     assert limits == LimitOptions(max_connections=0)
 

@@ -164,6 +164,10 @@ class JetStreamFacts(msgspec.Struct, frozen=True):
     limits: Mapping[str, int] = msgspec.field(default_factory=dict)  # only those that are set
 
 
+def _never() -> str:
+    return ""
+
+
 def _no_figures() -> dict[str, int]:
     return {}
 
@@ -209,10 +213,12 @@ class Facts(msgspec.Struct):
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
+    tls_ends: Callable[[], str] = _never  # when the certificate expires, "" without one
     connect_urls: Sequence[str] = ()
     cluster_name: str = ""
     system_account: str = ""
     tags: Sequence[str] = ()
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
     max_payload: int = 1024 * 1024
     max_connections: int = 65_536
     max_subscriptions: int = 0

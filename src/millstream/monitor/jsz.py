@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 DEFAULT_LIMIT = 1024
+# What is shown where JetStream is off.
+_NOTHING = {
+    **dict.fromkeys(("memory", "storage", "reserved_memory", "reserved_storage"), 0),
+    **dict.fromkeys(("accounts", "ha_assets"), 0),
+    "api": {"level": 0, "total": 0, "errors": 0},
+    "config": {"max_memory": 0, "max_storage": 0},
+    **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
+}
 _UNSIGNED = 1 << 64  # no limit, -1, is shown as the largest number, as the reference does
 
 
@@ -50,7 +58,7 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
     shown = {"server_id": facts.server_id, "now": rfc3339(facts.clock.time_ns())}
     kept = facts.jetstream
     if kept is None:
-        return {**shown, "disabled": True}
+        return {**_NOTHING, **shown, "disabled": True}
     accounts = list(kept.accounts())
     streams = [stream for account in accounts for stream in account.streams()]
     states = [stream.state() for stream in streams]

@@ -51,7 +51,7 @@ def _identity(facts: Facts) -> dict[str, Any]:
 def _settings(facts: Facts) -> dict[str, Any]:
     cluster = {"name": facts.cluster_name} if facts.cluster_name else {}
     return {
-        "max_connections": facts.max_connections,
+        "max_connections": facts.max_connections or -1,
         "ping_interval": nanoseconds(facts.ping_interval),
         "ping_max": facts.ping_max,
         "http_host": facts.http_host,
@@ -80,7 +80,9 @@ def _optional(facts: Facts) -> dict[str, Any]:
         "tls_verify": facts.tls_verify,
         "connect_urls": list(facts.connect_urls),
         "max_subscriptions": facts.max_subscriptions,
+        "tls_cert_not_after": facts.tls_ends(),
         "tags": list(facts.tags),
+        "metadata": dict(facts.metadata),
         "system_account": facts.system_account,
     }
     return {name: value for name, value in values.items() if value}

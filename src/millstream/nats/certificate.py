@@ -44,6 +44,13 @@ def shown(der: bytes) -> dict[str, str]:
     }
 
 
+def end_of(cert_file: str) -> int:
+    """Return when a certificate expires, in nanoseconds since the Unix epoch."""
+    with open(cert_file, "rb") as file:
+        shown = x509.load_pem_x509_certificates(file.read())[0]
+    return int(shown.not_valid_after_utc.timestamp()) * 1_000_000_000
+
+
 def host_names(cert_file: str) -> list[str]:
     """Return the host names of a server's certificate, in lower case; a name may be a wildcard."""
     with open(cert_file, "rb") as file:

@@ -1,7 +1,7 @@
 """ServerCard: how the server names itself in what it tells the system account."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,12 +16,11 @@ _JETSTREAM_FLAG = 1
 class ServerCard:
     """Numbers and dates every message it is put on."""
 
-    def __init__(
-        self, info: Callable[[], ServerInfo], clock: Clock, tags: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, info: Callable[[], ServerInfo], clock: Clock) -> None:
         self._info = info
         self._clock = clock
-        self.tags = list(tags)  # what the server is labelled with; it may change
+        self.tags: list[str] = []  # what the server is labelled with; both may change
+        self.metadata: dict[str, str] = {}
         self._seq = 0
 
     @property
@@ -42,7 +41,12 @@ class ServerCard:
         """Return who this is, what it can do, and when it said so."""
         info = self._info()
         self._seq += 1
-        optional = {"cluster": info.cluster, "domain": info.domain, "tags": self.tags}
+        optional = {
+            "cluster": info.cluster,
+            "domain": info.domain,
+            "tags": self.tags,
+            "metadata": self.metadata,
+        }
         return {
             **self.short(),
             **{key: value for key, value in optional.items() if value},

@@ -131,16 +131,17 @@ class Sessions:
     def _begin(
         self, cid: int, transport: Transport, info: ServerInfo, admitted: Admitted | None
     ) -> None:
-        if len(self._sessions) >= self._limits.max_connections:
-            self.hub.write(cid, errors.err(errors.MAXIMUM_CONNECTIONS))
-            self.hub.close_connection(cid, Closed.MAX_CONNECTIONS)
-            return
         info = info.with_(
             client_id=cid,
             client_ip=transport.peer,
             auth_required=self.reception.required(transport.kind),
             nonce=_nonce() if self.reception.wants_nonce(transport.kind) else "",
         )
+        if len(self._sessions) >= self._limits.max_connections:
+            # Greeted first: clients read INFO before anything else.
+            self.hub.write(cid, info.line() + errors.err(errors.MAXIMUM_CONNECTIONS))
+            self.hub.close_connection(cid, Closed.MAX_CONNECTIONS)
+            return
         now = self._clock.monotonic()
         started_ns = self._clock.time_ns()
         interest = self._lobby if admitted is None else admitted.space.interest

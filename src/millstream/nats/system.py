@@ -1,6 +1,6 @@
 """System: everything that the system account sees and asks, as one part."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.accounts.jwt import Refused
@@ -28,11 +28,10 @@ class System:
         statsz: Statsz | None = None,
         endpoints: Mapping[str, Endpoint] | None = None,
         orders: Mapping[str, Order] | None = None,
-        tags: Sequence[str] = (),
     ) -> None:
         self._sessions = sessions
         self._clock = clock
-        self.card = ServerCard(lambda: sessions.info, clock, tags)
+        self.card = ServerCard(lambda: sessions.info, clock)
         self.events: SystemEvents | None = None
         self.update_claims: Update = _no_update
         self._asked: set[str] = set()

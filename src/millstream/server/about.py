@@ -1,9 +1,12 @@
 """What is told of the options in force: to clients by INFO, to monitoring and to ``$SYS``."""
 
+from functools import lru_cache, partial
 from typing import Any
 
 from millstream.monitor.facts import Facts
+from millstream.nats.server_card import ServerCard
 from millstream.server.options import Options, WebsocketOptions
+from millstream.wire.times import rfc3339
 
 
 def show(facts: Facts, options: Options, now_ns: int) -> None:
@@ -15,7 +18,9 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
     facts.tls_required = tls is not None and not options.allow_non_tls
     facts.tls_verify = tls is not None and tls.verify
     facts.tls_timeout = tls.timeout if tls is not None else facts.tls_timeout
+    facts.tls_ends = partial(_end_of, tls.certificates[0].cert_file, now_ns) if tls else str
     facts.tags = options.tags
+    facts.metadata = dict(options.metadata)
     facts.max_payload = limits.max_payload
     facts.max_connections = limits.max_connections
     facts.max_subscriptions = limits.max_subscriptions
@@ -24,6 +29,23 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
     facts.ping_interval = limits.ping_interval
     facts.ping_max = limits.ping_max
     facts.write_deadline = limits.write_deadline
+
+
+@lru_cache(maxsize=4)
+def _end_of(cert_file: str, loaded_ns: int) -> str:
+    """Return when a certificate expires, read once for each time that it was loaded."""
+    from millstream.nats.certificate import end_of  # costs more than a start may take
+
+    try:
+        return rfc3339(end_of(cert_file))
+    except (OSError, ValueError):  # gone or spoilt since
+        return ""
+
+
+def label(card: ServerCard, options: Options) -> None:
+    """Have what the system account hears carry the server's tags and metadata."""
+    card.tags = list(options.tags)
+    card.metadata = dict(options.metadata)
 
 
 def advertised(options: Options, bound: tuple[str, int]) -> tuple[str, int]:
@@ -38,6 +60,7 @@ def advertised(options: Options, bound: tuple[str, int]) -> tuple[str, int]:
 
 def websocket_shown(terms: WebsocketOptions, bound: tuple[str, int]) -> dict[str, Any]:
     """Return what monitoring shows of the WebSocket port."""
+    ends = _end_of(terms.tls.certificates[0].cert_file, 0) if terms.tls is not None else ""
     shown = {"host": bound[0], "port": bound[1]}
     optional = {
         "advertise": terms.advertise,
@@ -45,6 +68,7 @@ def websocket_shown(terms: WebsocketOptions, bound: tuple[str, int]) -> dict[str
         "jwt_cookie": terms.jwt_cookie,
         "handshake_timeout": round(terms.handshake_timeout * 1e9),
         "no_tls": terms.no_tls,
+        "tls_cert_not_after": ends,
         "same_origin": terms.same_origin,
         "allowed_origins": [*terms.allowed_origins],
         "compression": terms.compression,

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -304,7 +303,7 @@ def limits_of(options: Options) -> NatsLimits:
     return NatsLimits(
         max_payload=limits.max_payload,
         max_pending=limits.max_pending,
-        max_connections=limits.max_connections or sys.maxsize,
+        max_connections=limits.max_connections,
         max_subscriptions=limits.max_subscriptions,
         max_subject_tokens=limits.max_subject_tokens,
         ping_interval=limits.ping_interval,

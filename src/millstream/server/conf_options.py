@@ -157,6 +157,12 @@ def base_path(text: str) -> str:
 
 
 def _connections(setting: Setting) -> int:
+    """Return how many may be connected; below 1 nobody."""
+    return max(setting.integer(), 0)
+
+
+def _subscriptions(setting: Setting) -> int:
+    """Return how many a connection may hold; below 1 any number."""
     return max(setting.integer(), 0)
 
 
@@ -233,7 +239,7 @@ _TOP: Table = {
     "no_header_support": ("headers", _not),
     # limits
     **_keys(("max_connections", "max_conn"), "limits.max_connections", _connections),
-    **_keys(("max_subscriptions", "max_subs"), "limits.max_subscriptions", _connections),
+    **_keys(("max_subscriptions", "max_subs"), "limits.max_subscriptions", _subscriptions),
     **_keys(("max_sub_tokens", "max_subscription_tokens"), "limits.max_subject_tokens", _tokens),
     "max_payload": ("limits.max_payload", Setting.small),
     "max_pending": ("limits.max_pending", Setting.integer),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
 from millstream.nats.session import Closed
-from millstream.server.about import advertised, show
+from millstream.server.about import advertised, label, show
 from millstream.server.build import Parts, limits_of, tracing_of
 from millstream.server.identity import accounts_of, identities_of
 from millstream.server.log_output import LogOutput, level
@@ -86,7 +86,7 @@ class RunningParts:
     def set_about(self, options: Options) -> None:
         """Tell new clients another address, and the system account other tags."""
         advertise(self._parts, options)
-        self._parts.system.card.tags = list(options.tags)
+        label(self._parts.system.card, options)
 
     def show(self, options: Options) -> None:
         """Have monitoring show what is in force now."""

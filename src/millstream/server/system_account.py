@@ -13,6 +13,7 @@ from millstream.nats.account_requests import Endpoint
 from millstream.nats.sessions import Sessions
 from millstream.nats.system import System, basic_statsz
 from millstream.nats.system_requests import Order
+from millstream.server.about import label
 from millstream.server.options import Options
 from millstream.streams.catalog import Catalog
 from millstream.wire.times import rfc3339
@@ -89,14 +90,9 @@ def system_of(
             **({"jetstream": varz.jetstream(facts)} if facts.jetstream is not None else {}),
         }
 
-    return System(
-        sessions,
-        clock,
-        statsz=statsz,
-        endpoints=endpoints_of(facts),
-        orders=orders,
-        tags=options.tags,
-    )
+    system = System(sessions, clock, statsz=statsz, endpoints=endpoints_of(facts), orders=orders)
+    label(system.card, options)
+    return system
 
 
 def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
