@@ -230,6 +230,9 @@ class _Writer:
             # The reference cannot open such streams again, or opens them changed.
             for key in ("allow_msg_counter", "subject_delete_marker_ttl", "allow_rollup_hdrs"):
                 config.pop(key, None)
+            # It drops what nobody waits for when this brings interest retention too.
+            config.pop("retention", None)
+            config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "retention"}
         self._streams[name] = config
         return _ask(f"STREAM.UPDATE.{name}", config)
 

@@ -183,6 +183,11 @@ SESSIONS = {
         *(stream(), *THREE, consumer(mem_storage=True, filter_subject="@.none")),
         *(INFO, pull(expires=100_000_000), INFO),
     ],
+    "a consumer in memory does not look at what others want": [
+        *(stream(), consumer(mem_storage=True, filter_subject="@.none")),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1),
+        *(*THREE, INFO, pull(expires=100_000_000), INFO),
+    ],
     "a request that does not wait stands behind one that wants all there is": [
         *(stream(), consumer(), Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1)),
         ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),

@@ -388,10 +388,16 @@ class Consumer:
         """Hear of new records only while somebody waits for them: idle consumers cost nothing."""
         wanted = not self._closed and (self.waiting > 0 or self.is_bound)
         if wanted and self._unwatch is None:
-            self._unwatch = self.stream.watch(self.pump)
+            self._unwatch = self.stream.watch(self._grown)
         elif not wanted and self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+
+    def _grown(self) -> None:
+        """Deliver what came; that something else came is no look at it."""
+        self.cursor.is_woken = True
+        self.pump()
+        self.cursor.is_woken = False
 
     def flow_answered(self, subject: bytes, headers: bytes) -> None:
         """Go on: the client has seen everything up to the flow-control request.
@@ -498,7 +504,7 @@ class Consumer:
     def _positions(self) -> Fields:
         """Return what heartbeats tell: the last delivery, and up to where the stream was read."""
         consumer_seq, stream_seq = self.ledger.delivered
-        stream_seq = self.cursor.seen_to or stream_seq
+        stream_seq = max(self.cursor.read_to, stream_seq)
         return (
             (b"Nats-Last-Consumer", b"%d" % consumer_seq),
             (b"Nats-Last-Stream", b"%d" % stream_seq),

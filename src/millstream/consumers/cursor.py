@@ -29,6 +29,7 @@ class Cursor:
 
     def __init__(self, stream: Stream, filters: Sequence[str]) -> None:
         self.position = 1
+        self.is_woken = False  # by new records, which may be others' alone
         self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
         self._stream = stream
         self._chosen = stream.index.select(filters)
@@ -207,7 +208,8 @@ class Cursor:
         """Leave what does not match behind: filters that an update brings match what is to come."""
         if not self._first:
             self.position = max(self.position, self._stream.log.committed_seq + 1)
-            self.read_to = self.position - 1
+            if not self.is_woken:
+                self.read_to = self.position - 1
 
     def _read_first(self, most: int, max_bytes: int) -> "Frames":
         wanted, run = self._first, 1  # a run of neighbours at once
