@@ -202,6 +202,11 @@ SESSIONS = {
         *(stream(), *THREE, consumer(), pull(), ask("CONSUMER.RESET.@S.c", {"seq": 2})),
         *(INFO, pull(batch=3), INFO),
     ],
+    "a purge moves a consumer of its subjects behind the end": [
+        *(stream(), *THREE, consumer(filter_subject="@.x.none")),
+        *(ask("STREAM.PURGE.@S", {"filter": "@.x.none"}), consumer(filter_subject="@.x.*")),
+        *(INFO, publish("@.x.a"), pull(batch=3), INFO),
+    ],
     "an ack after a reset is no activity": [
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),

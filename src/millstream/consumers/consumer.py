@@ -257,7 +257,9 @@ class Consumer:
         """
         self.cursor.follow()
         lost = self.ledger.pending.up_to(start - 1)
-        if wider:
+        if not wider:
+            self.cursor.pass_to(start)
+        else:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             lost = [seq for seq in pending if not self.stream.index.is_live(seq)]
         now, position = self._clock.monotonic(), max(start, self.cursor.seen_to + 1)

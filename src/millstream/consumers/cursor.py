@@ -70,6 +70,12 @@ class Cursor:
         self._is_counted = False
         self._gap = None
 
+    def pass_to(self, seq: int) -> None:
+        """Go on at ``seq`` at the earliest: nothing that matches is before it."""
+        if not self._first and seq > self.position:
+            self.position, self.read_to = seq, seq - 1
+            self._is_counted = False
+
     def refilter(self, filters: Sequence[str]) -> None:
         """Let other records match from now on."""
         self._chosen = self._stream.index.select(filters)
