@@ -69,6 +69,7 @@ class _Writer:
         self._starts = (1, 2, 2, 3) if self._restarts else (1, 2, 5, 50)
         self._filtered: set[tuple[str, str]] = set()
         self._sampled: set[tuple[str, str]] = set()
+        self._grouped: set[str] = set()  # subjects that a queue group listens to
         self._many: set[str] = set()  # streams whose consumers may have several filters
         self._awaited: set[tuple[str, str]] = set()  # somebody may wait there without an end
 
@@ -512,7 +513,12 @@ class _Writer:
         if self._chance(0.4):
             return Step("gather")
         group = self._pick("", "", "g")
-        return Step("listen", self._pick("@.push.1", "@.push.2", "@.r.>"), group.encode())
+        subject = self._pick("@.push.1", "@.push.2", "@.r.>")
+        if group and subject in self._grouped:
+            group = ""  # of two in a group either server picks one at random
+        if group:
+            self._grouped.add(subject)
+        return Step("listen", subject, group.encode())
 
     def _odd(self) -> Step:
         stream, name = self._consumer()
