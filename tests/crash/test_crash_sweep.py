@@ -6,10 +6,10 @@ from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import COLD, FORMS, Answer, Bench
+from support.store_bench import COLD, FORMS, PROMISING, Answer, Bench
 from support.sweep import DISK, FSYNC, Sent, check_recovery
 
-SWEPT = {**FORMS, "cold": COLD}
+SWEPT = {**FORMS, "cold": COLD, "promising": PROMISING}
 
 
 class Workload:

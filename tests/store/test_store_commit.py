@@ -390,7 +390,8 @@ def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
     other: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = VisitedDisk()
-    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 16))
+    few_promises = replace(SMALL.log, reserve_records=1000)
+    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 16, log=few_promises))
     log, second = bench.store.create_log(1, Durability.DISK), bench.store.create_log(2, other)
     for payload in (b"first: pays for the reservation", b"not synced"):
         bench.append(log, [payload])

@@ -29,6 +29,7 @@ SMALL = StoreOptions(
 COMPRESSED = replace(SMALL)  # logs are told one by one
 SEALED = replace(SMALL, ring=KeyRing(b"a secret of the tests"))
 COLD = replace(SMALL, cold=ColdOptions(place="/cold", hot_segments=0))
+PROMISING = replace(SMALL, log=replace(SMALL.log, reserve_records=4))  # ahead, many times
 FORMS = {"plain": SMALL, "compressed": COMPRESSED, "sealed": SEALED, "both": SEALED}
 
 Answer = list[MillstreamError | None]
