@@ -175,6 +175,10 @@ SESSIONS = {
         ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),
         *(answer(b'+NXT {"batch":1,"no_wait":true}'), INFO),
     ],
+    "a shorter wait for acks counts for what was delivered before": [
+        *(stream(), *THREE, consumer(ack_wait=60 * 10**9), pull()),
+        *(consumer(ack_wait=1000, max_ack_pending=1), pull(no_wait=False, expires=400_000_000)),
+    ],
     "a purge of nothing lets what was refused wait for its time": [
         *(stream(), *THREE, consumer(), pull(batch=2), answer(b"-NAK")),
         *(ask("STREAM.PURGE.@S", {"seq": 1}), pull(batch=3), INFO),

@@ -82,6 +82,17 @@ def test_it_is_known_when_a_record_was_delivered_that_waits_to_be_delivered_agai
     assert (ledger.delivered_at(1), ledger.delivered_at(2), ledger.delivered_at(3)) == (5, 5, 0)
 
 
+def test_waits_that_change_count_from_the_delivery():
+    ledger = Ledger(ack_wait=30)
+    for seq in (1, 2):
+        deliver(ledger, seq, now=5)
+    ledger.nak(1, now=6, delay=0)
+    ledger.change_waits(10, [])
+    assert ledger.next_deadline() == 15
+    ledger.change_waits(10, [3, 7])
+    assert (ledger.next_deadline(), ledger.queue.pop()) == (8, 1)
+
+
 def test_backoff_sets_each_wait_and_its_last_value_repeats():
     ledger = Ledger(ack_wait=1, backoff=[1, 5])
     waits = []

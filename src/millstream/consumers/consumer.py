@@ -196,6 +196,7 @@ class Consumer:
             self.tell_pause()
             self._watch_pause()
         self._idleness.watch(self.config.inactive_threshold / 1e9)
+        self._arm(self.ledger.next_deadline())
         if self.feed.pause_left_ns:  # who waits is not looked at now
             self._arm(self._clock.monotonic() + self.feed.pause_left_ns / 1e9)
         else:
@@ -206,8 +207,7 @@ class Consumer:
         if config.filters != self.config.filters:
             self.cursor.refilter(config.filters)
         self.config = config
-        self.ledger.ack_wait = config.ack_wait / 1e9
-        self.ledger.backoff = [wait / 1e9 for wait in config.backoff]
+        self.ledger.change_waits(config.ack_wait / 1e9, [wait / 1e9 for wait in config.backoff])
         self.ledger.max_deliver = config.max_deliver
         self.feed.take_on(config)
         self.answers.take_on(config)

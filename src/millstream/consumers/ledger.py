@@ -145,6 +145,21 @@ class Ledger:
             return self.ack_wait or FOREVER  # no wait at all: nothing is delivered again by time
         return self.backoff[min(deliveries, len(self.backoff)) - 1]
 
+    def change_waits(self, ack_wait: float, backoff: Sequence[float]) -> None:
+        """Let answers be awaited for other times, also of what was delivered before."""
+        if (ack_wait, list(backoff)) == (self.ack_wait, list(self.backoff)):
+            return
+        waiting = [
+            (seq, self.delivered_at(seq))
+            for seq in self.pending.up_to(self.delivered[1])
+            if self.queue.delivered_at(seq) is None
+        ]
+        self.ack_wait, self.backoff = ack_wait, backoff
+        for seq, delivered_at in waiting:
+            known = self.pending.get(seq)
+            assert known is not None
+            self.pending.wait_until(seq, delivered_at + self._wait(known[1]))
+
     @property
     def shortest_wait(self) -> float:
         """Return how long an answer is awaited at least."""
