@@ -267,3 +267,60 @@ def test_so_many_clients_are_let_in(
         with Wire(url) as late:  # it is greeted before it is told
             assert list(late.rest()) == ["-ERR 'maximum connections exceeded'"]
         assert Place(0, int(http)).page("varz")["max_connections"] == shown
+
+
+RELOADS = {
+    "users where there were none": ("debug: false\n", USERS),
+    "fewer connections": ("debug: false\n", "max_connections: 1\n"),
+}
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize("name", RELOADS)
+def test_a_reload_keeps_whom_it_can_keep(program: Any, name: str, tmp_path: Path) -> None:
+    before, after = RELOADS[name]
+    conf = tmp_path / "server.conf"
+    conf.write_text(before)
+    with started("-c", str(conf), program=program) as server, contextlib.ExitStack() as stack:
+        url = server.ready()
+        clients = [stack.enter_context(Wire(url)) for _ in range(2)]
+        for client in clients:
+            client.say(f"CONNECT {{{QUIET}}}")
+            assert client.answers() == []
+        conf.write_text(after)
+        server.tell(signal.SIGHUP)
+        server.until("Reloaded server configuration")
+        heard = sorted(map(heard_by, clients))
+    surplus = ["-ERR 'maximum connections exceeded'"] if name == "fewer connections" else []
+    assert heard == [[], surplus]
+
+
+def heard_by(client: Wire) -> list[str]:
+    """Return what a client reads that may have been hung up on."""
+    heard: list[str] = []
+    with contextlib.suppress(OSError):
+        client.say("PING")
+        for line in client.rest(until=b"PONG\r\n"):
+            heard.append(line)  # noqa: PERF402 - what came before a reset counts
+    return heard
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_a_token_counts_whatever_else_a_client_says(program: Any) -> None:
+    with started("--auth", "t0ps3cret", program=program) as server:
+        url = server.ready()
+        with Wire(url) as client:
+            client.say('CONNECT {"verbose":false,"user":"joe","pass":"x","auth_token":"t0ps3cret"}')
+            assert client.answers() == []
+        with Wire(url) as client:
+            client.say('CONNECT {"verbose":false,"user":"joe","pass":"t0ps3cret"}')
+            assert list(client.rest()) == ["-ERR 'Authorization Violation'"]
+
+
+@pytest.mark.parametrize("program", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_credentials_that_are_too_long_are_told_so(program: Any, tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text(USERS)
+    with started("-c", str(conf), program=program) as server, Wire(server.ready()) as client:
+        client.say(f'CONNECT {{"jwt":"{"x" * 5000}"')
+        assert list(client.rest()) == ["-ERR 'maximum control line exceeded'"]

@@ -131,7 +131,7 @@ class Credentials:
             return self._by_signature(presented)
         if self._map_certificates:
             return self._by_certificate(presented)
-        if presented.user:
+        if presented.user and self._by_name:
             return self._by_password(presented, now)
         if self._token and presented.token:
             return Identity() if self._same(self._token, presented.token, presented, now) else None

@@ -337,8 +337,8 @@ class Session:
         admitted = self._reception.admit(replace(self._presented, believed_before=True))
         if admitted is None or admitted.space is not self.space:
             return False
-        if admitted.identity.name != self.identity.name:
-            return False
+        if self.identity.name and admitted.identity.name != self.identity.name:
+            return False  # who was not asked for a name before may have one now
         has_other_rights = admitted.identity.permissions != self.identity.permissions
         self.identity = admitted.identity
         if has_other_rights:
@@ -511,6 +511,10 @@ class Session:
             )
             self._hub.write(self.cid, info.line())
 
+    def turn_away(self) -> None:
+        """End the connection: fewer may be here now."""
+        self._end(errors.MAXIMUM_CONNECTIONS, Closed.MAX_CONNECTIONS)
+
     def send_away(self) -> None:
         """Tell the client to look for another server, if it understands."""
         if self.options.protocol >= 1:
@@ -536,7 +540,8 @@ class Session:
 
     def refuse(self, code: int) -> None:
         """Say why the kernel closes the connection, where clients expect a word."""
-        if self.space is None:
+        # A CONNECT that is too long is told so, or nobody would think of the length of a JWT.
+        if self.space is None and code != _hub.LINE_TOO_LONG:
             self._violation()
         elif code in _REFUSALS:
             self._end(*_REFUSALS[code])

@@ -86,6 +86,9 @@ class Sessions:
         for session in self._sessions.values():
             session.limits = limits
             session.refresh()
+        for surplus in self.all()[limits.max_connections :]:  # those that came last
+            surplus.turn_away()
+        self.hub.flush()
 
     def open(self, fd: int, peer: str) -> None:
         """Serve a connected non-blocking socket, which the hub owns from here on."""
