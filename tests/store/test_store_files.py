@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.store.entry import Entry, Run, encode_entry, scan_entries
 from millstream.store.files import OsFiles, ensure_dir, replace_file, write_all, write_parts
 from support.fake_disk import Crashed, FakeDisk, Mode
 
@@ -83,3 +84,26 @@ def test_a_directory_that_was_neither_synced_nor_removed_is_synced_by_the_next_a
     assert disk.exists("/data/streams")
     ensure_dir(disk, "/data/streams/1")
     assert disk.after_crash(Mode.DROP, 1).exists("/data/streams/1")
+
+
+def test_reserved_space_is_known_to_hold_zeros_without_a_look(tmp_path: Path) -> None:
+    file = OsFiles().open(str(tmp_path / "f"), create=True)
+    assert file.data_end() == 0
+    write_all(file, b"x" * 10_000, 0)
+    assert file.data_end() == file.size() == 10_000
+    file.preallocate(8 << 20)
+    assert 10_000 <= file.data_end() <= file.size()
+    assert not any(file.pread(8 << 20, file.data_end()))
+    write_all(file, b"y", 4 << 20)
+    assert file.data_end() > 4 << 20
+    assert not any(file.pread(8 << 20, file.data_end()))
+    file.close()
+
+
+def test_entries_are_not_looked_for_where_nothing_was_written() -> None:
+
+    entry = encode_entry(1, 1, 1, 0, True, [Run(1, 0, 1, 3)], [b"abc"])
+    buffer = memoryview(bytes(64) + entry + bytes(1000) + b"not to be seen")
+    found = list(scan_entries(buffer, 64, 0, 64 + len(entry)))
+    assert [type(item) for item in found] == [Entry]
+    assert len(list(scan_entries(buffer, 64, 0))) == 2  # it is, where nobody says better

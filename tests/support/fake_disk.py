@@ -356,6 +356,9 @@ class FakeFile:
     def size(self) -> int:
         return len(self._node.data)
 
+    def data_end(self) -> int:
+        return len(self._node.data.rstrip(b"\0"))
+
     def sync(self) -> None:
         try:
             self._disk.enter("sync", self._path)

@@ -204,11 +204,14 @@ def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> Entry | None
     )
 
 
-def scan_entries(buffer: memoryview, start: int, after: int) -> Iterator[Entry | Damage]:
+def scan_entries(
+    buffer: memoryview, start: int, after: int, data_end: int = 1 << 63
+) -> Iterator[Entry | Damage]:
     """Walk a WAL file from ``start``: entries with positions above ``after``, and what is damaged.
 
-    Zeros up to the end of the file are its unused space. Positions rise, so that remains of an
-    older write are never taken for an entry; nor is one that a disk has put before its place.
+    Zeros up to the end of the file are its unused space, from ``data_end`` on without a look.
+    Positions rise, so that remains of an older write are never taken for an entry; nor is one
+    that a disk has put before its place.
     """
     at = start
     while at < len(buffer):
@@ -220,7 +223,7 @@ def scan_entries(buffer: memoryview, start: int, after: int) -> Iterator[Entry |
                 yield entry
                 after, at = entry.position, entry.end
                 continue
-        elif not any_bytes(buffer, at):
+        elif not any_bytes(buffer, at, min(data_end, len(buffer))):
             return
         else:
             found = _next_entry(buffer, at + 1, after)
@@ -249,10 +252,10 @@ def entries_in(buffer: memoryview, start: int, end: int) -> Iterator[Entry]:
         at = _next_entry(buffer, at + 1, 0)
 
 
-def any_bytes(buffer: memoryview, start: int) -> bool:
-    """Say whether anything but zeros follows ``start``."""
-    for at in range(start, len(buffer), len(_ZEROS)):
-        piece = bytes(buffer[at : at + len(_ZEROS)])
+def any_bytes(buffer: memoryview, start: int, end: int) -> bool:
+    """Say whether anything but zeros is in ``start..end``."""
+    for at in range(start, end, len(_ZEROS)):
+        piece = bytes(buffer[at : min(at + len(_ZEROS), end)])
         if piece != _ZEROS[: len(piece)]:
             return True
     return False

@@ -40,6 +40,10 @@ class File(Protocol):
         """Return the length of the file."""
         ...
 
+    def data_end(self) -> int:
+        """Return from where on the file holds only zeros, as far as that is known unread."""
+        ...
+
     def sync(self) -> None:
         """Return once the file's bytes and length are on stable storage."""
         ...
@@ -205,6 +209,16 @@ class OsFile:
     def size(self) -> int:
         """Return the length of the file."""
         return os.fstat(self._fd).st_size
+
+    def data_end(self) -> int:
+        """Ask for the last stretch that is no hole: reserved space is one until it is used."""
+        size, end = self.size(), 0
+        try:
+            while end < size:
+                end = os.lseek(self._fd, os.lseek(self._fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else size
+        return end
 
     def sync(self) -> None:
         """Return once bytes and length are on stable storage."""

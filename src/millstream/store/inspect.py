@@ -48,6 +48,9 @@ class _Copy:
     def size(self) -> int:
         return len(self.data)
 
+    def data_end(self) -> int:
+        return len(self.data)
+
     def sync(self) -> None:
         """Nothing is kept."""
 
@@ -83,6 +86,9 @@ class _Original:
 
     def size(self) -> int:
         return self._file.size()
+
+    def data_end(self) -> int:
+        return self._file.data_end()
 
     def sync(self) -> None:
         """Nothing is kept."""

@@ -65,6 +65,7 @@ class WalFile(msgspec.Struct):
     first_position: int
     limit: int = 1 << 63
     used: int = HEADER.size  # nothing but zeros behind it
+    data_end: int = 1 << 63  # nor from here on, as the file system knows without a look
     nonce: int = 0  # of the start that wrote it
 
 
@@ -122,7 +123,7 @@ class Replay:
         found: set[int] = set()
         for wal in self.wal_files:
             buffer = self._view(wal)
-            for item in scan_entries(buffer, HEADER.size, 0):
+            for item in scan_entries(buffer, HEADER.size, 0, wal.data_end):
                 if isinstance(item, Entry):
                     found.update(run.stream_id for run in item.runs)
                     frames = (
@@ -143,6 +144,7 @@ class Replay:
     def _view(self, wal: WalFile) -> memoryview:
         file = self._files.open(wal.path)
         try:
+            wal.data_end = file.data_end()
             return file.view(file.size())
         finally:
             file.close()
@@ -191,7 +193,7 @@ class Replay:
         self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
         rotten: list[Entry | Damage] = []  # adjacent, and stable once
-        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             wal.used = item.end
             if isinstance(item, Entry):
                 if item.position >= wal.limit:
@@ -245,7 +247,7 @@ class Replay:
 
     def _durable_mark(self, buffer: memoryview, wal: WalFile) -> int:
         mark = wal.first_position - 1
-        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             if isinstance(item, Entry):
                 mark = max(mark, item.durable)
             else:
@@ -476,7 +478,7 @@ def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
     """Say whether the newest file lost its end: it is made with zeros behind all that is used."""
     last: Entry | Damage | None = None
     if wal.used == len(buffer):
-        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1):
+        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             last = item
     cut = last.cut if isinstance(last, Entry) else last is not None and any(buffer[-HEADER.size :])
     if cut:
@@ -486,7 +488,7 @@ def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
 
 def has_counted(file: File) -> bool:
     """Say whether a file whose header is zeros had one: a start writes it behind its entries."""
-    entries = scan_entries(file.view(file.size()), HEADER.size, 0)
+    entries = scan_entries(file.view(file.size()), HEADER.size, 0, file.data_end())
     return any(isinstance(item, Entry) and not item.again for item in entries)
 
 
