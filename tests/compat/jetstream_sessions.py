@@ -200,9 +200,8 @@ class _Writer:
         before = self._streams.get(name)
         self._streams[name] = dict(config)
         if before is not None:  # it is refused, and an update must not bring what it asked for
-            for key in ("consumer_limits", "first_seq"):
-                self._streams[name].pop(key, None)
-                self._streams[name] |= {key: before[key]} if key in before else {}
+            self._streams[name].pop("consumer_limits", None)
+            self._streams[name] |= {k: v for k, v in before.items() if k == "consumer_limits"}
         return _ask(f"STREAM.CREATE.{name}", config)
 
     def _second_stream(self) -> Step:
@@ -216,13 +215,14 @@ class _Writer:
             kept = self._streams.get(name, {"name": name})
             changed = self._stream_config(name)
             changed.pop("consumer_limits", None)
-            changed.pop("first_seq", None)  # which the reference gives to it at the next restart
+            changed.pop("first_seq", None)
             config = {**kept, **{k: changed[k] for k in list(changed)[-2:]}}
         if any(stream == name for stream, _ in self._consumers):
             # Consumers there follow the retention that they were made under.
             config.pop("retention", None)
             config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "retention"}
-        # The reference gives new ones to consumers that exist at the next restart.
+        # The reference gives new ones to consumers that exist, and to the stream, at a restart.
+        config.pop("first_seq", None)
         config.pop("consumer_limits", None)
         config |= {k: v for k, v in self._streams.get(name, {}).items() if k == "consumer_limits"}
         if self._chance(0.1):

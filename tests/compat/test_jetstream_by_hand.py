@@ -215,6 +215,12 @@ SESSIONS = {
         *(stream(), *THREE, consumer(ack_policy="all"), pull(batch=3)),
         *(ask("CONSUMER.RESET.@S.c"), answer(b"+NXT"), answer(b"+ACK"), INFO),
     ],
+    "a request in no group looks at what is gone": [
+        *(stream(), *THREE[:2], consumer(priority_groups=["g"], priority_policy="pinned_client")),
+        ask("STREAM.MSG.DELETE.@S", {"seq": 2}),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"2", (), 2),
+        *(ask("STREAM.PURGE.@S", {"seq": 1}), INFO),
+    ],
     "nobody is pinned during a pause": [
         *(stream(), *THREE),
         consumer(

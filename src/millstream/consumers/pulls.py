@@ -160,6 +160,7 @@ class PullDesk:
             return False
         if not self.pin.id:
             if not self._feed.available():
+                self._feed.cursor.read(1, 1)  # up to the end, where there is nothing for it
                 return False
             if not request.group:
                 return True  # a request in no group is served, and holds no pin
