@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 READY_SECONDS = count(20.0, 120.0)
 STOP_SECONDS = 10.0
+_SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTEN = "0A"
 
 
 class PeerFailed(RuntimeError):
@@ -120,7 +122,7 @@ def _wait_until_it_greets(peer: Peer) -> None:
     while time.monotonic() < deadline:
         if peer.process.poll() is not None:
             raise PeerFailed(f"{peer.name} ended at start:\n{peer.output()[-2000:]}")
-        if _greets(peer) and _accepts_http(peer):
+        if _greets(peer) and _accepts_http(peer) and _listens_itself(peer):
             return
         time.sleep(0.01)
     raise PeerFailed(f"{peer.name} was not ready in {READY_SECONDS} s:\n{peer.output()[-2000:]}")
@@ -132,6 +134,22 @@ def _greets(peer: Peer) -> bool:
             return probe.recv(5) == b"INFO "
     except OSError:
         return False
+
+
+def _listens_itself(peer: Peer) -> bool:
+    """Whether the greeting came from this process: another may have taken the port meanwhile."""
+    try:
+        files = Path(f"/proc/{peer.pid}/fd")
+        held = {str(file.readlink()) for file in files.iterdir()}
+        lines = [line for table in _SOCKETS for line in Path(table).read_text().splitlines()]
+    except OSError:  # it ends, or a file of it has just been closed: look again
+        return False
+    fields = [line.split() for line in lines]
+    return any(
+        f"socket:[{each[9]}]" in held and each[1].endswith(f":{peer.port:04X}")
+        for each in fields
+        if each[3] == _LISTEN
+    )
 
 
 def _accepts_http(peer: Peer) -> bool:
