@@ -12,7 +12,8 @@ from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.session import Closed, NatsLimits
+from millstream.nats.closed import Closed
+from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind, Transport
 from millstream.wire.info import server_info

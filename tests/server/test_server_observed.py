@@ -7,7 +7,8 @@ import pytest
 from millstream.clock import ManualClock
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
-from millstream.nats.session import Closed, NatsLimits
+from millstream.nats.closed import Closed
+from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind, Transport
 from millstream.server.observed import CLOSED_SUBSCRIPTIONS, Observer

@@ -2,9 +2,9 @@
 
 import logging
 
+from millstream.nats.closed import Closed
 from millstream.nats.entrance import Entrance
 from millstream.nats.pump import Pump
-from millstream.nats.session import Closed
 from millstream.nats.transport import Kind, Transport
 
 log = logging.getLogger(__name__)

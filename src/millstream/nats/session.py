@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Space
+from millstream.nats.closed import Closed
 from millstream.nats.reception import Admitted, Reception, presented_by
 from millstream.nats.record_reads import (
     ReadRequest,
@@ -41,63 +41,8 @@ _PING = b"PING\r\n"
 _SLOW_HANDSHAKE = 4
 
 
-class Closed(IntEnum):
-    """Why a connection ended: the kernel's reasons, then the door's own."""
-
-    CLIENT = _hub.CLIENT_CLOSED
-    WRITE = _hub.WRITE_FAILED
-    SLOW_CONSUMER = _hub.SLOW_CONSUMER
-    PROTOCOL = _hub.PROTOCOL_ERROR
-    SHUTDOWN = _hub.SERVER_SHUTDOWN
-    INTERNAL = _hub.INTERNAL_ERROR
-    WRITE_DEADLINE = _hub.WRITE_DEADLINE
-    STALE = 100
-    HANDSHAKE = 101
-    MAX_CONNECTIONS = 102
-    AUTHENTICATION = 103
-    TLS_HANDSHAKE = 110
-    MAX_PAYLOAD = 111
-    MAX_CONTROL_LINE = 112
-    CLIENT_PROTOCOL = 113
-    NO_RESPONDERS = 114
-    EXPIRED = 104
-    ACCOUNT_FULL = 105
-    REVOKED = 106
-    KICKED = 107
-
-    @property
-    def text(self) -> str:
-        """Return the reason as monitoring shows it."""
-        return _TEXTS[self]
-
-
-_TEXTS = {
-    Closed.CLIENT: "Client Closed",
-    Closed.WRITE: "Write Error",
-    Closed.SLOW_CONSUMER: "Slow Consumer (Pending Bytes)",
-    Closed.PROTOCOL: "Protocol Violation",
-    Closed.SHUTDOWN: "Server Shutdown",
-    Closed.INTERNAL: "Internal Error",
-    Closed.WRITE_DEADLINE: "Slow Consumer (Write Deadline)",
-    Closed.STALE: "Stale Connection",
-    Closed.HANDSHAKE: "Authentication Timeout",
-    Closed.MAX_CONNECTIONS: "Maximum Connections Exceeded",
-    Closed.AUTHENTICATION: "Authentication Failure",
-    Closed.TLS_HANDSHAKE: "TLS Handshake Failure",
-    Closed.MAX_PAYLOAD: "Maximum Message Payload Exceeded",
-    Closed.MAX_CONTROL_LINE: "Maximum Control Line Exceeded",
-    Closed.CLIENT_PROTOCOL: "Bad Client Protocol Version",
-    Closed.NO_RESPONDERS: "No Responders Requires Headers",
-    Closed.EXPIRED: "Authentication Expired",
-    Closed.ACCOUNT_FULL: "Maximum Account Connections Exceeded",
-    Closed.REVOKED: "Credentials Revoked",
-    Closed.KICKED: "Kicked",
-}
-
 # How the log calls the ways to say who one is.
 _WAYS = {"nkey": "Nkey", "jwt": "JWT User", "token": "Token"}
-
-SLOW_CONSUMERS = (Closed.SLOW_CONSUMER, Closed.WRITE_DEADLINE)
 
 # What the kernel refuses, as the client reads it; the rest ends without a word.
 _REFUSALS = {
@@ -600,11 +545,3 @@ class Session:
     def _end(self, text: str, reason: Closed) -> None:
         self._say(text)
         self._hub.close_connection(self.cid, reason)
-
-
-def reason_text(reason: int) -> str:
-    """Return why a connection ended in words, for codes that only others know too."""
-    try:
-        return Closed(reason).text
-    except ValueError:
-        return "Unknown Reason"

@@ -12,8 +12,9 @@ from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts
+from millstream.nats.closed import SLOW_CONSUMERS, Closed, reason_text
 from millstream.nats.reception import Admitted, Reception
-from millstream.nats.session import SLOW_CONSUMERS, Closed, NatsLimits, Session, reason_text
+from millstream.nats.session import NatsLimits, Session
 from millstream.nats.trace import Trace, Tracing
 from millstream.nats.transport import Carrier, Kind, Transport
 from millstream.wire import errors

@@ -7,8 +7,8 @@ import msgspec
 
 from millstream.delivery.timers import Timers
 from millstream.nats.account_figures import account_figures
+from millstream.nats.closed import Closed, reason_text
 from millstream.nats.server_card import ServerCard
-from millstream.nats.session import Closed, reason_text
 
 if TYPE_CHECKING:
     from millstream.nats.accounts import Space

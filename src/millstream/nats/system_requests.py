@@ -8,8 +8,8 @@ import msgspec
 from millstream.kernel._batch import Batch
 from millstream.nats.account_requests import QUESTIONS, AccountRequests, Endpoint
 from millstream.nats.asked import RequestRefused, answered, wanted_by
+from millstream.nats.closed import Closed
 from millstream.nats.server_card import ServerCard
-from millstream.nats.session import Closed
 
 if TYPE_CHECKING:
     from millstream.nats.accounts import Space

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from millstream.nats.closed import Closed
 from millstream.nats.entrance import Entrance
 from millstream.nats.fed_client import FedClient
 from millstream.nats.pump import Pump
-from millstream.nats.session import Closed
 from millstream.nats.tls import Tls
 from millstream.nats.transport import Kind, Transport
 from millstream.wire import errors

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from millstream.http.limits import Limits
 from millstream.http.parser import Refusal, RequestParser
+from millstream.nats.closed import Closed
 from millstream.nats.entrance import Entrance
 from millstream.nats.fed_client import FedClient
 from millstream.nats.pump import Pump
-from millstream.nats.session import Closed
 from millstream.nats.tls import Tls
 from millstream.nats.transport import Cookies, Kind, Transport
 from millstream.nats.upgrade import Upgrade, WebsocketTerms, refusal_answer, upgrade

@@ -8,7 +8,8 @@ from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.monitor.facts import Account, Connection, Subscription
 from millstream.nats.account_figures import account_figures
-from millstream.nats.session import Closed, Session
+from millstream.nats.closed import Closed
+from millstream.nats.session import Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport import Kind
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
-from millstream.nats.session import Closed
+from millstream.nats.closed import Closed
 from millstream.server.about import advertised, label, show
 from millstream.server.build import Parts, limits_of, tracing_of
 from millstream.server.identity import accounts_of, identities_of
