@@ -135,7 +135,8 @@ def test_a_range_is_exact(load: Load, options: dict[str, object], expected: rang
 
 
 def test_records_per_partition_bound_the_tasks(load: Load) -> None:
-    assert load().rdd.getNumPartitions() == 3
+    assert load().rdd.getNumPartitions() == 1  # two small files and the tail
+    assert load(minPartitions=3).rdd.getNumPartitions() == 3
     frame = load(maxRecordsPerPartition=15)
     assert frame.rdd.getNumPartitions() == 8
     assert seqs(frame) == LIVE
