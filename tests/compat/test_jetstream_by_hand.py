@@ -202,6 +202,10 @@ SESSIONS = {
         consumer(priority_groups=["g"], priority_policy="pinned_client"),
         *(pull(group="g"), pull(group="g"), INFO),
     ],
+    "a reset after all was answered goes on behind what was looked at": [
+        *(stream(), *THREE, consumer(filter_subject="@.x.b"), pull(), pull(), answer(b"+ACK")),
+        *(ask("CONSUMER.RESET.@S.c"), INFO),
+    ],
     "a reset to the second record delivers from there": [
         *(stream(), *THREE, consumer(), pull(), ask("CONSUMER.RESET.@S.c", {"seq": 2})),
         *(INFO, pull(batch=3), INFO),

@@ -94,6 +94,7 @@ class Consumer:
         self._pumping = False
         self._is_asked = False  # by a request that was not looked at yet
         self._closed = False
+        self._answered_to = 0  # nothing of what was read by then is still to be answered
         self._synced_version = 0  # of the ledger, known to be on disk
         self._unwatch: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -233,7 +234,7 @@ class Consumer:
         """Deliver anew from ``seq``, or from the ack floor when it is 0; returns where."""
         config = self.config
         if seq == 0:
-            seq = self.ledger.floor[1] + 1
+            seq = max(self.ledger.floor[1], self._answered_to) + 1
         elif config.deliver_policy == "by_start_sequence":
             if seq < config.opt_start_seq:
                 raise ConsumerRefused(10204, "invalid reset: below start seq")
@@ -243,6 +244,7 @@ class Consumer:
         elif config.deliver_policy != "all":
             raise ConsumerRefused(10204, "invalid reset: not allowed")
         self.ledger.reset(seq)
+        self._answered_to = 0
         self.cursor.resume(seq, [])
         self.feed.last_delivered_ns = self.answers.last_acked_ns = 0
         self.claim()
@@ -425,6 +427,8 @@ class Consumer:
     def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
         """Confirm to these once the ledger is safe; deliver what the answers made room for."""
         self._idleness.used()
+        if not len(self.ledger.pending) and self.ledger.delivered[0]:
+            self._answered_to = self.cursor.read_to
         if replies:
             self._confirm(replies)
         else:
