@@ -133,6 +133,8 @@ def test_pub_waits_for_the_stream_when_asked_to(server: RunningServer) -> None:
     [
         (["request", "nobody", "x"], 1, b"millstream: nobody answers requests on 'nobody'\n"),
         (["pub", "a b", "x"], 1, b"millstream: a subject holds no white space: 'a b'\n"),
+        (["pub", "a.>", "x"], 2, b"messages go to one subject: 'a.>' holds a wildcard"),
+        (["request", "a.*.b", "x"], 2, b"messages go to one subject: 'a.*.b' holds a wildcard"),
         (["pub", "a", "x", "-H", "wrong"], 2, b"a header is written 'Name: value'"),
         (["pub", "a", "x", "--ack", "--reply", "r"], 2, b"exclude each other"),
         (["reply", "a"], 2, b"give either an answer or --echo"),

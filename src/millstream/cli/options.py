@@ -54,6 +54,17 @@ def header_option(command: Command) -> Command:
     )(command)
 
 
+def subject_argument(command: Command) -> Command:
+    """Add SUBJECT, where a message goes: to one place, not to all that fit a pattern."""
+    return click.argument("subject", callback=_without_wildcards)(command)
+
+
+def _without_wildcards(ctx: click.Context, param: click.Parameter, subject: str) -> str:
+    if {"*", ">"} & set(subject.split(".")):
+        raise click.UsageError(f"messages go to one subject: {subject!r} holds a wildcard", ctx)
+    return subject
+
+
 def open_client(url: str | None) -> Client:
     """Connect as the command line."""
     return connect(url, name="millstream cli")

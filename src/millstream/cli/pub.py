@@ -13,6 +13,7 @@ from millstream.cli.options import (
     parse_headers,
     read_payload,
     server_option,
+    subject_argument,
 )
 from millstream.client import Client, Message
 from millstream.client.errors import ClientError, NoResponders
@@ -28,7 +29,7 @@ class PubAck(msgspec.Struct, omit_defaults=True):
 
 
 @click.command()
-@click.argument("subject")
+@subject_argument
 @click.argument("payload", required=False)
 @server_option
 @header_option

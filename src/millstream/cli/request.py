@@ -10,12 +10,13 @@ from millstream.cli.options import (
     raw_option,
     read_payload,
     server_option,
+    subject_argument,
 )
 from millstream.cli.shown import show
 
 
 @click.command()
-@click.argument("subject")
+@subject_argument
 @click.argument("payload", required=False, default="")
 @server_option
 @header_option
