@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from millstream.store.log import Durability
+from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
-from support.store_bench import Bench, image, records
+from support.store_bench import SMALL, Bench, image, records
 
 FSYNC, DISK = 1, 2
 
 
-def filled(checkpoints: int) -> FakeDisk:
+def filled(checkpoints: int, options: StoreOptions = SMALL) -> FakeDisk:
     """Return a disk with two logs, sealed and growing segments, as kill -9 left it."""
     disk = FakeDisk()
-    bench = Bench(disk)
+    bench = Bench(disk, options)
     one = bench.store.create_log(FSYNC, Durability.FSYNC)
     two = bench.store.create_log(DISK, Durability.DISK)
     answers: list[Any] = []

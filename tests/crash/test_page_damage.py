@@ -12,9 +12,10 @@ from millstream.kernel._frames import MORE, RECORD, scan
 from millstream.store.entry import scan_entries
 from millstream.store.inspect import DAMAGED, check_directory
 from millstream.store.local_engine import HEADER
+from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode, Node
 from support.scale import count
-from support.store_bench import Bench, image
+from support.store_bench import PROMISING, SMALL, Bench, image
 
 PAGE = 512
 Ranges = list[tuple[int, int]]
@@ -131,10 +132,10 @@ def judge(
     return wrong, missing - named
 
 
-def damages(kind: str, checkpoints: int, wanted: int) -> Iterator[Damaged]:
+def damages(kind: str, checkpoints: int, wanted: int, options: StoreOptions) -> Iterator[Damaged]:
     """Yield disks on which a page is not what it was."""
-    disk = filled(checkpoints)
-    older = filled(max(checkpoints - 1, 0)).content()
+    disk = filled(checkpoints, options)
+    older = filled(max(checkpoints - 1, 0), options).content()
     rng = random.Random(f"{kind} {checkpoints}")
     paths = [p for p, data in disk.content().items() if any(data)]
     for _ in range(20 * wanted):
@@ -152,22 +153,23 @@ def damages(kind: str, checkpoints: int, wanted: int) -> Iterator[Damaged]:
             return
 
 
+@pytest.mark.parametrize("options", [SMALL, PROMISING], ids=["plain", "promising"])
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_damaged_page_costs_what_it_held_and_says_so(kind: str) -> None:
+def test_a_damaged_page_costs_what_it_held_and_says_so(kind: str, options: StoreOptions) -> None:
     fired = cost = 0
     for checkpoints in (0, 1, 2):
-        content = filled(checkpoints).content()
-        clean = read_all(Bench(filled(checkpoints)))
+        content = filled(checkpoints, options).content()
+        clean = read_all(Bench(filled(checkpoints, options), options))
         newest = max(p for p in content if "/wal-" in p and any(content[p]))
-        for disk, path, before, ranges in damages(kind, checkpoints, count(40, 600)):
+        for disk, path, before, ranges in damages(kind, checkpoints, count(40, 600), options):
             fired += 1
             where = (kind, checkpoints, path, ranges)
-            bench = Bench(disk)
+            bench = Bench(disk, options)
             wrong, silent = judge(clean, bench, path, before, ranges, newest)
             assert not wrong, (where, wrong)
             assert not silent, (where, silent)
             cost += read_all(bench) != clean
-            second = Bench(disk.after_crash(Mode.KEEP, 0))
+            second = Bench(disk.after_crash(Mode.KEEP, 0), options)
             assert image(second.store) == image(bench.store), where
     print(f"pages {kind}: damaged {fired}, records lost in {cost}, lost without a name 0")
     assert fired >= 2 * count(40, 600)  # without a checkpoint there is nothing older

@@ -192,6 +192,7 @@ class Replay:
         buffer = self._view(wal)
         self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
+        follows_damage = False
         rotten: list[Entry | Damage] = []  # adjacent, and stable once
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             wal.used = item.end
@@ -207,10 +208,13 @@ class Replay:
                 continue
             yield from self._replay_rotten(buffer, rotten, wal, at)
             rotten = []
-            if isinstance(item, Entry):
-                yield from self._replay_entry(buffer, item, wal)
-            else:
+            if isinstance(item, Damage):
                 yield from self._replay_damage(buffer, item, wal, at + 1)
+            elif follows_damage and self._is_misplaced(buffer, item):
+                yield from self._replay_newer(buffer, item)
+            else:
+                yield from self._replay_entry(buffer, item, wal)
+            follows_damage = isinstance(item, Damage)
         yield from self._replay_rotten(buffer, rotten, wal, at)
         if last:
             self._pending.clear()
@@ -223,6 +227,30 @@ class Replay:
             return at < self._durable and self._counts(buffer, item, wal, at + 1)
         wanted = item.position > self._from or bool(self._logs.holes)
         return wanted and item.position <= self._durable and not item.sound(buffer)
+
+    def _is_misplaced(self, buffer: memoryview, entry: Entry) -> bool:
+        """Say whether a header behind damage may have come there with a page: nothing fits it.
+
+        The snapshot covers the entry that it was written for, but not what it now stands before.
+        """
+        is_covered = entry.position <= self._from and not self._logs.holes
+        return is_covered and not entry.sound(buffer)
+
+    def _replay_newer(self, buffer: memoryview, place: Entry | Damage) -> Iterator[None]:
+        """Take what the snapshot cannot cover out of a place that it should: numbers tell."""
+        frames = self._frames(buffer, place.start, place.end, False)
+        for frame in frames + self._frames(buffer, place.start, place.end, True):
+            if frame.kind != RECORD:
+                is_newer = frame.seq > self.control_number
+            else:
+                is_known = frame.stream_id in self._logs.logs  # a log may have been dropped since
+                is_newer = is_known and self._logs.lacks(frame.stream_id, frame.seq)
+            if is_newer:
+                yield from self._apply_one(frame)
+
+    def _apply_one(self, frame: Frame) -> Iterator[None]:
+        first = frame.seq if frame.kind == RECORD else 0
+        yield from self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
 
     def _replay_rotten(
         self, buffer: memoryview, items: list[Entry | Damage], wal: WalFile, at: int
@@ -385,6 +413,7 @@ class Replay:
     ) -> Iterator[None]:
         """Read what no entry header vouches for: the frames vouch for themselves."""
         if not self._counts(buffer, damage, wal, position):
+            yield from self._replay_newer(buffer, damage)
             return
         frames = self._frames(buffer, damage.start, damage.end, False)
         frames += self._frames(buffer, damage.start, damage.end, True)
@@ -412,9 +441,7 @@ class Replay:
             self._relogging = self._logs.torn = True
             taken = whole_batches(frames, start)
         for frame in taken:
-            is_record = frame.kind == RECORD
-            first = frame.seq if is_record else 0
-            yield from self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
+            yield from self._apply_one(frame)
 
 
 def replay_all(replays: list[Replay], logs: Logs) -> None:
