@@ -312,10 +312,11 @@ class Player:
 
 
 def _token(reply: str) -> str:
-    """An ack subject without its time."""
+    """An ack subject without its time, and without a name that the server made up."""
     parts = reply.split(".")
     if reply.startswith("$JS.ACK.") and len(parts) == 9:
         parts[7] = "TIME"
+        parts[3] = re.sub("^[A-Za-z0-9]{8}$", "GENERATED", parts[3])
         return ".".join(parts)
     return re.sub(r"(\$JS\.FC\.[^.]+\.[^.]+)\..*", r"\1.X", reply)
 
