@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-# Arrow for Java checks bounds and nulls at every value that it gives. Spark asks for nulls itself, and
-# the batches are ours: without the checks a scan costs less, but a malformed one would end Java.
+# Arrow for Java checks bounds and nulls at every value that it gives. Spark asks for nulls itself,
+# and the batches are ours: without the checks a scan costs less, a malformed batch would end Java.
 JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _LOCAL = {
     # Spark would otherwise announce itself by the name of the machine, which may not resolve.
