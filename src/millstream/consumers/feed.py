@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 1024 * 1024
 NO_LIMIT = 2**63
+HEAD_BYTES = 64  # of a message beyond what clients count: verb, sid, sizes, line ends
 COLD_RETRY = 1.0  # seconds until cold history that could not be read is asked again
 
 
@@ -185,6 +186,13 @@ class Feed:
             _, _, _, payload, headers, *_ = frames.record(at)
             grown += msg_size_growth(len(headers), len(payload))
         return grown
+
+    def fits(self, parcel: Parcel, room: int) -> bool:
+        """Say whether an outbox with so much room takes a parcel: one record may be too large.
+
+        Several are read to fit; a single one comes whatever its size.
+        """
+        return parcel.page.count > 1 or self.size(parcel) + HEAD_BYTES <= room
 
     @property
     def is_paced(self) -> bool:

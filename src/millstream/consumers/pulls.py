@@ -89,15 +89,19 @@ class PullDesk:
             if not self._outlet.is_heard(request.reply):
                 self.line.remove(request)
                 continue
-            room = self._outlet.room(request.reply) // 2
-            if room <= 0:
+            room = self._outlet.room(request.reply)
+            if room <= 1:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
             deals = self._deals
             most = self._most(request, budget - sent, deals=deals)
-            parcel = self._feed.next(most, min(room, PAGE_BYTES))
+            parcel = self._feed.next(most, min(room // 2, PAGE_BYTES))
             if parcel is None:
                 self._nothing_left()
+                break
+            if not self._feed.fits(parcel, room):
+                self._feed.put_back(parcel)
+                self.retry_at = self._clock.monotonic() + RETRY
                 break
             sent += self._deal(parcel) if deals else self._give(request, parcel)
         return sent

@@ -100,14 +100,18 @@ class PushDesk:
         if not self.is_bound:
             return 0
         while sent < budget and state.may_send:
-            room = self._outlet.room(state.subject) // 2
-            if room <= 0:
+            room = self._outlet.room(state.subject)
+            if room <= 1:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            parcel = self._feed.next(budget - sent, min(room, PAGE_BYTES))
+            parcel = self._feed.next(budget - sent, min(room // 2, PAGE_BYTES))
             if parcel is None:
                 if self._feed.is_blocked and self._acks_by_flow:
                     self._ask_for_flow(wanted=True)
+                break
+            if not self._feed.fits(parcel, room):
+                self._feed.put_back(parcel)
+                self.retry_at = self._clock.monotonic() + RETRY
                 break
             state.sent(self._feed.send(state.subject, parcel), self._clock.monotonic())
             sent += parcel.page.count
