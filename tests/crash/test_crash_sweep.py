@@ -179,7 +179,7 @@ def total_calls(form: str = "plain") -> int:
 @pytest.mark.parametrize(("mode", "form"), each_with_a_form(list(SWEPT)))
 def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: str) -> None:
     calls = total_calls(form)
-    tried = fired = 0
+    tried = fired = cut = 0
     for call in range(1, calls + 1):
         for seed in range(chances(mode)):
             disk = FakeDisk()
@@ -188,10 +188,12 @@ def test_a_crash_at_any_disk_call_loses_nothing_acknowledged(mode: Mode, form: s
             tried += 1
             fired += disk.crashed
             left = disk.after_crash(mode, seed * 1000 + call)
+            cut += disk.cuts
             wrong = check_recovery(left, sent, mode, SWEPT[form])
             assert not wrong, (mode, call, seed, disk.trace[-3:], wrong)
-    print(f"crash sweep {form} {mode.value}: tried {tried}, fired {fired}")
+    print(f"crash sweep {form} {mode.value}: tried {tried}, fired {fired}, cut writes {cut}")
     assert fired == tried > 200 * chances(mode)
+    assert cut > 10 or mode is not Mode.KILL
 
 
 @pytest.mark.parametrize(("mode", "form"), each_with_a_form(["plain", "both"]))

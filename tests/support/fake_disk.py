@@ -21,6 +21,7 @@ class Mode(Enum):
     """What a crash leaves of bytes and names that were not synced."""
 
     KEEP = "keep"  # kill -9: the page cache survives
+    KILL = "kill"  # and the write that was under way ended between two pages
     DROP = "drop"
     PREFIX = "prefix"
     ZERO = "zero"
@@ -47,6 +48,16 @@ class Node:
     def write(self, offset: int, data: bytes) -> None:
         _apply(self.data, offset, data)
         self.pending.append((offset, data))
+
+    def cut_write(self, size: int) -> None:
+        """Keep only the first ``size`` bytes of the last write, which made the file no longer."""
+        offset, data = self.pending.pop()
+        assert data is not None
+        self.write(offset, data[:size])
+        before = bytearray(self.stable)
+        for at, change in self.pending:
+            _apply(before, at, change)
+        self.data[offset + size : offset + len(data)] = before[offset + size : offset + len(data)]
 
     def resize(self, size: int) -> None:
         _apply(self.data, size, None)
@@ -165,6 +176,8 @@ class FakeDisk:
         self.crash_at = 0
         self.failures: dict[int, OSError | int] = {}  # call → error, or most bytes to write
         self.crashed = False
+        self.cuts = 0  # writes that a crash ended inside
+        self.writing: Node | None = None  # to this file, as it crashed
         self.boots = 0
         self.free = 1 << 40
         self.locked: set[int] = set()
@@ -196,8 +209,11 @@ class FakeDisk:
         """Return the disk as the next start finds it."""
         rng = random.Random(seed)
         disk = FakeDisk()
-        disk.boots = self.boots + (mode is not Mode.KEEP)
-        if mode is Mode.KEEP:  # the page cache lives on, and is no more stable than it was
+        killed = mode in (Mode.KEEP, Mode.KILL)
+        disk.boots = self.boots + (not killed)
+        if mode is Mode.KILL and self.writing is not None:
+            self._cut_write(self.writing, rng)
+        if killed:  # the page cache lives on, and is no more stable than it was
             disk.names, disk.stable_names = dict(self.names), dict(self.stable_names)
             return disk
         disk.names = dict(self._surviving_names(mode, rng))
@@ -206,6 +222,14 @@ class FakeDisk:
                 node.survive(mode, rng)
         disk.stable_names = dict(disk.names)
         return disk
+
+    def _cut_write(self, node: Node, rng: random.Random) -> None:
+        """Cut the write under way at the border of a page, here a sector."""
+        offset, data = node.pending[-1]
+        first = SECTOR - offset % SECTOR
+        if node.whole and data is not None and first < len(data):
+            node.cut_write(rng.choice(range(first, len(data), SECTOR)))
+            self.cuts += 1
 
     def _surviving_names(self, mode: Mode, rng: random.Random) -> dict[str, Node | None]:
         """Directory changes are a set of single steps; a crash keeps all, none or some of them."""
@@ -337,6 +361,8 @@ class FakeFile:
         most = self._disk.enter("write", self._path)
         data = data if most is None else data[:most]
         self._node.write(offset, data)
+        if self._disk.crashed:
+            self._disk.writing = self._node
         self._disk.leave()
         return len(data)
 

@@ -69,9 +69,10 @@ class Sent:
     def keeps(self, log_id: int, mode: Mode) -> bool:
         """Say whether every ack of the log must hold: a disk ack may go with the power."""
         durability = self.classes[log_id]
-        return durability is Durability.FSYNC or (
-            mode is Mode.KEEP and durability is Durability.DISK
-        )
+        return durability is Durability.FSYNC or (mode in KILLED and durability is Durability.DISK)
+
+
+KILLED = (Mode.KEEP, Mode.KILL)  # the process, not the machine
 
 
 def placed(first: int | list[int], payloads: list[bytes]) -> list[tuple[int, bytes]]:
@@ -134,6 +135,7 @@ def _log_violations(sent: Sent, bench: Bench, mode: Mode, log_id: int) -> list[s
         missing, acked = set(), {}  # answered before it is written: may go with the process
     keeps = sent.keeps(log_id, mode)
     rotten = [gap for gap in log.gaps if gap.reason == "corruption" and acked]
+    torn = [gap for gap in log.gaps if gap.reason == "torn" and mode in KILLED and acked]
     kept_floor, evict_floor = sent.floors.get(log_id, (0, 0))
     tests = {
         f"counts {log.count}, holds {len(found)}": log.count != len(found),
@@ -141,6 +143,7 @@ def _log_violations(sent: Sent, bench: Bench, mode: Mode, log_id: int) -> list[s
         f"deleted came back {sent.surely_removed(log_id) & found.keys()}": keeps
         and sent.surely_removed(log_id) & found.keys(),
         f"calls damaged what no bit flip touched {rotten}": rotten,
+        f"calls lost what nobody was told of {torn}": torn,
         f"lost acked {missing}": keeps and missing,
         f"lost {missing & stable} below its synced mark": missing & stable,
         f"lost silently {missing - lost}": missing - lost,

@@ -25,6 +25,7 @@ SEALED_VERSION = 2  # of a file whose entries are sealed
 MAGIC = b"MSTRWAL\0"
 HEADER = struct.Struct("<8sIIQQQQQQ")
 HEADER_CHECKED = 56
+BOOT_MASK = 0xFFFFFFFF  # where a nonce names the boot
 DISK_SHARE = 16  # a file takes at most this part of the free space
 SMALLEST = 256 << 10
 LEFT_FREE = 1 << 20  # for the snapshots that set older files free

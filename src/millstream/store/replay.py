@@ -19,13 +19,14 @@ from collections.abc import Iterator
 import msgspec
 
 from millstream.errors import StorageUnusable
-from millstream.kernel._frames import RECORD, body, scan
+from millstream.kernel._frames import RECORD, TRAILER, body, scan
 from millstream.store import derived
 from millstream.store.derived import DERIVE
 from millstream.store.entry import (
     Damage,
     Entry,
     Run,
+    any_bytes,
     entries_in,
     first_entry,
     plain_body,
@@ -33,7 +34,14 @@ from millstream.store.entry import (
 )
 from millstream.store.files import File, Files
 from millstream.store.keys import ID_BYTES, KeyRing
-from millstream.store.local_engine import HEADER, WalHeader, decode_header, wal_indexes, wal_name
+from millstream.store.local_engine import (
+    BOOT_MASK,
+    HEADER,
+    WalHeader,
+    decode_header,
+    wal_indexes,
+    wal_name,
+)
 from millstream.store.log_frames import (
     DELETE,
     ERASE,
@@ -79,8 +87,10 @@ class Replay:
         snapshot: Snapshot | None,
         ring: KeyRing | None = None,
         shard: int = 0,
+        boot: int = -1,
     ) -> None:
         self._files = files
+        self._boot = boot
         self._ring = ring or KeyRing()
         self._logs = logs
         self.shard = shard
@@ -305,15 +315,34 @@ class Replay:
                 self._relogging = True  # nothing proves that these bytes are stable
             yield from self._accept(entry, pieces)
             return
-        log.error(
-            "damaged wal entry file=%s offset=%d position=%d", wal.path, entry.start, entry.position
-        )
-        self.damaged_bytes += entry.end - entry.body
+        unfinished = self._is_unfinished(buffer, entry, wal)
+        if unfinished:
+            self._tell_torn(buffer, entry, wal)
+        else:
+            at = (wal.path, entry.start, entry.position)
+            log.error("damaged wal entry file=%s offset=%d position=%d", *at)
+            self.damaged_bytes += entry.end - entry.body
         frames = self._frames(buffer, entry.body, entry.end, entry.sealed)
         start = 0 if entry.sealed else entry.body
         yield from self._salvage(entry.position, frames, -1 if entry.continues else start)
-        if entry.commits:
+        if entry.commits and not unfinished:
             yield from self._expect(entry)
+
+    def _tell_torn(self, buffer: memoryview, torn: Entry | Damage, wal: WalFile) -> None:
+        self.torn_bytes += _used(buffer, torn.start, torn.end)
+        log.warning("torn tail cut file=%s offset=%d", wal.path, torn.start)
+
+    def _is_unfinished(self, buffer: memoryview, entry: Entry, wal: WalFile) -> bool:
+        """Say whether its writer was killed inside the write: then nobody was told of it.
+
+        The kernel ends a write of a killed process between two pages, and keeps what came before:
+        no checksum of a frame stands at its end, and nothing behind it. A power cut may leave the
+        same of a write that was answered, so there it is missed.
+        """
+        if wal is not self.wal_files[-1] or wal.nonce & BOOT_MASK != self._boot:
+            return False
+        is_open = not any_bytes(buffer, entry.end - TRAILER, min(wal.data_end, len(buffer)))
+        return is_open and entry.position > self._durable
 
     def _expect_all(self, entries: list[Entry]) -> Iterator[None]:
         for entry in sorted(entries, key=lambda entry: entry.position):
@@ -419,8 +448,7 @@ class Replay:
         frames += self._frames(buffer, damage.start, damage.end, True)
         size = damage.end - damage.start
         if damage.last and position > self._durable:
-            self.torn_bytes += _used(buffer, damage.start, damage.end)
-            log.warning("torn tail cut file=%s offset=%d", wal.path, damage.start)
+            self._tell_torn(buffer, damage, wal)
         else:
             self.damaged_bytes += size
             log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, damage.start, size)

@@ -21,7 +21,7 @@ from millstream.store.derived import Derivation
 from millstream.store.erase import finish_last
 from millstream.store.file_log import FileLog
 from millstream.store.files import File, Files, ensure_dir
-from millstream.store.local_engine import shard_directory
+from millstream.store.local_engine import BOOT_MASK, shard_directory
 from millstream.store.lock import lock_directory
 from millstream.store.log import Committed, Durability, Staged
 from millstream.store.log_frames import RESERVE
@@ -122,10 +122,10 @@ class Store:
         logs = Logs(files, self._make_log, self.keeping, self.cold.adopt)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
-        replays = self._replay(logs, snapshot)
-        boot = xxh3_64_intdigest(files.boot_id().encode()) & 0xFFFFFFFF
+        boot = xxh3_64_intdigest(files.boot_id().encode()) & BOOT_MASK
+        replays = self._replay(logs, snapshot, boot)
         newest = max(replays, key=lambda replay: replay.epoch)
-        before = newest.last_nonce & 0xFFFFFFFF
+        before = newest.last_nonce & BOOT_MASK
         cut = any(replay.cut for replay in replays)  # as good as a power cut
         named = {control.log_id for replay in replays for control in replay.controls}
         logs.finish(cut or (bool(newest.wal_files) and before != boot), highest(marks), named)
@@ -158,12 +158,13 @@ class Store:
             seconds=self.clock.monotonic() - started,
         )
 
-    def _replay(self, logs: Logs, snapshot: Snapshot | None) -> list[Replay]:
+    def _replay(self, logs: Logs, snapshot: Snapshot | None, boot: int) -> list[Replay]:
         """Replay every shard that there is or ever was, those in use first."""
         known = {*shards_on_disk(self.files, self.directory), *range(self.options.shards)}
         known.update(snapshot.positions if snapshot else ())
         replays = [
-            Replay(self.files, logs, snapshot, self.options.ring, shard) for shard in sorted(known)
+            Replay(self.files, logs, snapshot, self.options.ring, shard, boot)
+            for shard in sorted(known)
         ]
         for replay in replays:
             replay.find(shard_directory(self.directory, replay.shard))
