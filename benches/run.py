@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from brokers import ApiError, broker
 from cases import Case, all_cases
 from measure import BenchFailed, Figures, build_load, measured, middle
+from memory import touch_free_memory
 
 from support.peers import Peer, nats_server_path
 
@@ -98,6 +99,8 @@ def _row(case: Case, ours: Peer, theirs: Peer, arguments: argparse.Namespace) ->
     scale = 0.2 if arguments.quick else 1.0
     try:
         for peer in order:
+            if case.section == "js":
+                touch_free_memory()
             runs[peer.pid].append(measured(case, peer, scale))
     except (BenchFailed, ApiError, OSError, subprocess.TimeoutExpired) as error:
         return Row(case, failure=str(error))

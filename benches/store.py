@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import uvloop
+from memory import touch_free_memory
 
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
@@ -276,6 +277,7 @@ def main() -> None:
         if options.match not in name:
             continue
         directory = tempfile.mkdtemp(dir=options.directory)
+        touch_free_memory()
         try:
             print(uvloop.run(case(f"{directory}/data")).line(name), flush=True)
         finally:
