@@ -369,6 +369,17 @@ def test_acks_go_to_the_reply_subjects_of_a_batch() -> None:
         door.hub.publish_acks(door.interest, sink.batches[0], 1, 3, 1, b"", b"")
 
 
+def test_subjects_that_come_once_leave_the_cache_to_those_that_come_often() -> None:
+    door = Recorder()
+    cid = door.client()
+    door.hub.feed(cid, b"SUB often 1\r\nSUB once.* 2\r\n")
+    for i in range(200):
+        door.hub.feed(cid, b"PUB once.%d 0\r\n\r\nPUB often 0\r\n\r\n" % i)
+    stats = door.interest.stats()
+    assert 1 < stats["num_cache"] < 80  # about one in eight
+    assert stats["cache_hits"] > 100
+
+
 def test_one_member_of_a_queue_group_gets_each_message_and_all_get_some() -> None:
     door = Recorder()
     members = [door.client() for _ in range(4)]

@@ -111,6 +111,8 @@ cdef class Interest:
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
     cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept
+    cdef Match *find(self, const char *subject, Py_ssize_t size) noexcept
+    cdef bint lasts(self, const Match *match) noexcept
 
 
 cdef bint is_denied(const Sub *sub, const char *subject, Py_ssize_t size) noexcept nogil

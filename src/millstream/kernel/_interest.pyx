@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 cdef uint32_t FEWEST_BUCKETS = 4
 
+cdef enum:
+    ADMIT_MASK = 7  # one in eight subjects that the cache lacks enters it
+
 
 # ---- lists of subscriptions ------------------------------------------------------------------
 
@@ -595,6 +598,28 @@ cdef class Interest:
             match = self.remember(subject, size, hashed)
         self.fill(match, match.subject, size)
         return match
+
+    cdef Match *find(self, const char *subject, Py_ssize_t size) noexcept:
+        """Match as ``lookup`` does, but remember only one in a few: valid as ``lasts`` says.
+
+        Inboxes and acknowledgements come once each. What comes often is remembered before long.
+        """
+        cdef uint64_t hashed = hash_bytes(subject, size, self.seed)
+        cdef Match *match = self.cached(subject, size, hashed)
+        self.matches += 1
+        if match != NULL and not match.stale:
+            self.cache_hits += 1
+            return match
+        if match == NULL:
+            if self.random() & ADMIT_MASK:
+                return self.match_once(subject, size)
+            match = self.remember(subject, size, hashed)
+        self.fill(match, match.subject, size)
+        return match
+
+    cdef bint lasts(self, const Match *match) noexcept:
+        """Whether a match that was found stays valid while ``sweeps`` does and it is not stale."""
+        return match != &self.scratch
 
     cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept:
         """Make an entry of the cache, still to be filled; its subject lies behind it."""

@@ -221,8 +221,7 @@ cdef class Operations(Delivery):
             append(&conn.memo, pub.subject, pub.subject_len)
             conn.memo_legal = subject_is_legal(pub.subject, pub.subject_len)
             conn.memo_allowed = ASK
-        conn.memo_match = interest.lookup(pub.subject, pub.subject_len)
-        conn.memo_sweeps = interest.sweeps
+        find(conn, interest, pub)
 
     cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Ask the handler, unless it said yes to this subject for good."""
@@ -237,8 +236,7 @@ cdef class Operations(Delivery):
         if conn.closed or not conn.memo_allowed:
             return False
         # The handler may have subscribed, configured or moved: look again.
-        conn.memo_match = (<Interest>conn.interest).lookup(pub.subject, pub.subject_len)
-        conn.memo_sweeps = (<Interest>conn.interest).sweeps
+        find(conn, <Interest>conn.interest, pub)
         return True
 
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept:
@@ -384,6 +382,12 @@ cdef inline bint body_is_sound(
     """False once what is there cannot be ``size`` bytes and CRLF any more."""
     return (end - body <= size or body[size] == b"\r") \
         and (end - body <= size + 1 or body[size + 1] == b"\n")
+
+
+cdef void find(Conn *conn, Interest interest, const Pub *pub) noexcept:
+    """Let the connection know what the subject matches, for this message or also for the next."""
+    conn.memo_match = interest.find(pub.subject, pub.subject_len)
+    conn.memo_sweeps = interest.sweeps - (not interest.lasts(conn.memo_match))
 
 
 cdef bint starts_reserved(const char *reply, Py_ssize_t size) noexcept nogil:
