@@ -45,6 +45,9 @@ def answer(body: bytes, back: int = 0) -> Step:
 
 INFO = ask("CONSUMER.INFO.@S.c")
 THREE = (publish("@.x.a"), publish("@.x.b"), publish("@.x.a"))
+PAUSE = ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"})
+WITHOUT_2 = (stream(), *THREE, ask("STREAM.MSG.DELETE.@S", {"seq": 2}))
+NOTHING_PURGED = (ask("STREAM.PURGE.@S", {"seq": 1}), INFO, answer(b"+ACK"), INFO)
 ROLLS = stream(allow_rollup_hdrs=True)
 
 SESSIONS = {
@@ -154,8 +157,30 @@ SESSIONS = {
     ],
     "who waits while acks are missing waits when a pause begins": [
         *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3)),
-        *(ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}), INFO),
-        *(answer(b'-NAK {"delay":60000000000}'), INFO),
+        *(PAUSE, INFO, answer(b'-NAK {"delay":60000000000}'), INFO),
+    ],
+    "an ack that makes room sends who does not wait away in a pause": [
+        *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3), PAUSE, INFO),
+        *(answer(b"+ACK"), INFO),
+    ],
+    "a refused delivery sends who does not wait away in a pause": [
+        *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3), PAUSE, INFO),
+        *(answer(b"-NAK"), INFO),
+    ],
+    "what is gone before a record that only another may have was looked at": [
+        *WITHOUT_2,
+        consumer(priority_groups=["g"], priority_policy="pinned_client"),
+        *(pull(group="g"), pull(group="g", expires=200_000_000), *NOTHING_PURGED),
+        *(ask("CONSUMER.RESET.@S.c"), INFO),
+    ],
+    "what is gone before a record that is too large was looked at": [
+        *(*WITHOUT_2, consumer(), pull(), pull(max_bytes=1), *NOTHING_PURGED),
+        *(ask("CONSUMER.RESET.@S.c"), INFO),
+    ],
+    "what is gone was not looked at while acks are missing": [
+        *WITHOUT_2,
+        consumer(priority_groups=["g"], priority_policy="pinned_client", max_ack_pending=1),
+        *(pull(group="g"), pull(group="g", expires=200_000_000), *NOTHING_PURGED),
     ],
     "a consumer in memory is where a reset puts it": [
         *(stream(storage="memory", max_msgs=2), *THREE, consumer()),
@@ -171,8 +196,7 @@ SESSIONS = {
         *(pull(batch=3), INFO),
     ],
     "an ack that asks for more is answered in a pause": [
-        *(stream(), *THREE, consumer(), pull()),
-        ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),
+        *(stream(), *THREE, consumer(), pull(), PAUSE),
         *(answer(b'+NXT {"batch":1,"no_wait":true}'), INFO),
     ],
     "a shorter wait for acks counts for what was delivered before": [
@@ -194,8 +218,7 @@ SESSIONS = {
     ],
     "a request that does not wait stands behind one that wants all there is": [
         *(stream(), consumer(), Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1)),
-        ask("CONSUMER.PAUSE.@S.c", {"pause_until": "2100-01-01T00:00:00Z"}),
-        *(publish("@.x.a"), pull(), INFO),
+        *(PAUSE, publish("@.x.a"), pull(), INFO),
     ],
     "a consumer that an update gives pins keeps them for their time": [
         *(stream(), *THREE, consumer()),

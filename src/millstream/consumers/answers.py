@@ -24,8 +24,11 @@ class Answered(Protocol):
         """Let go of records that are done."""
         ...
 
-    def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
-        """Confirm to these once the ledger is safe; wake up whatever waited for acks."""
+    def answered(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
+        """Confirm to these once the ledger is safe; wake up whatever waited for acks.
+
+        ``makes_way``: deliveries were refused, or are fewer now where no more were allowed.
+        """
         ...
 
 
@@ -56,11 +59,14 @@ class Answers:
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
         self._all = config.ack_policy == "all"
+        self._most_pending = config.max_ack_pending
         self._sampled = 0 if self._all else config.sample_percent
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
         settled: list[int] = []
+        pending = len(self._ledger.pending)
+        is_full, queued = 0 < self._most_pending <= pending, len(self._ledger.queue)
         looks: list[int] | range = range(len(batch))
         if not self._all and not self._sampled:
             acked = settled if self.wants_settled else None
@@ -74,7 +80,10 @@ class Answers:
                 replies.append(reply)
         if settled:
             self._consumer.settled(settled)
-        self._consumer.answered(replies, waits_changed=len(looks) > 0)
+        makes_way = len(self._ledger.queue) > queued or (
+            is_full and len(self._ledger.pending) < pending
+        )
+        self._consumer.answered(replies, waits_changed=len(looks) > 0, makes_way=makes_way)
 
     def _take(self, subject: bytes, reply: bytes, body: bytes, settled: list[int]) -> bool:
         """Take one answer; returns whether its reply is to be confirmed."""

@@ -424,7 +424,7 @@ class Consumer:
         if self.answers.wants_settled:
             self.stream.settled(self.name, seqs)
 
-    def answered(self, replies: list[bytes], *, waits_changed: bool) -> None:
+    def answered(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
         """Confirm to these once the ledger is safe; deliver what the answers made room for."""
         self._idleness.used()
         if not len(self.ledger.pending) and self.ledger.delivered[0]:
@@ -435,7 +435,8 @@ class Consumer:
             self._note_change()
         if waits_changed:
             self._arm(self.ledger.next_deadline())
-        if self._is_asked or not self.feed.pause_left_ns:  # nobody else is looked at in a pause
+        # In a pause nobody is looked at without a reason.
+        if makes_way or self._is_asked or not self.feed.pause_left_ns:
             self.pump()
 
     def _confirm(self, replies: list[bytes]) -> None:

@@ -159,8 +159,22 @@ class Feed:
 
     def put_back(self, parcel: Parcel) -> None:
         """Let a parcel that could not go be the next again."""
+        first = parcel.page.frames.seq(parcel.page.start)
         if parcel.again:
-            self.ledger.queue.add(parcel.page.frames.seq(parcel.page.start))
+            self.ledger.queue.add(first)
+        else:
+            self.cursor.pass_to(first)
+
+    def look(self) -> None:
+        """Go up to the next record, which nobody may have now, as the reference does."""
+        if self.ledger.queue or self._room() <= 0:
+            return
+        try:
+            page = self.cursor.read(1, 1)
+        except NotHere:
+            return  # who may have it will ask for it
+        if page is not None:
+            self.cursor.pass_to(page.frames.seq(page.start))
 
     def size(self, parcel: Parcel) -> int:
         """Return the size of a parcel's first record, as pull requests count it."""

@@ -164,7 +164,6 @@ class PullDesk:
             return False
         if not self.pin.id:
             if not self._feed.available():
-                self._feed.cursor.read(1, 1)  # up to the end, where there is nothing for it
                 return False
             if not request.group:
                 return True  # a request in no group is served, and holds no pin
@@ -214,6 +213,7 @@ class PullDesk:
     def _nobodys_turn(self) -> None:
         """Answer those who do not want to wait: what there is goes to others."""
         if len(self.line) and not self._feed.waits_for_acks:
+            self._feed.look()
             self._end_impatient()
 
     def _nothing_left(self) -> None:
