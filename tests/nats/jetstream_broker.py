@@ -1,7 +1,13 @@
 """A broker inside the test's own event loop: hub, store and JetStream, on a free port."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
+from nats.aio.client import Client
+
+import nats
 from millstream.clock import Clock, SystemClock
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
@@ -10,6 +16,7 @@ from millstream.nats.jetstream.endpoint import JetStream
 from millstream.store.files import OsFiles
 from millstream.store.store import Store
 from millstream.wire.info import server_info
+from support.nats_server import nats_server
 
 
 class Broker:
@@ -40,3 +47,16 @@ class Broker:
         self.door.stop()
         self.timers.close()
         self.store.close()
+
+
+async def both(tmp_path: Path, scenario: Callable[[Client], Awaitable[Any]]) -> tuple[Any, Any]:
+    """Return what the scenario saw here and at the reference."""
+    broker = Broker(str(tmp_path / "ours"))
+    seen = []
+    with nats_server("-js", "-sd", str(tmp_path / "theirs")) as reference:
+        for url in (broker.start(), reference.url):
+            client = await nats.connect(url, allow_reconnect=False)
+            seen.append(await scenario(client))
+            await client.close()
+    await broker.stop()
+    return seen[0], seen[1]

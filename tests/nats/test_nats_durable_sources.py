@@ -2,31 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_broker import Broker
+from jetstream_broker import Broker, both
 from nats.aio.client import Client
 
 import nats
-from support.nats_server import nats_server
 
 CONSUMER = {"name": "C", "deliver_subject": "d"}
-
-
-async def both(tmp_path: Path, scenario: Callable[[Client], Awaitable[Any]]) -> tuple[Any, Any]:
-    """Return what the scenario saw here and at the reference."""
-    broker = Broker(str(tmp_path / "ours"))
-    seen = []
-    with nats_server("-js", "-sd", str(tmp_path / "theirs")) as reference:
-        for url in (broker.start(), reference.url):
-            client = await nats.connect(url, allow_reconnect=False)
-            seen.append(await scenario(client))
-            await client.close()
-    await broker.stop()
-    return seen[0], seen[1]
 
 
 async def api(client: Client, subject: str, body: Any = None) -> Any:

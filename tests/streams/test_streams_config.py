@@ -10,28 +10,9 @@ from millstream.streams.config import (
     TypeChange,
 )
 from millstream.streams.feature_rules import FeatureRefused
+from support.topic_defaults import DEFAULTS
 
 NS = 10**9
-
-DEFAULT_TOPIC = {
-    "type": "log",
-    "ttl_ms": 0,
-    "cap_records": 0,
-    "cap_bytes": 0,
-    "discard": "old",
-    "durable": False,
-    "durability": "disk",
-    "priority": None,
-    "auto_priority": True,
-    "auto_create": True,
-    "idempotency_window_ms": 120000,
-    "dedupe_node": True,
-    "lease_ms": 30000,
-    "claim_jitter_ms": 0,
-    "max_deliveries": 0,
-    "dead_letter": None,
-    "leases_durable": False,
-}
 
 
 def request(**fields: object) -> StreamConfig:
@@ -109,13 +90,13 @@ def test_the_durability_class_follows_its_rule(fields, durability):
 
 def test_a_topic_without_a_config_shows_the_default_object_and_captures_nothing():
     config = StreamConfig.from_topic("t", {})
-    assert config.to_topic() == DEFAULT_TOPIC
+    assert config.to_topic() == DEFAULTS
     assert config.subjects == ()
 
 
 def test_a_topic_config_comes_back_as_it_was_given():
     given = {
-        **DEFAULT_TOPIC,
+        **DEFAULTS,
         "type": "queue",
         "ttl_ms": 50,
         "cap_records": 7,
@@ -141,7 +122,7 @@ def test_put_replaces_its_own_keys_and_keeps_what_http_cannot_express():
     assert (changed.subjects, changed.metadata) == (("a",), {"own": "x"})
     assert changed.durability() is Durability.FSYNC
     topic = StreamConfig.from_topic("t", {"durability": "fsync", "priority": 3})
-    assert StreamConfig.from_topic("t", {}, topic).to_topic() == DEFAULT_TOPIC
+    assert StreamConfig.from_topic("t", {}, topic).to_topic() == DEFAULTS
 
 
 def test_a_topic_keeps_its_type():

@@ -5,26 +5,7 @@ from typing import Any
 import pytest
 
 from millstream.http.request import Caller
-
-DEFAULT_CONFIG = {
-    "type": "log",
-    "ttl_ms": 0,
-    "cap_records": 0,
-    "cap_bytes": 0,
-    "discard": "old",
-    "durable": False,
-    "durability": "disk",
-    "priority": None,
-    "auto_priority": True,
-    "auto_create": True,
-    "idempotency_window_ms": 120000,
-    "dedupe_node": True,
-    "lease_ms": 30000,
-    "claim_jitter_ms": 0,
-    "max_deliveries": 0,
-    "dead_letter": None,
-    "leases_durable": False,
-}
+from support.topic_defaults import DEFAULTS
 
 
 async def test_an_empty_put_creates_a_topic_with_defaults(api: Any) -> None:
@@ -32,7 +13,7 @@ async def test_an_empty_put_creates_a_topic_with_defaults(api: Any) -> None:
     assert status == 201
     assert answer["topic"] == "orders"
     assert answer["created"] is True
-    assert answer["config"] == DEFAULT_CONFIG
+    assert answer["config"] == DEFAULTS
     assert isinstance(answer["performance"]["server_total_ms"], float)
 
 
@@ -40,12 +21,12 @@ async def test_a_second_put_replaces_the_whole_configuration(api: Any) -> None:
     await api.call("PUT", "/v0/topics/t", {"cap_records": 5, "ttl_ms": 1000})
     status, answer = await api.call("PUT", "/v0/topics/t", {"cap_records": 7})
     assert (status, answer["created"]) == (200, False)
-    assert answer["config"] == DEFAULT_CONFIG | {"cap_records": 7}
+    assert answer["config"] == DEFAULTS | {"cap_records": 7}
 
 
 async def test_unknown_fields_are_ignored_and_null_means_absent(api: Any) -> None:
     status, answer = await api.call("PUT", "/v0/topics/t", {"colour": "red", "ttl_ms": None})
-    assert (status, answer["config"]) == (201, DEFAULT_CONFIG)
+    assert (status, answer["config"]) == (201, DEFAULTS)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +93,7 @@ async def test_a_fresh_topic_shows_its_state(api: Any) -> None:
         "next_seq": 1,
         "count": 0,
         "bytes": 0,
-        "config": DEFAULT_CONFIG,
+        "config": DEFAULTS,
         "effective_priority": 0,
         "last_write_ts": None,
         "last_read_ts": None,

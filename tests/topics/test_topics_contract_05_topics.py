@@ -6,25 +6,7 @@ from typing import Any
 import pytest
 from topics_api import Api
 
-DEFAULTS: dict[str, Any] = {
-    "type": "log",
-    "ttl_ms": 0,
-    "cap_records": 0,
-    "cap_bytes": 0,
-    "discard": "old",
-    "durable": False,
-    "durability": "disk",
-    "priority": None,
-    "auto_priority": True,
-    "auto_create": True,
-    "idempotency_window_ms": 120_000,
-    "dedupe_node": True,
-    "lease_ms": 30_000,
-    "claim_jitter_ms": 0,
-    "max_deliveries": 0,
-    "dead_letter": None,
-    "leases_durable": False,
-}
+from support.topic_defaults import DEFAULTS
 
 
 async def put(api: Api, name: str, config: object = None) -> Any:
