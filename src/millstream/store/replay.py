@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from millstream.errors import StorageUnusable
-from millstream.kernel._frames import RECORD, TRAILER, body, scan
+from millstream.kernel._frames import RECORD, body, scan
 from millstream.store import derived
 from millstream.store.derived import DERIVE
 from millstream.store.entry import (
@@ -59,6 +59,7 @@ from millstream.store.salvage import Frame, frames_in, whole_batches
 from millstream.store.snapshot import Snapshot
 
 STREAM_DELETE = 17
+SECTOR = 512  # bytes; pages are made of these
 _ENDED = object()
 
 log = logging.getLogger(__name__)
@@ -336,12 +337,13 @@ class Replay:
         """Say whether its writer was killed inside the write: then nobody was told of it.
 
         The kernel ends a write of a killed process between two pages, and keeps what came before:
-        no checksum of a frame stands at its end, and nothing behind it. A power cut may leave the
-        same of a write that was answered, so there it is missed.
+        the last of its pages is empty, where at least a checksum would end, and nothing is behind.
+        A power cut may leave the same of a write that was answered, so there it is missed.
         """
         if wal is not self.wal_files[-1] or wal.nonce & BOOT_MASK != self._boot:
             return False
-        is_open = not any_bytes(buffer, entry.end - TRAILER, min(wal.data_end, len(buffer)))
+        page = (entry.end - 2) // SECTOR * SECTOR  # the very last byte is zero in any case
+        is_open = not any_bytes(buffer, page, min(wal.data_end, len(buffer)))
         return is_open and entry.position > self._durable
 
     def _expect_all(self, entries: list[Entry]) -> Iterator[None]:
