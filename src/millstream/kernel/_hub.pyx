@@ -317,7 +317,7 @@ cdef class Hub(Publishing):
                 continue
             try:
                 slot.sink.deliver(batch)
-            except Exception:
+            except BaseException:  # a cancellation too: those behind it must have their turn
                 log.exception("a sink failed sink=%r messages=%d", slot.sink, len(batch))
         self.serving = False
 
@@ -359,7 +359,7 @@ cdef class Hub(Publishing):
         for call in calls:
             try:
                 call()
-            except Exception:
+            except BaseException:  # as above
                 log.exception("a deferred call failed call=%r", call)
         self.serving = False
 
