@@ -22,12 +22,28 @@ cdef extern from "<sys/socket.h>" nogil:
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
+    struct sockaddr_storage:
+        unsigned short ss_family
     int getpeername(int fd, sockaddr *address, socklen_t *size)
+    int getsockname(int fd, sockaddr *address, socklen_t *size)
+    int setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+    int AF_INET, AF_INET6
 
 cdef extern from "<netinet/in.h>" nogil:
+    struct in_addr:
+        uint32_t s_addr
+    struct sockaddr_in:
+        in_addr sin_addr
+    struct in6_addr:
+        pass
     struct sockaddr_in6:
         uint16_t sin6_port        # an IPv4 address has its port in the same place
+        in6_addr sin6_addr
     uint16_t ntohs(uint16_t number)
+    int IPPROTO_TCP
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    int TCP_CONGESTION
 
 cdef extern from "<sys/uio.h>" nogil:
     cdef struct iovec:
