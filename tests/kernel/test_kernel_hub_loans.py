@@ -42,8 +42,8 @@ class Client:
             theirs, _ = listening.accept()
         theirs.setblocking(False)
         self.socket.setblocking(False)
-        self.server_side = theirs.dup()
-        self.cid = door.hub.attach(theirs.detach(), door.interest)
+        self.fd = theirs.detach()
+        self.cid = door.hub.attach(self.fd, door.interest)
         self.received = bytearray()
         door.hub.configure(self.cid, **QUIET)
 
@@ -52,15 +52,28 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
-        self.server_side.close()
 
     def read(self, most: int) -> None:
         with contextlib.suppress(BlockingIOError):
             self.received += self.socket.recv(most)
 
+    @contextlib.contextmanager
+    def server_side(self) -> Iterator[socket.socket]:
+        """The hub's own socket; a copy of it would outlive the connection in its epoll."""
+        theirs = socket.socket(fileno=self.fd)
+        try:
+            yield theirs
+        finally:
+            theirs.detach()
+
+    def choose(self, control: bytes) -> None:
+        with self.server_side() as theirs:
+            theirs.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control)
+
     def control(self) -> bytes:
         """What decides how fast the server may send to this client."""
-        name = self.server_side.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        with self.server_side() as theirs:
+            name = theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         return name.rstrip(b"\0")
 
 
@@ -94,7 +107,7 @@ def test_large_payloads_to_a_client_on_this_machine_are_not_paced(host: str) -> 
     except OSError:
         pytest.skip(f"this machine has no {host}")
     with client:
-        client.server_side.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, other)
+        client.choose(other)
         door.hub.subscribe(client.cid, b"x", b"", b"1")
         publish(door, client, SMALL)
         assert client.control() == other
@@ -106,7 +119,7 @@ def test_a_client_that_comes_from_elsewhere_keeps_what_the_machine_chose() -> No
     other = another_control()
     door = Recorder()
     with Client(door, source="127.0.0.2") as client:
-        client.server_side.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, other)
+        client.choose(other)
         door.hub.subscribe(client.cid, b"x", b"", b"1")
         publish(door, client, LARGE)
         assert client.control() == other
