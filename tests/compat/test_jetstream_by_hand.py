@@ -182,6 +182,32 @@ SESSIONS = {
         consumer(priority_groups=["g"], priority_policy="pinned_client", max_ack_pending=1),
         *(pull(group="g"), pull(group="g", expires=200_000_000), *NOTHING_PURGED),
     ],
+    "what came for others while somebody waits is matched by new filters": [
+        *(stream(), consumer(filter_subject="@.x.none")),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1),
+        *(*THREE, consumer(filter_subject="@.x.b"), pull(), INFO),
+    ],
+    "a roll-up for others leaves a consumer before it": [
+        *(ROLLS, *THREE, consumer(filter_subject="@.x.none")),
+        Step("pull", "$JS.API.CONSUMER.MSG.NEXT.@S.c", b"", (), 1),
+        *(publish("@.x.a", ("Nats-Rollup", "all")), ask("CONSUMER.RESET.@S.c"), INFO),
+    ],
+    "after a restart new filters match what was looked at before": [
+        *(stream(), *THREE, consumer(durable_name="c", filter_subject="@.x.b")),
+        *(pull(batch=2, expires=100_000_000), answer(b"+ACK"), Step(RESTART)),
+        *(ask("STREAM.PURGE.@S", {"keep": 2}), INFO),
+        *(consumer(durable_name="c", filter_subject="@.x.*"), INFO, pull(batch=3), INFO),
+    ],
+    "an unknown pin is no matter while there is nothing to deliver": [
+        *(stream(), consumer(priority_groups=["g"], priority_policy="pinned_client")),
+        pull(group="g", id="someone", no_wait=False, expires=100_000_000),
+        *(publish("@.x.a"), pull(group="g", id="someone")),
+    ],
+    "a late ack of what was looked at again is confirmed": [
+        *(stream(), publish("@.x.a"), consumer(), pull(), answer(b"+ACK")),
+        *(ask("STREAM.MSG.DELETE.@S", {"seq": 1}), ask("CONSUMER.RESET.@S.c", {"seq": 1})),
+        *(answer(b"+ACK"), pull(no_wait=False, expires=100_000_000), answer(b"+ACK")),
+    ],
     "a consumer in memory is where a reset puts it": [
         *(stream(storage="memory", max_msgs=2), *THREE, consumer()),
         *(ask("CONSUMER.RESET.@S.c", {"seq": 1}), INFO, pull(), INFO),

@@ -25,6 +25,9 @@ class Records(Feed):
     def next(self, most: int, max_bytes: int) -> Parcel | None:
         return Parcel(Page(Frames(b"", []), 0, 1), again=False)
 
+    def put_back(self, parcel: Parcel) -> None:
+        pass  # there is always one more
+
     def size(self, parcel: Parcel) -> int:
         return SIZE
 

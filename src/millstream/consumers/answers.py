@@ -16,6 +16,11 @@ Event = Callable[..., None]
 class Answered(Protocol):
     """What a consumer does once answers were taken."""
 
+    @property
+    def reached(self) -> int:
+        """Return up to where records were delivered, or looked at and left behind."""
+        ...
+
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a pull request that came with an ack."""
         ...
@@ -92,12 +97,12 @@ class Answers:
             return False
         now = self._clock.monotonic()
         match answer:
-            case acks.Ack() if seq > self._ledger.delivered[1]:
+            case acks.Ack() if seq > self._consumer.reached:
                 return False  # of something that was not delivered, or is to come again
             case acks.Ack():
                 self._ack(subject, seq, settled)
             case acks.Next():
-                if seq <= self._ledger.delivered[1]:
+                if seq <= self._consumer.reached:
                     self._ack(subject, seq, settled)
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay):
@@ -106,7 +111,7 @@ class Answers:
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
                 self._terminate(subject, seq, reason, settled)
-                return seq <= self._ledger.delivered[1]
+                return seq <= self._consumer.reached
         if isinstance(answer, acks.Next):
             self._consumer.request(reply, answer.request)
             return False
@@ -114,7 +119,7 @@ class Answers:
 
     def _terminate(self, subject: bytes, seq: int, reason: str, settled: list[int]) -> None:
         """Take it for answered, and tell of it even where it was."""
-        if seq <= self._ledger.delivered[1]:
+        if seq <= self._consumer.reached:
             self._settle(subject, seq, settled)
         fields = _fields(subject, seq)
         if reason:

@@ -419,6 +419,11 @@ class Consumer:
 
     # -- answers -----------------------------------------------------------------------------
 
+    @property
+    def reached(self) -> int:
+        """Return up to where records were delivered, or looked at and left behind."""
+        return max(self.ledger.delivered[1], self.cursor.read_to)
+
     def settled(self, seqs: list[int]) -> None:
         """Let go of records that are done."""
         if self.answers.wants_settled:

@@ -29,11 +29,13 @@ class Cursor:
 
     def __init__(self, stream: Stream, filters: Sequence[str]) -> None:
         self.position = 1
-        self.is_woken = False  # by new records, which may be others' alone
+        self.is_woken = False  # by new records, which may be others' alone: no look at them
         self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
         self._stream = stream
         self._chosen = stream.index.select(filters)
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
+        self._clear_to = 0  # from the position to here nothing matches
+        self._is_refiltered = False  # since the last record: what was passed by may match now
         self._removals = stream.removals.count
         self._left = 0  # chosen records behind the position, up to and with _counted_to
         self._counted_to = 0
@@ -63,9 +65,13 @@ class Cursor:
             state = self._stream.state()
             self.start(state.last_seq, state.first_seq)
 
-    def resume(self, seq: int, first: list[int]) -> None:
-        """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences."""
-        self.position, self._first = seq, deque(first)
+    def resume(self, seq: int, first: list[int], clear_to: int = 0) -> None:
+        """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences.
+
+        From ``seq`` to ``clear_to`` nothing matches.
+        """
+        self.position, self._first, self._clear_to = seq, deque(first), clear_to
+        self._is_refiltered = False
         self.read_to = 0
         self._is_counted = False
         self._gap = None
@@ -79,7 +85,19 @@ class Cursor:
     def refilter(self, filters: Sequence[str]) -> None:
         """Let other records match from now on."""
         self._chosen = self._stream.index.select(filters)
+        self._clear_to = 0
+        self._is_refiltered = True
         self._is_counted = False
+
+    @property
+    def next_seq(self) -> int:
+        """Return the first sequence that may match."""
+        return self.position if self._first else max(self.position, self._clear_to + 1)
+
+    @property
+    def clear_seq(self) -> int:
+        """Return up to before which nothing matches behind the last record, 0 when unknown."""
+        return 0 if self._is_refiltered else self.next_seq
 
     @property
     def seen_to(self) -> int:
@@ -121,7 +139,7 @@ class Cursor:
     @property
     def _base(self) -> int:
         """Return where the records behind the newest-of-each begin."""
-        return self._first[-1] + 1 if self._first else self.position
+        return self._first[-1] + 1 if self._first else self.next_seq
 
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
@@ -148,7 +166,7 @@ class Cursor:
 
     def _skip_to(self, first: int, evicted: int) -> None:
         """Go past what was trimmed; what nobody asked to remove was lost to this consumer."""
-        start = self.position
+        start = self.next_seq
         if self._first:
             self._drop_removed_first()
             self.position = max(self.position, min(first, self._base))
@@ -199,7 +217,7 @@ class Cursor:
             if self._first:
                 frames = self._read_first(most, max_bytes)
             else:
-                frames = index.read(self._chosen, self.position, most, max_bytes)
+                frames = index.read(self._chosen, self.next_seq, most, max_bytes)
             if not len(frames):
                 self._see_end()
                 return None
@@ -211,11 +229,16 @@ class Cursor:
             self._pass(frames.last_seq)
 
     def _see_end(self) -> None:
-        """Leave what does not match behind: filters that an update brings match what is to come."""
-        if not self._first:
-            self.position = max(self.position, self._stream.log.committed_seq + 1)
-            if not self.is_woken:
-                self.read_to = self.position - 1
+        """Leave what does not match behind: filters that an update brings match what is to come.
+
+        What others alone were woken by was not looked at, and such filters may match it.
+        """
+        if self._first:
+            return
+        self._clear_to = max(self._clear_to, self._stream.log.committed_seq)
+        if not self.is_woken:
+            self.position = max(self.position, self._clear_to + 1)
+            self.read_to = self.position - 1
 
     def _read_first(self, most: int, max_bytes: int) -> "Frames":
         wanted, run = self._first, 1  # a run of neighbours at once
@@ -236,6 +259,7 @@ class Cursor:
 
     def advance(self, page: Page) -> None:
         """Move past what ``read`` returned."""
+        self.is_woken = self._is_refiltered = False
         if self._is_counted and not self._first:
             self._left -= page.count
         self._pass(page.frames.seq(page.start + page.count - 1))

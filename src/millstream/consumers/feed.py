@@ -77,6 +77,11 @@ class Feed:
         """Return how many records wait to be delivered, again or for the first time."""
         return len(self.ledger.queue) + self.cursor.pending()
 
+    @property
+    def has_some(self) -> bool:
+        """Whether there is a record that may go now."""
+        return self.available() > 0 and not self.waits_for_acks
+
     def _room(self) -> int:
         """Return how many more may go before some are answered."""
         limit = self._config.max_ack_pending

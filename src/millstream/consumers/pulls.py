@@ -159,12 +159,14 @@ class PullDesk:
 
     def _is_pinned(self, request: PullRequest) -> bool:
         """Whether this one holds the pin, or gets it now."""
-        if request.pin and request.pin != self.pin.id:
+        if self.pin.id and request.pin == self.pin.id:
+            return True
+        if not self._feed.has_some:
+            return False
+        if request.pin:
             self._end(request, "423 Nats-Wrong-Pin-Id")
             return False
         if not self.pin.id:
-            if not self._feed.available():
-                return False
             if not request.group:
                 return True  # a request in no group is served, and holds no pin
             request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())

@@ -330,7 +330,7 @@ class Registry:
             consumer.created_ns,
             None,
             changes,
-            consumer.cursor.position,
+            consumer.cursor.clear_seq,
             consumer.cursor.remaining_first,
         )
 
@@ -363,7 +363,7 @@ class Registry:
             consumer.created_ns,
             consumer.config.to_request(),
             consumer.ledger.whole(),
-            consumer.cursor.position,
+            consumer.cursor.clear_seq,
             consumer.cursor.remaining_first,
         )
 
@@ -413,7 +413,11 @@ class Registry:
         assert entry.state is not None
         if first_time or entry.state.version > consumer.ledger.version:
             consumer.ledger.apply(entry.state, self._clock.monotonic())
-            consumer.cursor.resume(entry.position, entry.first)
+            behind = entry.state.delivered[1] + 1
+            if entry.first or consumer.config.deliver_policy == "last_per_subject":
+                consumer.cursor.resume(entry.position or behind, entry.first)
+            else:
+                consumer.cursor.resume(behind, [], clear_to=entry.position - 1)
 
     def open(self) -> None:
         """Let every replayed consumer serve."""
