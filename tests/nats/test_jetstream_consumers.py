@@ -422,6 +422,24 @@ async def test_the_api_answers_under_the_domain_too(tmp_path):
             await client.request("$JS.hub.API.CONSUMER.MSG.NEXT.S.nobody", b"", timeout=2)
 
 
+async def test_what_others_lost_before_a_restart_is_no_loss(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client, max_msgs=3, storage="file")
+        await consumer(client, durable_name="C", filter_subject="s.mine")
+        await client.jetstream().publish("s.mine")
+        (message,) = await take(await pull(client, "in"), 1)
+        for _ in range(6):
+            await client.jetstream().publish("s.others")
+        (end,) = await take(await pull(client, "in2", expires=NANO // 10), 1)
+        assert end.headers["Status"] == "408"
+        await message.ack_sync()
+    async with connected(tmp_path) as (_, client):
+        waiting = await pull(client, "in", batch=2, expires=NANO)
+        await client.jetstream().publish("s.mine")
+        (message,) = await take(waiting, 1)
+        assert (message.metadata.sequence.stream, message.headers) == (8, None)
+
+
 async def test_a_consumer_of_many_records_is_created_without_reading_them(tmp_path):
     async with connected(tmp_path) as (broker, client):
         await stream(client)
