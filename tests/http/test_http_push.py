@@ -1,9 +1,6 @@
-"""Pieces pushed to a client: past its transport where nothing waits there, else through it."""
+"""Pieces pushed to a client while its stream waits, with and without asking each time."""
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,38 +17,21 @@ async def nothing(request: Request) -> Answer:
 
 
 class Transport:
-    """A transport over one end of a pair of sockets; what it is asked to write it notes."""
+    """A transport that notes what it is asked to write."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.waiting = 0
-        self.is_closed = False
-        self.is_tls = False
+    def __init__(self) -> None:
         self.written = b""
 
     def get_extra_info(self, name: str) -> Any:
-        return {"socket": self.sock, "ssl_object": object() if self.is_tls else None}.get(name)
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def is_closing(self) -> bool:
-        return self.is_closed
+        return None
 
     def write(self, data: bytes) -> None:
         self.written += data
 
-    def abort(self) -> None:
-        self.is_closed = True
-
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Transport, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with contextlib.closing(ours), contextlib.closing(theirs):
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        yield Transport(ours), theirs
+async def transport() -> Transport:
+    return Transport()
 
 
 def connected(transport: Transport) -> HttpConnection:
@@ -61,55 +41,49 @@ def connected(transport: Transport) -> HttpConnection:
     return made
 
 
-def arrived(sock: socket.socket) -> bytes:
-    try:
-        return sock.recv(1 << 20)
-    except BlockingIOError:
-        return b""
-
-
-async def test_a_piece_goes_past_a_transport_where_nothing_waits(pair: Any) -> None:
-    transport, client = pair
-    assert connected(transport)._push(Parcel(b"piece"))
-    assert (arrived(client), transport.written) == (b"5\r\npiece\r\n", b"")
-
-
-@pytest.mark.parametrize("what", ["waiting", "is_closed", "is_tls"])
-async def test_a_piece_goes_through_its_transport_otherwise(pair: Any, what: str) -> None:
-    transport, client = pair
-    setattr(transport, what, 1)
-    assert connected(transport)._push(Parcel(b"piece"))
-    assert (arrived(client), transport.written) == (b"", b"5\r\npiece\r\n")
-
-
-async def test_what_a_socket_does_not_take_is_left_to_its_transport(pair: Any) -> None:
-    transport, client = pair
-    parcel = Parcel(b"x" * 10_000_000)
-    assert connected(transport)._push(parcel)
-    heard = b"".join(iter(lambda: arrived(client), b""))
-    assert heard + transport.written == parcel.chunked
-    assert heard
-    assert transport.written
-
-
-async def test_a_socket_that_takes_nothing_leaves_it_all_to_its_transport(pair: Any) -> None:
-    transport, client = pair
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            transport.sock.send(b"x" * 65536)
-    assert connected(transport)._push(Parcel(b"piece"))
+async def test_a_piece_is_sent_as_a_chunk(transport: Transport) -> None:
+    assert connected(transport).push(Parcel(b"piece"))
     assert transport.written == b"5\r\npiece\r\n"
-    client.close()
-    assert connected(transport)._push(Parcel(b"more"))  # a broken one too: it will find out
-    assert transport.written.endswith(b"4\r\nmore\r\n")
 
 
-async def test_nothing_is_pushed_to_a_client_that_is_behind_or_gone(pair: Any) -> None:
-    transport, client = pair
+async def test_nothing_is_pushed_to_a_client_that_is_behind_or_gone(transport: Transport) -> None:
     connection = connected(transport)
     connection.pause_writing()
-    assert not connection._push(Parcel(b"piece"))
+    assert not connection.push(Parcel(b"piece"))
     connection.resume_writing()
     connection.connection_lost(None)
-    assert not connection._push(Parcel(b"piece"))
-    assert (arrived(client), transport.written) == (b"", b"")
+    assert not connection.push(Parcel(b"piece"))
+    assert transport.written == b""
+
+
+async def test_who_joined_is_sent_to_without_being_asked(transport: Transport) -> None:
+    way = connected(transport).join(lambda: None)
+    assert way is not None
+    way(Parcel(b"piece").chunked)
+    assert transport.written == b"5\r\npiece\r\n"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_who_joined_says_once_that_it_is_behind_or_gone(
+    transport: Transport, leaves: bool
+) -> None:
+    connection, stirred = connected(transport), []
+    connection.join(lambda: stirred.append("before"))
+    connection.join(lambda: stirred.append("now"))
+    if leaves:
+        connection.connection_lost(None)
+    else:
+        connection.pause_writing()
+        connection.resume_writing()
+        connection.pause_writing()
+    assert stirred == ["now"]
+
+
+async def test_who_is_behind_or_gone_does_not_join(transport: Transport) -> None:
+    connection = connected(transport)
+    connection.pause_writing()
+    assert connection.join(lambda: None) is None
+    connection.resume_writing()
+    assert connection.join(lambda: None) is not None
+    connection.connection_lost(None)
+    assert connection.join(lambda: None) is None

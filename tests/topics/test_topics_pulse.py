@@ -3,12 +3,13 @@
 import asyncio
 import base64
 from asyncio import Task
+from collections.abc import Callable
 from typing import Any
 
 from topics_api import Api, Events
 
 from millstream.http.request import Caller
-from millstream.http.response import Parcel, Push, StreamedResponse
+from millstream.http.response import Parcel, StreamedResponse
 from millstream.topics.alarm import Alarm
 
 
@@ -118,24 +119,31 @@ async def test_an_alarm_wakes_its_waiter() -> None:
     assert await waiting is True
 
 
-def taking(taken: list[Parcel]) -> Push:
-    """Return a connection that takes whatever it is given."""
+class Taking:
+    """A connection that takes pieces while ``is_open``, and makes no row with others."""
 
-    def push(parcel: Parcel) -> bool:
-        taken.append(parcel)
-        return True
+    def __init__(self, taken: list[Parcel], is_open: bool = True) -> None:
+        self._taken = taken
+        self._is_open = is_open
 
-    return push
+    def push(self, parcel: Parcel) -> bool:
+        if self._is_open:
+            self._taken.append(parcel)
+        return self._is_open
+
+    def join(self, stirred: Callable[[], None]) -> None:
+        return None
 
 
 async def pushed(api: Api, target: str, **more: Any) -> tuple[Events, list[Parcel], Task[bytes]]:
     """Return a caught-up stream whose connection takes pieces, and what it was pushed."""
-    events, taken = Events(await api.send("GET", target, **more)), []
+    events = Events(await api.send("GET", target, **more))
+    taken: list[Parcel] = []
     assert (await events.named())[0] == "caught-up"
     assert isinstance(events.answer, StreamedResponse)
     assert events.answer.attach is not None
 
-    events.answer.attach(taking(taken))
+    events.answer.attach(Taking(taken))
     waiting = asyncio.create_task(chunk(events))
     await asyncio.sleep(0)
     return events, taken, waiting
@@ -165,10 +173,10 @@ async def test_what_a_connection_does_not_take_comes_as_a_chunk_once(api: Api) -
     events, taken, waiting = await pushed(api, "/v0/topics/t/tail")
     assert isinstance(events.answer, StreamedResponse)
     assert events.answer.attach is not None
-    events.answer.attach(lambda parcel: False)
+    events.answer.attach(Taking([], is_open=False))
     await api.write("t", 1)
     assert b'"from_seq":1,"head_seq":2,"records":[{"$seq":2,' in await waiting
-    events.answer.attach(taking(taken))
+    events.answer.attach(Taking(taken))
     waiting = asyncio.create_task(chunk(events))
     await asyncio.sleep(0)
     await api.write("t", 2)
@@ -186,7 +194,7 @@ async def test_pushed_events_name_all_topics_of_a_session(api: Api) -> None:
     taken: list[Parcel] = []
     assert isinstance(events.answer, StreamedResponse)
     assert events.answer.attach is not None
-    events.answer.attach(taking(taken))
+    events.answer.attach(Taking(taken))
     waiting = asyncio.create_task(chunk(events))
     await asyncio.sleep(0)
     await api.write("a", 1)

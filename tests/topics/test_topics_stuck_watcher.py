@@ -4,9 +4,11 @@ import asyncio
 import re
 import socket
 
+import pytest
 from topics_api import Api, Events
 
 from millstream.http.door import HttpDoor
+from millstream.topics.row import FEW
 
 
 async def test_a_stuck_watcher_changes_nothing_for_the_others(api: Api) -> None:
@@ -78,13 +80,14 @@ class Reader:
         return self._heard
 
 
+@pytest.mark.parametrize("count", [4, 2 * FEW + 1])
 async def test_a_watcher_whose_socket_is_full_holds_nobody_up_and_misses_nothing(
-    api: Api,
+    api: Api, count: int
 ) -> None:
     await api.call("PUT", "/v0/topics/t", {"durability": "ephemeral"})
     door = HttpDoor(asyncio.get_running_loop(), api.routes, api.clock, on_stop=api.topics.stop)
     port = await door.start("127.0.0.1", 0)
-    readers = [Reader(port) for _ in range(4)]
+    readers = [Reader(port) for _ in range(count)]
     loop = asyncio.get_running_loop()
     for reader in readers:
         await loop.sock_sendall(

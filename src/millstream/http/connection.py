@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -96,7 +95,6 @@ class HttpConnection(asyncio.Protocol):
         self._parser = RequestParser(door.limits)
         self._transport: asyncio.Transport | None = None
         self._peer = ""
-        self._fd = -1  # of a plain socket
         self._task: asyncio.Task[None] | None = None
         self._busy = False  # a request is being answered
         self._streaming = False
@@ -105,6 +103,7 @@ class HttpConnection(asyncio.Protocol):
         self._half_closed = False
         self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
         self.stalled = False  # an answer waits for the client to read
+        self._stirred: Callable[[], None] | None = None  # called when the client is behind or gone
         self._body_since = 0.0
         self._read_at = 0.0  # when what came last was read
         self._was_in_head = False
@@ -120,8 +119,6 @@ class HttpConnection(asyncio.Protocol):
         """Start the clock of the first head."""
         self._transport = cast("asyncio.Transport", transport)
         self._peer = peer_of(self._transport)
-        if transport.get_extra_info("ssl_object") is None:
-            self._fd = transport.get_extra_info("socket").fileno()
         self.deadline = self._door.now() + self._limits.head_seconds
         if not self._door.admit(self):
             self._refuse(Refusal(503, "too_many_connections", "no room for more connections"))
@@ -131,6 +128,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = True
         self._transport = None
         self.deadline = None
+        self._stir()
         self.resume_writing()
         if self._task is not None:
             self._task.cancel()
@@ -182,6 +180,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Let answers wait until the client reads again."""
         self.stalled = True
+        self._stir()
 
     def resume_writing(self) -> None:
         """Let answers go on."""
@@ -382,7 +381,7 @@ class HttpConnection(asyncio.Protocol):
             if request.method == "HEAD":
                 return keep
             if chunked and answer.attach is not None:
-                answer.attach(self._push)
+                answer.attach(self)
             async for chunk in answer.chunks:
                 if chunk:
                     self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
@@ -400,23 +399,24 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    def _push(self, parcel: Parcel) -> bool:
+    def push(self, parcel: Parcel) -> bool:
         """Send a piece of the stream under way, unless the client is behind with reading it."""
-        transport = self._transport
-        if transport is None or self.stalled:
+        if self._transport is None or self.stalled:
             return False
-        data = parcel.chunked
-        if self._fd < 0 or transport.get_write_buffer_size() or transport.is_closing():
-            transport.write(data)
-            return True
-        # Nothing waits to be sent, so it can be sent past the transport, which costs less.
-        try:
-            sent = os.write(self._fd, data)
-        except OSError:
-            sent = 0
-        if sent < len(data):
-            transport.write(data[sent:])
+        self._transport.write(parcel.chunked)
         return True
+
+    def join(self, stirred: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """Return what sends pieces without asking, until the client is behind or gone."""
+        if self._transport is None or self.stalled:
+            return None
+        self._stirred = stirred
+        return self._transport.write
+
+    def _stir(self) -> None:
+        stirred, self._stirred = self._stirred, None
+        if stirred is not None:
+            stirred()
 
     async def _drain(self) -> None:
         """Wait for room; the sweep drops a client that leaves its answer unread."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,7 +33,20 @@ class Parcel:
         self.chunked = b"%x\r\n%b\r\n" % (len(plain), plain)
 
 
-Push = Callable[[Parcel], bool]  # sends at once; False when the client is behind or gone
+class Push(Protocol):
+    """The way to a client while somebody waits for the next piece of its stream."""
+
+    def push(self, parcel: Parcel) -> bool:
+        """Send a piece at once; False when the client is behind or gone."""
+        ...
+
+    def join(self, stirred: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """Return what sends framed pieces without asking, until ``stirred`` is called.
+
+        That is when the client falls behind, or leaves; None when it is so already. One who joins
+        anew is no longer called for the last time.
+        """
+        ...
 
 
 class StreamedResponse(msgspec.Struct, frozen=True):

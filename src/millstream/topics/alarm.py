@@ -1,6 +1,17 @@
 """Alarm: one waiter that is told of something, or that its patience is over."""
 
 import asyncio
+from typing import Protocol
+
+
+class Bond(Protocol):
+    """What a waiter shares with others while none of them stirs."""
+
+    told_at: float  # when all of them were told something without being woken
+
+    def end(self) -> None:
+        """Go back to each for itself."""
+        ...
 
 
 class Alarm:
@@ -12,6 +23,7 @@ class Alarm:
         self._loop = asyncio.get_running_loop()
         self.patient_since = 0.0  # the loop's time from which the waiter's patience counts
         self.is_waiting = False  # somebody waits whom nothing has told yet
+        self.bond: Bond | None = None  # of the waiter, while it waits
 
     def ring(self) -> None:
         """Tell the waiter, now or when it begins to wait."""
@@ -19,7 +31,7 @@ class Alarm:
         self._end(True)
 
     def _end(self, rang: bool) -> None:
-        self.is_waiting = False
+        self._stir()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(rang)
 
@@ -39,13 +51,20 @@ class Alarm:
             return await self._waiting
         finally:
             self._timer.cancel()
-            self._waiting, self.is_waiting = None, False
+            self._waiting = None
+            self._stir()
+
+    def _stir(self) -> None:
+        self.is_waiting = False
+        if self.bond is not None:
+            self.bond.end()
 
     def _expire(self, seconds: float) -> None:
         """End the wait, or wait for what it was put off by: moving a timer costs more."""
         if self._waiting is None or self._waiting.done():
             return
-        left = self.patient_since + seconds - self._loop.time()
+        since = self.patient_since if self.bond is None else self.bond.told_at
+        left = max(since, self.patient_since) + seconds - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._expire, seconds)
         else:

@@ -17,7 +17,8 @@ from millstream.topics.alarm import Alarm
 from millstream.topics.context import Topics
 from millstream.topics.errors import NotAcceptable
 from millstream.topics.page import Page, Query, read_page
-from millstream.topics.pulse import News, Pulse, Seat, Variant
+from millstream.topics.pulse import Pulse
+from millstream.topics.seat import News, Seat, Variant
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -38,6 +39,7 @@ class Session(msgspec.Struct):
     caller: Caller
     idle_since_ms: int = 0
     open_streams: int = 0
+    is_private: bool = False  # only the stream that it was made for reads it
     gone: set[str] = msgspec.field(default_factory=set)  # topics whose end was reported
 
     def event_id(self) -> bytes:
@@ -175,7 +177,7 @@ class EventStream(AsyncIterator[bytes]):
         session, variant = self._session, pulse.variant(self._session.query)
         seat = Seat(
             *(stream.name, session, session.cursors, self._announced, self._alarm, variant),
-            *(partial(self._news, stream, variant), self._parcel, self._push),
+            *(partial(self._news, stream, variant), self._parcel, self._push, session.is_private),
         )
         heard = Heard(stream, pulse, variant, seat, pulse.seat(seat))
         self._heard[stream.name] = heard

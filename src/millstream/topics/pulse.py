@@ -8,65 +8,19 @@ woken is the scheduler's to say: a topic that changes again meanwhile wakes them
 import asyncio
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from millstream.http.request import Caller
-from millstream.http.response import Parcel, Push
-from millstream.topics.alarm import Alarm
+from millstream.topics.row import Row
+from millstream.topics.seat import Seat, Variant
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
-MOST_CHUNKS = 16
+ONE_BY_ONE = 16  # commits, after those who watch were found to make no row
 
 Schedule = Callable[["Stream", Callable[[], int]], None]  # runs it when it is the topic's turn
 MayPush = Callable[["Stream"], bool]  # whether watchers may be sent records just now
-
-
-class Variant:
-    """One way to see a topic: what was rendered for it since the last change, by position."""
-
-    __slots__ = ("__weakref__", "chunks")
-
-    def __init__(self) -> None:
-        self.chunks: dict[int, Any] = {}
-
-    def keep(self, at: int, chunk: object) -> None:
-        """Remember what a look from a position has rendered, for those who look next."""
-        if len(self.chunks) < MOST_CHUNKS:
-            self.chunks[at] = chunk
-
-
-class News(msgspec.Struct, frozen=True):
-    """What all who stood at one place of a topic get to see next, caught up before and after."""
-
-    cursor: int
-    parcel: Parcel | None  # as a session of this topic alone sends it; None: nothing to see
-    records: bytes = b""
-    caught_up: bytes = b""
-
-
-class Held(Protocol):
-    """What a seat knows of a session: who reads."""
-
-    caller: Caller
-
-
-class Seat(msgspec.Struct):
-    """A watcher of a topic: where it stands, and the way to it."""
-
-    name: str
-    session: Held
-    cursors: dict[str, int]
-    announced: set[str]  # topics whose watcher knows that it has caught up
-    alarm: Alarm
-    variant: Variant
-    find: Callable[[int], News | None]  # what is to be seen from a position; None: more than news
-    wrap: Callable[[News], Parcel]  # news as a session of several topics sends them
-    push: Push | None = None
 
 
 class Pulse:
@@ -85,6 +39,8 @@ class Pulse:
         self._variants: WeakValueDictionary[Hashable, Variant] = WeakValueDictionary()
         self._wakes: dict[object, Callable[[], None]] = {}
         self._seats: dict[object, Seat] = {}
+        self._row: Row | None = None
+        self._before_row = 1  # commits that everybody is sent to one by one
         self._ended = ended
         self._undo = stream.watch(self._beat)
         self.is_telling = False  # and whoever is told may send at once
@@ -111,17 +67,51 @@ class Pulse:
         self._wakes[key] = wake
         return partial(self._leave, key)
 
-    def seat(self, seat: "Seat") -> Callable[[], None]:
+    def seat(self, seat: Seat) -> Callable[[], None]:
         """Have ``seat`` sent to, or rung, after each change; returns the undo likewise."""
         key = object()
         self._seats[key] = seat
+        self._rearrange()
         return partial(self._leave, key)
 
     def _leave(self, key: object) -> None:
+        if key in self._seats:
+            self._rearrange()
         known = self._wakes.pop(key, None) or self._seats.pop(key, None)
         if known is not None and not self._wakes and not self._seats:
             self._undo()
             self._ended()
+
+    def _send(self, seats: list[Seat]) -> None:
+        """Send what a commit brought, to those who wait in one place by one decision."""
+        now, row = self.told_at, self._row
+        if row is not None and row.send(now):
+            _send_each(row.rest, now)
+            return
+        self._end_row()
+        _send_each(seats, now)
+        if self._before_row:
+            self._before_row -= 1
+        else:
+            self._form_row(seats)
+
+    def _form_row(self, seats: list[Seat]) -> None:
+        row = Row(seats, self._stream.log.committed_seq)
+        if row.holds:
+            self._row = row
+        else:
+            row.end()
+            self._before_row = ONE_BY_ONE
+
+    def _end_row(self) -> None:
+        if self._row is not None:
+            self._row.end()
+            self._row = None
+
+    def _rearrange(self) -> None:
+        """Form no row before a commit has found everybody where they are now."""
+        self._end_row()
+        self._before_row = 1
 
     def later(self) -> None:
         """Wake everyone when it is the topic's turn."""
@@ -144,7 +134,7 @@ class Pulse:
         self.told_at = asyncio.get_running_loop().time()
         try:
             if self.is_telling:
-                _send(seats, self.told_at)
+                self._send(seats)
             else:
                 for seat in seats:
                     seat.alarm.ring()
@@ -157,7 +147,7 @@ class Pulse:
         return len(wakes) + len(seats)
 
 
-def _send(seats: "list[Seat]", now: float) -> None:
+def _send_each(seats: list[Seat], now: float) -> None:
     """Send what a commit brought to all who wait for just that; the others look for themselves."""
     # Each of a topic's watchers comes by here for each commit: mind what it costs.
     for seat in seats:
@@ -171,7 +161,9 @@ def _send(seats: "list[Seat]", now: float) -> None:
                 if news is not None:
                     parcel = news.parcel
                     cursors[name] = news.cursor
-                    if parcel is None or push(parcel if len(cursors) == 1 else seat.wrap(news)):
+                    if parcel is not None and len(cursors) > 1:
+                        parcel = seat.wrap(news)
+                    if parcel is None or push.push(parcel):
                         alarm.patient_since = now
                         continue
                     cursors[name] = before

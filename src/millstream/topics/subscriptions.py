@@ -12,7 +12,8 @@ from millstream.http.request import Caller
 from millstream.streams.presence import look_again
 from millstream.topics.context import Topics
 from millstream.topics.page import Page, Query, read_page
-from millstream.topics.pulse import Pulse, Variant
+from millstream.topics.pulse import Pulse
+from millstream.topics.seat import Variant
 from millstream.wire import websocket
 
 if TYPE_CHECKING:

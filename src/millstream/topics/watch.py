@@ -35,6 +35,7 @@ async def tail(request: Request, topics: Topics) -> Answer:
         ),
         heartbeat_ms=heartbeat(topics, _number(request, "heartbeat_ms")),
         caller=request.caller,
+        is_private=True,
     )
     last_id = request.header(b"last-event-id")
     if last_id is not None:
