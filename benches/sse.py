@@ -4,6 +4,8 @@ One millstream, and in another process N event streams on one topic; each write 
 first byte sent to the bytes' arrival at each watcher. Prints milliseconds, and the server's
 processor time for one write to all of them, which a busy machine disturbs less. The watchers are
 one process that does little but read: what it takes to read a hundred of them is in the figures.
+The second line is of a process that does nothing but send as many bytes to as many sockets: so much
+of the first is the machine's, and whoever else is busy on it.
 """
 
 from __future__ import annotations
@@ -27,35 +29,76 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.broker import millstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from support.peers import Peer
 
 TOPIC = "/v0/topics/bench"
 PAUSE = 0.005
 WARM_UP = 20
+EVENT_BYTES = 260
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def main() -> int:
-    """Measure and print one line."""
+    """Measure and print two lines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument("--writes", type=int, default=500)
     given = parser.parse_args()
-    print("| watchers | p50 ms | p90 ms | p99 ms | server CPU ms a write | load |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    print("| | watchers | p50 ms | p90 ms | p99 ms | server CPU ms a write | load |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     with millstream() as peer:
         _create(peer)
-        pipe, inner = multiprocessing.Pipe()
-        work = (inner, peer.http_port, peer.process.pid, given.watchers, given.writes)
-        client = multiprocessing.get_context("spawn").Process(target=watch, args=work)
-        client.start()
-        delays, used = pipe.recv()
-        client.join()
-    cells = [f"{1000 * delays[int(len(delays) * q)]:.2f}" for q in (0.5, 0.9, 0.99)]
-    cpu, load = f"{1000 * used / given.writes:.2f}", f"{os.getloadavg()[0]:.1f}"
-    print("| " + " | ".join([str(given.watchers), *cells, cpu, load]) + " |")
+        measure("millstream", peer.http_port, peer.process.pid, given.watchers, given.writes)
+    with bare_sockets() as (port, pid):
+        measure("bare sockets", port, pid, given.watchers, given.writes)
     return 0
+
+
+def measure(name: str, port: int, server: int, watchers: int, writes: int) -> None:
+    """Have a process watch and write, and print what it saw."""
+    pipe, inner = SPAWN.Pipe()
+    client = SPAWN.Process(target=watch, args=(inner, port, server, watchers, writes))
+    client.start()
+    delays, used = pipe.recv()
+    client.join()
+    cells = [f"{1000 * delays[int(len(delays) * q)]:.2f}" for q in (0.5, 0.9, 0.99)]
+    cpu, load = f"{1000 * used / writes:.2f}", f"{os.getloadavg()[0]:.1f}"
+    print("| " + " | ".join([name, str(watchers), *cells, cpu, load]) + " |", flush=True)
+
+
+@contextlib.contextmanager
+def bare_sockets() -> Iterator[tuple[int, int]]:
+    """Have a process send without anything else to do; gives its port and its id."""
+    pipe, inner = SPAWN.Pipe()
+    server = SPAWN.Process(target=send_only, args=(inner,), daemon=True)
+    server.start()
+    try:
+        yield pipe.recv(), server.pid or 0
+    finally:
+        server.kill()
+        server.join()
+
+
+def send_only(pipe: multiprocessing.connection.Connection) -> None:
+    """Answer each write by sending as many bytes as an event has to all who watch."""
+    event = b'"$seq"'.ljust(EVENT_BYTES)
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        pipe.send(listener.getsockname()[1])
+        watching: list[socket.socket] = []
+        while True:
+            sock, _ = listener.accept()
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if (asked := sock.recv(65536)).startswith(b"GET"):
+                sock.sendall(b"caught-up")
+                watching.append(sock)
+                continue
+            while asked:
+                for each in watching:
+                    each.send(event)
+                sock.sendall(b"done")
+                asked = sock.recv(65536)
 
 
 def watch(

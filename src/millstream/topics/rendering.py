@@ -26,6 +26,8 @@ class Renderer:
 
         Most payloads are JSON already: they are checked and made compact together.
         """
+        if len(records) == 1:
+            return self.one(records[0])
         odd = self._odd(records)
         payloads = [record[3] for record, is_odd in zip(records, odd, strict=True) if not is_odd]
         text = b",".join(payloads)
