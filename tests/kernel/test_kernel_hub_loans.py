@@ -1,7 +1,10 @@
 """Payloads that are sent from where they were read, over TCP: to clients here, slow and gone."""
 
 import contextlib
+import fcntl
 import socket
+import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +28,22 @@ class Client:
     """Both ends of a TCP connection: the client's, and a look at the hub's."""
 
     def __init__(
-        self, door: Recorder, *, host: str = "127.0.0.1", source: str = "", buffer: int = 0
+        self,
+        door: Recorder,
+        *,
+        host: str = "127.0.0.1",
+        source: str = "",
+        buffer: int = 0,
+        waiting: int = 0,
     ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as listening:
             if buffer:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+            if waiting:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, waiting)
+                if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * waiting:
+                    pytest.skip("this machine lets sockets hold less")
             listening.bind((host, 0))
             listening.listen(1)
             self.socket = socket.socket(family)
@@ -65,6 +78,11 @@ class Client:
             yield theirs
         finally:
             theirs.detach()
+
+    def unread(self) -> int:
+        """How much of what the client sent waits for the hub."""
+        size = fcntl.ioctl(self.fd, termios.FIONREAD, bytes(4))
+        return int.from_bytes(size, sys.byteorder)
 
     def choose(self, control: bytes) -> None:
         with self.server_side() as theirs:
@@ -123,6 +141,32 @@ def test_a_client_that_comes_from_elsewhere_keeps_what_the_machine_chose() -> No
         door.hub.subscribe(client.cid, b"x", b"", b"1")
         publish(door, client, LARGE)
         assert client.control() == other
+
+
+@pytest.mark.parametrize(
+    ("size", "max_pending", "least", "most"),
+    [
+        (LARGE, 8 << 20, 600 << 10, 1 << 20),
+        (SMALL, 8 << 20, 0, 512 << 10),
+        (LARGE, 2 << 20, 0, 512 << 10),  # a longer read might not fit an outbox nearly full
+    ],
+)
+def test_of_large_payloads_more_is_read_at_once_where_outboxes_have_room_for_it(
+    size: int, max_pending: int, least: int, most: int
+) -> None:
+    door = Recorder(max_pending=max_pending)
+    operation = b"PUB x %d\r\n%s\r\n" % (size, size * b"y")
+    with Client(door, waiting=2 << 20) as publisher:
+        publisher.socket.sendall(operation[:-10])
+        door.hub.poll()
+        publisher.socket.setblocking(True)
+        publisher.socket.sendall(operation[-10:] + operation * ((3 << 19) // len(operation)))
+        until = time.monotonic() + 5
+        while publisher.unread() < 5 << 18:
+            assert time.monotonic() < until
+        door.hub.poll()
+        # an operation at each end may be counted or not
+        assert least <= door.hub.stats()["in_bytes"] <= most + 2 * len(operation)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -57,6 +57,8 @@ ALLOWED_ONCE = 2   # ask again for the next message
 
 cdef enum:
     READ_SIZE = 512 * 1024
+    LARGE_SIZE = 4096         # whoever is in the middle of so large an operation sends large ones
+    LONG_READ = 1 << 20       # and is read in longer pieces: each client gets fewer, longer sends
     KEEP_SIZE = 64 * 1024     # a longer remainder is completed in the connection's own buffer
     CHUNK_SIZE = 4 << 20      # one poll reads about this much before it serves sinks and outboxes
     EVENTS = 256
@@ -71,6 +73,7 @@ cdef class Hub(Publishing):
     """Owns an epoll descriptor: when it is readable, call ``poll``."""
 
     cdef char *chunk
+    cdef Py_ssize_t long_read    # what one read brings at most
     cdef bint was_small          # the last turn read a little: somebody may wait for an answer
     cdef list deferred           # calls for when the sinks of this round are served
     cdef list posted             # calls from other threads
@@ -83,7 +86,10 @@ cdef class Hub(Publishing):
         Py_ssize_t max_pending=8 << 20, object decorate=None, double write_deadline=10.0,
         Py_ssize_t max_control_line=4096, bint holds_publishers=True,
     ):
-        self.chunk = <char *>must_alloc(KEEP_SIZE + READ_SIZE)
+        # A client that is nearly full holds its publisher back, but takes what was read already: so
+        # much must fit into the quarter that it has left.
+        self.long_read = LONG_READ if max_pending >= 4 * LONG_READ else READ_SIZE
+        self.chunk = <char *>must_alloc(KEEP_SIZE + self.long_read)
         self.deferred = []
         self.posted = []
 
@@ -198,7 +204,8 @@ cdef class Hub(Publishing):
             conn.inbox.tail += got
             self._parse_inbox(conn)
             return got
-        got = recv(conn.fd, self.chunk + kept, READ_SIZE, MSG_DONTWAIT)
+        got = self.long_read if conn.needs > LARGE_SIZE else READ_SIZE
+        got = recv(conn.fd, self.chunk + kept, got, MSG_DONTWAIT)
         if got <= 0:
             self._ended(conn, got)
             return 0
