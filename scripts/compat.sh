@@ -3,7 +3,7 @@
 # and the first one in PATH is a script that starts millstream instead. Nothing is written
 # into the checkout. Such suites use fixed ports, so where this machine allows it they get a
 # network of their own.
-#   compat.sh <checkout> [pytest arguments, e.g. nats/tests/test_client.py]
+#   compat.sh <checkout, or a sub-project in it> [pytest arguments, e.g. nats/tests/test_client.py]
 # COMPAT_PYTHON names another Python with pytest and what the tests import, where the checkout
 # needs a newer one than ours; COMPAT_SERVER another server than millstream, to compare with.
 set -euo pipefail
@@ -27,7 +27,11 @@ fi
 chmod 755 "$scratch/nats-server"
 export PATH="$scratch:$PATH" PYTHONDONTWRITEBYTECODE=1
 cd "$suite"
-PYTHONPATH=$(find "$PWD" -maxdepth 2 -type d -name src -printf '%p:')$PWD
+roots=("$PWD")
+if [ -f ../pyproject.toml ]; then # a sub-project, whose tests import its neighbours too
+    roots+=("$(dirname "$PWD")")
+fi
+PYTHONPATH=$(find "${roots[@]}" -maxdepth 2 -type d -name src -printf '%p:')$PWD
 export PYTHONPATH
 run=("${COMPAT_PYTHON:-$here/.venv/bin/python}" -m pytest -p no:cacheprovider --timeout=120 "$@")
 if unshare -rn ip link set lo up 2>/dev/null; then

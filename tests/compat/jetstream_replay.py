@@ -325,6 +325,8 @@ def _consumer_name(consumer: Any) -> str:
     return str(consumer["name"] if isinstance(consumer, dict) else consumer)
 
 
+# The reference names them in the order of a map, which is any.
+_VIOLATED = "change to limits violates consumers: "
 _WORDS = {"explicit", "interest", "original", "overflow"}
 _RANDOM = {"id", "ack_time", "pinned_client_id", "pinned_id", "pause_remaining"}
 
@@ -345,6 +347,8 @@ def plain_json(value: Any) -> Any:
         return shown
     if isinstance(value, list):
         return [plain_json(inner) for inner in value]
+    if isinstance(value, str) and value.startswith(_VIOLATED):
+        return _VIOLATED + ", ".join(sorted(value.removeprefix(_VIOLATED).split(", ")))
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9]{8}", value):
         return value if value in _WORDS else "GENERATED"
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)", value):

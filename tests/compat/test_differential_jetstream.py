@@ -92,6 +92,7 @@ class Pair:
             differences(
                 ours.seen,
                 theirs.seen,
+                cuts=purges_partly(session),
                 purges=purges_by_filter(session),
                 refilters=changes_filters(session),
             )
@@ -100,7 +101,25 @@ class Pair:
 
 
 def purges_by_filter(session: Session) -> bool:
-    return any("PURGE" in step.subject and b"filter" in step.body for step in session.steps)
+    """Whether records of some subjects are purged; a roll-up of one is such a purge."""
+    purges = any("PURGE" in step.subject and b"filter" in step.body for step in session.steps)
+    return purges or rolls_up(session, "sub")
+
+
+def purges_partly(session: Session) -> bool:
+    """Whether a purge leaves records, as a roll-up does."""
+    purges = any("PURGE" in step.subject and step.body for step in session.steps)
+    return purges or rolls_up(session, "sub", "all")
+
+
+def rolls_up(session: Session, *kinds: str) -> bool:
+    """Whether a stream that allows roll-ups may get one of these kinds."""
+    allow = (b'"allow_rollup_hdrs": true', b'"subject_delete_marker_ttl"')
+    return any(word in step.body for step in session.steps for word in allow) and any(
+        name == "Nats-Rollup" and kind.lower() in kinds
+        for step in session.steps
+        for name, kind in step.headers
+    )
 
 
 def changes_filters(session: Session) -> bool:
@@ -224,11 +243,17 @@ def forgive_counts(mine: Any, other: Any) -> None:
 
 
 def differences(
-    ours: list[Any], theirs: list[Any], *, purges: bool = False, refilters: bool = False
+    ours: list[Any],
+    theirs: list[Any],
+    *,
+    cuts: bool = False,
+    purges: bool = False,
+    refilters: bool = False,
 ) -> list[str]:
     forgive(ours, theirs)
-    if purges:
+    if cuts:
         forgive_counts(ours, theirs)
+    if purges:
         forgive_floors(ours, theirs)
         forgive_events(ours, theirs, "CONSUMER.MSG_NAKED.")
     if purges or refilters:
