@@ -203,8 +203,9 @@ class _Writer:
         before = self._streams.get(name)
         self._streams[name] = dict(config)
         if before is not None:  # it is refused, and an update must not bring what it asked for
-            self._streams[name].pop("consumer_limits", None)
-            self._streams[name] |= {k: v for k, v in before.items() if k == "consumer_limits"}
+            for key in ("consumer_limits", "retention"):
+                self._streams[name].pop(key, None)
+                self._streams[name] |= {k: v for k, v in before.items() if k == key}
         return _ask(f"STREAM.CREATE.{name}", config)
 
     def _second_stream(self) -> Step:
