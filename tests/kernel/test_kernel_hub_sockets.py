@@ -1,6 +1,7 @@
 """The hub with real sockets: what is lent, queued, held back and given up."""
 
 import contextlib
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -107,6 +108,18 @@ def test_closing_another_connection_leaves_the_input_being_parsed_alone() -> Non
         kicked.socket.sendall(100_000 * b"?")
         got = exchange(door, a, input_, b)
     assert got == b"".join(b"MSG x 1 1000\r\n%01000d\r\n" % i for i in range(150))
+
+
+def test_a_copy_of_a_closed_connections_descriptor_wakes_nobody() -> None:
+    door = Recorder()
+    ours, theirs = socket.socketpair()
+    copy = theirs.dup()  # as a child process has it
+    theirs.setblocking(False)
+    cid = door.hub.attach(theirs.detach(), door.interest)
+    door.hub.close_connection(cid, 200)
+    with ours, copy:
+        ours.sendall(b"PING\r\n")
+        assert select.select([door.hub.fd], [], [], 0)[0] == []
 
 
 def test_a_publisher_held_back_for_a_slow_client_goes_on_by_itself_in_milliseconds() -> None:

@@ -20,8 +20,8 @@ from millstream.kernel._interest cimport Interest, SinkSlot, Sub
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._outboxes cimport Outboxes
 from millstream.kernel._system cimport (
-    EPOLL_CTL_ADD, EPOLLIN, MSG_DONTWAIT, SHUT_WR, epoll_ctl, epoll_event, getpeername, ntohs,
-    recv, shutdown, sockaddr, sockaddr_in6, socklen_t,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, MSG_DONTWAIT, SHUT_WR, epoll_ctl, epoll_event,
+    getpeername, ntohs, recv, shutdown, sockaddr, sockaddr_in6, socklen_t,
 )
 
 log = logging.getLogger(__name__)
@@ -278,6 +278,8 @@ cdef class Connections(Outboxes):
         for i in range(256):
             if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
                 break
+        # A copy of the descriptor, as a fork makes it, would keep epoll telling of what is freed.
+        epoll_ctl(self.fd, EPOLL_CTL_DEL, conn.fd, NULL)
         close_fd(conn.fd)
 
     cdef void _bury(self) noexcept:

@@ -11,7 +11,7 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_create1(int flags)
     int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
     int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
-    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
     uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
 
 cdef extern from "<sys/socket.h>" nogil:
