@@ -184,7 +184,7 @@ def test_a_planted_bug_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> N
         caught = (
             bool(judge_older_snapshots(15)[1])
             or sweep_finds_something(count(150, 300))
-            or power_cuts_find_something(range(120, 160))
+            or power_cuts_find_something(range(120, 300))
             or flips_find_something()
         )
     except Exception:
