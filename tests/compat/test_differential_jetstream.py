@@ -95,6 +95,7 @@ class Pair:
                 cuts=purges_partly(session),
                 purges=purges_by_filter(session),
                 refilters=changes_filters(session),
+                acks_all=any(b'"ack_policy": "all"' in step.body for step in session.steps),
             )
             for session, (ours, theirs) in zip(sessions, players, strict=True)
         ]
@@ -216,7 +217,8 @@ def forgive_events(ours: list[Any], theirs: list[Any], kind: str) -> None:
     """Take out events of ours that the reference does not tell of.
 
     It looks at a consumer's new filters when a record goes that was delivered under the old ones,
-    and takes no -NAK of a delivery below the floor that a filtered purge has moved.
+    and takes no -NAK of a delivery below the floor that a filtered purge has moved. Where all is
+    acked, what such a purge removes acks what was delivered before it.
     """
     for mine, other in zip(ours, theirs, strict=False):
         if mine[:1] == ["events"] == other[:1]:
@@ -249,6 +251,7 @@ def differences(
     cuts: bool = False,
     purges: bool = False,
     refilters: bool = False,
+    acks_all: bool = False,
 ) -> list[str]:
     forgive(ours, theirs)
     if cuts:
@@ -258,7 +261,7 @@ def differences(
         forgive_events(ours, theirs, "CONSUMER.MSG_NAKED.")
     if purges or refilters:
         forgive_pending(ours, theirs)
-    if refilters:
+    if refilters or (purges and acks_all):
         forgive_events(ours, theirs, DROPPED)
     return [
         f"step {at}: {'; '.join(where(mine, other))}"
