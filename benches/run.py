@@ -155,9 +155,18 @@ def _conditions(arguments: argparse.Namespace) -> str:
     parts = [
         f"{arguments.candidate} beside {version.strip()}",
         f"{os.cpu_count()} cores ({_processor()}), load {load:.1f} at start",
-        f"Linux {platform.release()}, Python {platform.python_version()}, {order}",
+        f"Linux {platform.release()} with {_congestion_control()}",
+        f"Python {platform.python_version()}, {order}",
     ]
     return "; ".join(parts) + "\n"
+
+
+def _congestion_control() -> str:
+    """What the kernel gives each socket: one that paces packets costs on the loopback too."""
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    except OSError:
+        return "an unknown congestion control"
 
 
 def _processor() -> str:
