@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from brokers import ApiError, broker
 from cases import Case, all_cases
 from measure import BenchFailed, Figures, build_load, measured, middle
-from memory import touch_free_memory
+from memory import hold_memory
 
 from support.peers import Peer, nats_server_path
 
@@ -46,6 +46,7 @@ def main() -> int:
     tempfile.tempdir = str(arguments.directory)  # a disk, whatever /tmp is
     arguments.directory.mkdir(parents=True, exist_ok=True)
     build_load()
+    memory = hold_memory()
     rows = []
     if not arguments.json:
         print(_conditions(arguments), HEAD, RULE, sep="\n", flush=True)
@@ -55,6 +56,8 @@ def main() -> int:
             print(_line(row), flush=True)
     if arguments.json:
         print(json.dumps({"conditions": _conditions(arguments), "rows": [_plain(r) for r in rows]}))
+    if memory is not None:
+        memory.close()
     return int(any(row.failure for row in rows))
 
 
@@ -99,8 +102,6 @@ def _row(case: Case, ours: Peer, theirs: Peer, arguments: argparse.Namespace) ->
     scale = 0.2 if arguments.quick else 1.0
     try:
         for peer in order:
-            if case.section == "js":
-                touch_free_memory()
             runs[peer.pid].append(measured(case, peer, scale))
     except (BenchFailed, ApiError, OSError, subprocess.TimeoutExpired) as error:
         return Row(case, failure=str(error))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import uvloop
-from memory import touch_free_memory
+from memory import hold_memory
 
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
@@ -273,15 +273,17 @@ def main() -> None:
     parser.add_argument("--match", default="")
     parser.add_argument("--directory", default=None, help="where the data goes; a temporary one")
     options = parser.parse_args()
+    memory = hold_memory()
     for name, case in cases(options.seconds).items():
         if options.match not in name:
             continue
         directory = tempfile.mkdtemp(dir=options.directory)
-        touch_free_memory()
         try:
             print(uvloop.run(case(f"{directory}/data")).line(name), flush=True)
         finally:
             shutil.rmtree(directory)
+    if memory is not None:
+        memory.close()
 
 
 if __name__ == "__main__":

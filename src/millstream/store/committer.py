@@ -238,6 +238,8 @@ class Committer:
             if submission.sync or (self._awaiting and self._waits_for_sync(submission)):
                 return False
             size += submission.size
+            if size > SMALL_GROUP:  # a long queue is not looked through to its end
+                return False
         entries = len(self._queue) + size // self._entry_bytes + 1
         if self.ring is not None:
             size += OVERHEAD * (entries + size // MOST_BYTES + 1)
