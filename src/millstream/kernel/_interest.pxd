@@ -111,7 +111,9 @@ cdef class Interest:
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
     cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept
-    cdef Match *find(self, const char *subject, Py_ssize_t size) noexcept
+    cdef Match *find(
+        self, const char *subject, Py_ssize_t size, uint64_t admit_mask=*
+    ) noexcept
     cdef bint lasts(self, const Match *match) noexcept
 
 

@@ -588,18 +588,11 @@ cdef class Interest:
 
     cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept:
         """Match by way of the cache; valid while ``sweeps`` stays and it is not stale."""
-        cdef uint64_t hashed = hash_bytes(subject, size, self.seed)
-        cdef Match *match = self.cached(subject, size, hashed)
-        self.matches += 1
-        if match != NULL and not match.stale:
-            self.cache_hits += 1
-            return match
-        if match == NULL:
-            match = self.remember(subject, size, hashed)
-        self.fill(match, match.subject, size)
-        return match
+        return self.find(subject, size, 0)
 
-    cdef Match *find(self, const char *subject, Py_ssize_t size) noexcept:
+    cdef Match *find(
+        self, const char *subject, Py_ssize_t size, uint64_t admit_mask=ADMIT_MASK
+    ) noexcept:
         """Match as ``lookup`` does, but remember only one in a few: valid as ``lasts`` says.
 
         Inboxes and acknowledgements come once each. What comes often is remembered before long.
@@ -611,7 +604,7 @@ cdef class Interest:
             self.cache_hits += 1
             return match
         if match == NULL:
-            if self.random() & ADMIT_MASK:
+            if self.random() & admit_mask:
                 return self.match_once(subject, size)
             match = self.remember(subject, size, hashed)
         self.fill(match, match.subject, size)
