@@ -132,7 +132,7 @@ async def test_accounts_with_jetstream_keep_streams_of_their_own(tmp_path: Path)
             url = server.ready()
             for name in ("a", "b"):
                 client = await nats.connect(url, user=name, password=name, allow_reconnect=False)
-                stream = client.jetstream(timeout=60)  # a disk that others sync may be slow
+                stream = client.jetstream()
                 await stream.add_stream(name="S", subjects=["s"])
                 assert (await stream.publish("s", name.encode())).seq == expected
                 assert (await stream.get_msg("S", expected)).data == name.encode()

@@ -13,6 +13,7 @@ from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NotFound
 
 import nats
 from millstream.clock import ManualClock
+from millstream.kernel._batch import Batch
 
 
 @asynccontextmanager
@@ -267,3 +268,26 @@ async def test_message_get_delete_and_purge(tmp_path):
         await js.purge_stream("S")
         state = (await js.stream_info("S")).state
         assert (state.messages, state.first_seq, state.last_seq) == (0, 6, 5)
+
+
+class Answers:
+    """Keeps what is published to it."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+
+    def deliver(self, batch: Batch) -> None:
+        self.payloads += [batch.message(at)[3] for at in range(len(batch))]
+
+
+async def test_a_request_that_comes_with_the_start_is_answered(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    broker.start()
+    answers = Answers()
+    broker.interest.add_sink(b"answers", answers)
+    request = Batch()
+    request.add(b"$JS.API.INFO", b"answers", b"", b"")
+    broker.js.deliver(request)  # before the loop has turned
+    await asyncio.sleep(0)
+    await broker.stop()
+    assert [b"account_info_response" in payload for payload in answers.payloads] == [True]

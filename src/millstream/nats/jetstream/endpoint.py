@@ -161,7 +161,8 @@ class JetStream:
         self._direct: dict[int, list[int]] = {}
         self._direct_of_origins: dict[int, list[int]] = {}
         self._mirrors: dict[int, Stream] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._group: asyncio.TaskGroup | None = None  # from the loop's first turn on
+        self._early: list[Batch] = []  # came before that
         self._runner: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._in_flight = 0
@@ -241,6 +242,9 @@ class JetStream:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
+            for batch in self._early:
+                self._begin_all(batch)
+            self._early.clear()
             await self._ended.wait()
 
     # -- what handlers ask -------------------------------------------------------------------
@@ -328,12 +332,15 @@ class JetStream:
 
     def _begin_all(self, batch: Batch) -> None:
         """Answer each request at once, or by a task of its own where that has to wait."""
+        if self._group is None:
+            self._early.append(batch)
+            return
         for at in range(len(batch)):
             subject, reply, headers, payload, origin = batch.message(at)
             found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
             if found is None or not reply:
                 continue  # the reference leaves unknown requests unanswered
-            if self._group is None or self._in_flight >= MOST_IN_FLIGHT:
+            if self._in_flight >= MOST_IN_FLIGHT:
                 log.warning("request dropped, too many are under way subject=%r", subject)
                 self._tell_limit()
                 continue
