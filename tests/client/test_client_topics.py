@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,42 @@ def test_a_worker_finishes_each_job_and_gives_failures_back(topics: Topics) -> N
     assert [record.data for record in topics.topic("dead").diff()] == [7]
     assert topics.topic("dead").redrive().to == {"jobs": 1}
     assert jobs.claim("w")[0].deliveries == 1
+
+
+def test_a_worker_looks_again_when_a_job_comes_back_during_a_look(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = topics.topic("jobs")
+    jobs.put(type="queue")
+    jobs.append("fails once")
+    looked, given_back, claim, nack = threading.Event(), threading.Event(), jobs.claim, jobs.nack
+    seen: list[str] = []
+
+    @jobs.worker(concurrency=2)
+    def handle(job: Job) -> None:
+        seen.append(job.data)
+        if len(seen) == 1:
+            looked.wait(5)
+            raise ValueError("once")
+
+    def claim_and_wait(*arguments: Any, **terms: Any) -> list[Job]:
+        found = claim(*arguments, **terms)
+        if not found and not looked.is_set():
+            looked.set()
+            given_back.wait(5)
+            while handle._held:
+                time.sleep(0.001)
+        return found
+
+    def nack_and_tell(*arguments: Any, **terms: Any) -> Any:
+        answer = nack(*arguments, **terms)
+        given_back.set()
+        return answer
+
+    monkeypatch.setattr(jobs, "claim", claim_and_wait)
+    monkeypatch.setattr(jobs, "nack", nack_and_tell)
+    handle.run(until_empty=True)
+    assert seen == ["fails once", "fails once"]
 
 
 def test_a_worker_keeps_the_lease_of_a_long_job(topics: Topics) -> None:

@@ -45,8 +45,9 @@ class AsyncWorker:
             renewer = group.create_task(self._renew())
             try:
                 while not self._stopping.is_set():
+                    was_busy = bool(self._held)  # such a job may come back behind the look
                     found = await self._take(group)
-                    if found or await self._wait():
+                    if found or await self._wait() or was_busy:
                         continue
                     if until_empty:
                         break

@@ -72,7 +72,8 @@ class Worker:
         try:
             with ThreadPoolExecutor(self._terms.concurrency) as pool:
                 while not self._stop.is_set():
-                    if not self._take(pool) and not self._held:
+                    was_busy = bool(self._held)  # such a job may come back behind the look
+                    if not self._take(pool) and not self._held and not was_busy:
                         if until_empty:
                             return
                         self._stop.wait(POLL_SECONDS)
