@@ -1,5 +1,6 @@
 """The store with its own threads on a real disk: answers, order, reopening."""
 
+import errno
 import queue
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from millstream.clock import SystemClock
+from millstream.errors import ShardReadOnly
 from millstream.kernel._batch import Batch
 from millstream.store.file_log import LogOptions
-from millstream.store.files import OsFiles
+from millstream.store.files import OsFile, OsFiles
 from millstream.store.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
@@ -90,3 +92,34 @@ def test_a_lone_disk_write_is_synced_by_the_timer_thread(tmp_path: Path) -> None
         loop.wait(lambda: len(answers) == log.next_seq - 1)
     loop.wait(lambda: log.state().synced_seq == 2)
     store.close()
+
+
+class NoMoreFiles(OsFiles):
+    """A disk on which no further WAL file can be made."""
+
+    fails = False
+
+    def open(self, path: str, create: bool = False) -> OsFile:
+        if self.fails and create and path.endswith(".log"):
+            raise OSError(errno.EIO, "input/output error")
+        return super().open(path, create)
+
+
+def test_a_failure_to_make_the_next_file_is_an_answer_not_a_silence(tmp_path: Path) -> None:
+    loop, files = Loop(), NoMoreFiles()
+    store = Store.open(str(tmp_path / "data"), files, SystemClock(), loop.posted.put, OPTIONS)
+    log = store.create_log(1, Durability.FSYNC)
+    files.fails = True
+    failed: list[object] = []
+    for _ in range(50):  # more than what is there takes
+        batch = Batch()
+        batch.add(b"s", b"", b"", bytes(100_000))
+        try:
+            log.append(batch, 0, 1, 0, failed.append)
+        except ShardReadOnly as error:
+            failed.append(error)
+        known = len(failed)
+        loop.wait(lambda known=known: len(failed) > known or bool(failed and failed[-1]))  # type: ignore[misc]
+    store.close()
+    loop.turn()
+    assert isinstance(failed[-1], ShardReadOnly)

@@ -468,10 +468,17 @@ class Committer:
         while not self._stopping:
             self._gather()
             busy = self.step()
-            self._engine.prepare()
+            self._prepare()
             if not busy and not self._wait():
                 self.tick()
         self._finish()
+
+    def _prepare(self) -> None:
+        """Make the next file ahead; a disk that fails at that takes nothing more, and says so."""
+        try:
+            self._engine.prepare()
+        except ShardReadOnly as error:
+            self._fail([], error)
 
     def _gather(self) -> None:
         """Let more join what is queued, while the server is pressed."""
