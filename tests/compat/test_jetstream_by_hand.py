@@ -167,6 +167,14 @@ SESSIONS = {
         *(stream(), *THREE, consumer(max_ack_pending=1), pull(batch=3), PAUSE, INFO),
         *(answer(b"-NAK"), INFO),
     ],
+    "an ack that makes no room leaves who does not wait in line": [
+        *(stream(), *THREE[:2], consumer(max_ack_pending=2), pull(batch=3)),
+        *(ask("STREAM.PURGE.@S"), answer(b"+TERM"), INFO, answer(b"+ACK", 1), INFO),
+    ],
+    "the ack of one of several that are allowed sends who does not wait away": [
+        *(stream(), *THREE[:2], consumer(max_ack_pending=2), pull(batch=3)),
+        *(answer(b"+ACK"), INFO),
+    ],
     "what is gone before a record that only another may have was looked at": [
         *WITHOUT_2,
         consumer(priority_groups=["g"], priority_policy="pinned_client"),

@@ -440,8 +440,7 @@ class Consumer:
             self._note_change()
         if waits_changed:
             self._arm(self.ledger.next_deadline())
-        # In a pause nobody is looked at without a reason.
-        if makes_way or self._is_asked or not self.feed.pause_left_ns:
+        if makes_way or self._is_asked:  # who waits is not looked at without a reason
             self.pump()
 
     def _confirm(self, replies: list[bytes]) -> None:
