@@ -405,6 +405,24 @@ async def test_frames_may_be_cut_anywhere_and_messages_too(plain: Serving, step:
         assert stream == b"MSG a 1 5\r\nhello\r\nMSG a 1 0\r\n\r\n"
 
 
+async def test_what_answers_frames_that_came_together_leaves_together(plain: Serving) -> None:
+    async with connected(plain.websocket_port) as client:
+        await client.greeted()
+        sent = (b"PING\r\n", b"SUB a 1\r\n", b"PUB a 2\r\nhi\r\n")
+        client.raw.send(b"".join(frame(BINARY, each) for each in sent))
+        _, payload = await client.next_frame()
+        assert payload == b"PONG\r\nMSG a 1 2\r\nhi\r\n"
+
+
+async def test_frames_in_front_of_a_malformed_one_are_carried_out(plain: Serving) -> None:
+    async with connected(plain.websocket_port) as client:
+        await client.greeted()
+        sent = frame(BINARY, b"SUB a 1\r\n") + frame(BINARY, b"PUB a 2\r\nhi\r\n")
+        client.raw.send(sent + frame(CONTINUATION, b""))
+        assert (await client.closing())[0] == 1002
+        assert client.stream.endswith(b"MSG a 1 2\r\nhi\r\n")
+
+
 async def test_a_close_is_answered_in_kind(plain: Serving) -> None:
     for status, answer in ((b"", (0, b"")), (b"\x03\xe9", (1001, b""))):
         async with connected(plain.websocket_port) as client:

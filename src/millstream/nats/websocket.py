@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _REQUEST = Limits(head_bytes=8 * 1024, body_bytes=0)
 _CONTROL_COST = 1024  # what a frame without data counts as
+_TOGETHER = 64 << 10  # what the hub is fed at a time, before it is asked whether it takes more
 _TURN = 1 << 20  # what one client may have carried out before the others have their turn
 
 # What a close frame says, by why the connection ends.
@@ -226,14 +227,19 @@ class WebsocketClient(FedClient):
         assert self._pump is not None
         fed = 0
         while self._stage is Stage.OPEN:
-            match self._frames.next():
-                case None:
+            payload, event = self._next_run()
+            if payload:
+                self._pump.feed(payload)
+                fed += len(payload)
+                if self._stage is not Stage.OPEN:
+                    break
+            match event:
+                case None if not payload:
                     return True
-                case websocket.Data(payload):
-                    self._pump.feed(payload)
-                    fed += len(payload)
-                case websocket.Ping(payload):
-                    self._pong = websocket.pong(payload)
+                case FrameError():
+                    raise event
+                case websocket.Ping(data):
+                    self._pong = websocket.pong(data)
                     fed += _CONTROL_COST
                 case websocket.Close(status):
                     self._say_close(status, "")
@@ -243,6 +249,25 @@ class WebsocketClient(FedClient):
             if fed >= _TURN or self._stalled:
                 return False
         return True
+
+    def _next_run(self) -> tuple[bytes, websocket.Event | FrameError | None]:
+        """Return the data of frames that came one behind the other, and what came behind them.
+
+        They are fed together, so that what answers them leaves together: a client may have put
+        its PING before a SUB and a PUB, and still take the PONG for the end of all three.
+        """
+        payloads: list[bytes] = []
+        size = 0
+        while size < _TOGETHER:
+            try:
+                event = self._frames.next()
+            except FrameError as error:
+                return b"".join(payloads), error
+            if not isinstance(event, websocket.Data):
+                return b"".join(payloads), event
+            payloads.append(event.payload)
+            size += len(event.payload)
+        return b"".join(payloads), None
 
     @property
     def _stalled(self) -> bool:
