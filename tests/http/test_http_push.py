@@ -1,12 +1,15 @@
 """Pieces pushed to a client while its stream waits, with and without asking each time."""
 
 import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from millstream.clock import ManualClock
-from millstream.http.connection import HttpConnection
+from millstream.http.connection import HttpConnection, way_past
 from millstream.http.door import HttpDoor
 from millstream.http.request import Request
 from millstream.http.response import Answer, Parcel, Response
@@ -19,11 +22,12 @@ async def nothing(request: Request) -> Answer:
 class Transport:
     """A transport that notes what it is asked to write."""
 
-    def __init__(self) -> None:
+    def __init__(self, **extra: object) -> None:
         self.written = b""
+        self._extra = extra
 
     def get_extra_info(self, name: str) -> Any:
-        return None
+        return self._extra.get(name)
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -87,3 +91,75 @@ async def test_who_is_behind_or_gone_does_not_join(transport: Transport) -> None
     assert connection.join(lambda: None) is not None
     connection.connection_lost(None)
     assert connection.join(lambda: None) is None
+
+
+class Kept(asyncio.Protocol):
+    """Knows when its connection is lost."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+
+
+Pair = tuple[asyncio.Transport, socket.socket]
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    """A transport as a server has it, and the socket of its client."""
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(Kept, sock=ours)
+    yield transport, theirs
+    transport.abort()
+    theirs.close()
+    await asyncio.sleep(0)
+
+
+async def test_a_pushed_piece_is_with_the_client_before_the_loop_goes_round(pair: Pair) -> None:
+    transport, client = pair
+    way_past(transport)(b"piece")
+    client.setblocking(False)
+    assert client.recv(100) == b"piece"
+
+
+async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair) -> None:
+    transport, client = pair
+    way = way_past(transport)
+    pieces = [b"%06d" % n * 500 for n in range(40)]
+    for piece in pieces:
+        way(piece)
+    assert transport.get_write_buffer_size()
+    client.setblocking(False)
+    heard, whole = b"", b"".join(pieces)
+    async with asyncio.timeout(10):
+        while len(heard) < len(whole):
+            heard += await asyncio.get_running_loop().sock_recv(client, 65536)
+            if not transport.get_write_buffer_size() and len(pieces) == 40:
+                pieces.append(b"last")  # which finds the transport empty again
+                way(b"last")
+                whole += b"last"
+    assert heard == whole
+
+
+async def test_a_piece_for_one_who_left_is_the_transports_to_fail(pair: Pair) -> None:
+    transport, client = pair
+    client.close()
+    way = way_past(transport)
+    way(b"piece")
+    way(b"piece")
+    protocol = transport.get_protocol()
+    assert isinstance(protocol, Kept)
+    async with asyncio.timeout(10):
+        await protocol.lost.wait()
+
+
+async def test_pieces_over_tls_go_through_their_transport() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = Transport(socket=ours, sslcontext=ssl.create_default_context())
+        way_past(transport)(b"piece")  # type: ignore[arg-type]
+        assert transport.written == b"piece"
