@@ -291,3 +291,17 @@ async def test_a_request_that_comes_with_the_start_is_answered(tmp_path: Path) -
     await asyncio.sleep(0)
     await broker.stop()
     assert [b"account_info_response" in payload for payload in answers.payloads] == [True]
+
+
+async def test_work_that_fails_behind_an_answer_fails_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken() -> None:
+        raise ValueError("unforeseen")
+
+    async with connected(tmp_path) as (broker, client):
+        js = client.jetstream()
+        broker.js.spawn(broken())
+        await js.add_stream(name="S", subjects=["s"])  # waits for the disk: a task of the group
+        assert (await js.stream_info("S")).config.name == "S"
+    assert "unforeseen" in caplog.text

@@ -275,7 +275,7 @@ class JetStream:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let work go on behind an answer; it ends with the API at the latest."""
         assert self._group is not None
-        task = self._group.create_task(work)
+        task = self._group.create_task(_to_its_end(work))
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
 
@@ -332,7 +332,8 @@ class JetStream:
 
     def _begin_all(self, batch: Batch) -> None:
         """Answer each request at once, or by a task of its own where that has to wait."""
-        if self._group is None:
+        group = self._group
+        if group is None:
             self._early.append(batch)
             return
         for at in range(len(batch)):
@@ -348,7 +349,7 @@ class JetStream:
             before = ASKER.set(origin)  # also for the task, if one is needed
             try:
                 asked = self._serve(subject, reply, headers, payload, *found)
-                begin(asked, self._group.create_task)
+                begin(asked, lambda rest: group.create_task(_to_its_end(rest)))
             finally:
                 ASKER.reset(before)
 
@@ -452,6 +453,14 @@ class JetStream:
                 self._interest.add_sink(pattern.encode(), sink, queue)
                 for pattern in (base, f"{base}.>")
             ]
+
+
+async def _to_its_end(work: Awaitable[None]) -> None:
+    """Wait for work; where it fails it fails alone, and the group of all goes on."""
+    try:
+        await work
+    except Exception:
+        log.exception("work for a request failed")
 
 
 # Not one pattern for all: a pull or direct get that nobody serves must be a 503 at once.
