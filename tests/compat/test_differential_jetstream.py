@@ -96,6 +96,7 @@ class Pair:
                 purges=purges_by_filter(session),
                 refilters=changes_filters(session),
                 acks_all=any(b'"ack_policy": "all"' in step.body for step in session.steps),
+                give_up=giving_up(session),
             )
             for session, (ours, theirs) in zip(sessions, players, strict=True)
         ]
@@ -126,27 +127,44 @@ def rolls_up(session: Session, *kinds: str) -> bool:
 def changes_filters(session: Session) -> bool:
     """Whether a consumer is asked for with filters, and asked for again with others."""
     asked: dict[str, set[str]] = {}
-    for step in session.steps:
-        if match := re.match(r"\$JS\.API\.CONSUMER\.(?:DURABLE\.)?CREATE\.[^.]+", step.subject):
-            config = json.loads(step.body)["config"]
-            name = f"{match[0].rpartition('.')[2]}.{config.get('name')}"
-            filters = json.dumps([config.get("filter_subject"), config.get("filter_subjects")])
-            asked.setdefault(name, set()).add(filters)
+    for stream, config in asked_consumers(session):
+        filters = json.dumps([config.get("filter_subject"), config.get("filter_subjects")])
+        asked.setdefault(f"{stream}.{config.get('name')}", set()).add(filters)
     return any(len(filters) > 1 for filters in asked.values())
 
 
-def forgive(mine: Any, other: Any) -> None:
+def giving_up(session: Session) -> frozenset[str]:
+    """Return the consumers that are asked to deliver only so often, at one time or another."""
+    asked = [config for _, config in asked_consumers(session)]
+    return frozenset(
+        config.get("name") or config.get("durable_name") or "GENERATED"
+        for config in asked
+        if config.get("max_deliver", 0) > 0
+    )
+
+
+def asked_consumers(session: Session) -> list[tuple[str, dict[str, Any]]]:
+    """Return the stream and the configuration of each consumer that is asked for."""
+    makes = re.compile(r"\$JS\.API\.CONSUMER\.(?:DURABLE\.)?CREATE\.([^.]+)")
+    return [
+        (match[1], json.loads(step.body)["config"])
+        for step in session.steps
+        if (match := makes.match(step.subject))
+    ]
+
+
+def forgive(mine: Any, other: Any, give_up: frozenset[str]) -> None:
     """Take over the few answers of the reference that ours differ from for a written reason.
 
-    docs/reference/compatibility.md names them.
+    docs/reference/compatibility.md names them. ``give_up``: consumers with a ``max_deliver``.
     """
     if isinstance(mine, list) and isinstance(other, list):
         for a, b in zip(mine, other, strict=False):
-            forgive(a, b)
+            forgive(a, b, give_up)
     if not isinstance(mine, dict) or not isinstance(other, dict):
         return
     for key in mine.keys() & other.keys():
-        forgive(mine[key], other[key])
+        forgive(mine[key], other[key], give_up)
     if str(mine.get("type")).endswith("consumer_create_response") and "delivered" in mine:
         # Asked again after a restart, the reference tells how the consumer was at the start.
         if mine["delivered"] != other.get("delivered", mine["delivered"]):
@@ -155,7 +173,7 @@ def forgive(mine: Any, other: Any) -> None:
             mine |= {key: other[key] for key in other if key.startswith("num_")}
         mine.pop("push_bound", None)
         other.pop("push_bound", None)
-    if "ack_floor" in mine and mine.get("config", {}).get("max_deliver", 0) > 0:
+    if "ack_floor" in mine and mine["name"] in give_up:
         # What was given up is below the floor; the reference moves its own and shows the old one.
         shown = other.get("ack_floor", mine["ack_floor"])
         if mine["ack_floor"]["stream_seq"] > shown["stream_seq"]:
@@ -252,8 +270,9 @@ def differences(
     purges: bool = False,
     refilters: bool = False,
     acks_all: bool = False,
+    give_up: frozenset[str] = frozenset(),
 ) -> list[str]:
-    forgive(ours, theirs)
+    forgive(ours, theirs, give_up)
     if cuts:
         forgive_counts(ours, theirs)
     if purges:

@@ -85,6 +85,34 @@ SESSIONS = {
         *(stream(), *THREE, consumer(), consumer("d", filter_subject="@.x.a")),
         *(pull(batch=3), pull("d", batch=2), ask("STREAM.PURGE.@S", {"keep": 2}), INFO),
     ],
+    "what was given up is counted until its record is gone": [
+        *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK"), pull()),
+        *(answer(b"-NAK"), pull(), INFO, ask("STREAM.MSG.DELETE.@S", {"seq": 1}), INFO),
+    ],
+    "what was given up is counted until a purge": [
+        *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK"), pull()),
+        *(answer(b"-NAK"), pull(batch=2), INFO, ask("STREAM.PURGE.@S"), INFO),
+    ],
+    "what was given up is not counted below the first record": [
+        *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK"), pull()),
+        *(answer(b"-NAK"), pull(batch=2), INFO, ask("STREAM.PURGE.@S", {"seq": 3}), INFO),
+    ],
+    "what is allowed once is counted as given up once more is allowed": [
+        *(stream(), *THREE, consumer(max_deliver=1), pull(), answer(b"-NAK"), pull(), INFO),
+        *(consumer(), INFO, consumer(max_deliver=2), INFO),
+    ],
+    "a purge leaves the floor where later deliveries are answered too": [
+        *(stream(), *THREE, consumer(), pull(batch=3), answer(b"+ACK"), publish("@.x.b"), pull()),
+        *(ask("STREAM.PURGE.@S", {"seq": 3}), INFO, answer(b"+ACK"), INFO),
+    ],
+    "a purge leaves the floor behind what the filter leaves out": [
+        *(stream(), *THREE, consumer(filter_subject="@.x.a"), pull(batch=2)),
+        *(ask("STREAM.PURGE.@S", {"seq": 2}), INFO),
+    ],
+    "a purge is the floor where all are acked": [
+        *(stream(), *THREE, consumer(ack_policy="all", filter_subject="@.x.a"), pull(batch=2)),
+        *(ask("STREAM.PURGE.@S", {"seq": 2}), INFO),
+    ],
     "a roll-up of one pending record is told of": [
         *(ROLLS, *THREE, consumer(), consumer("d", filter_subject="@.x.b"), pull(batch=3)),
         *(pull("d"), publish("@.x.b", ("Nats-Rollup", "sub")), INFO),

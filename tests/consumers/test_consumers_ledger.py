@@ -28,7 +28,24 @@ def test_an_unanswered_delivery_is_redelivered_once_and_then_given_up():
     assert ledger.queue.pop() == 7
     assert deliver(ledger, 7, now=30) == (2, 2)
     assert ledger.expire(now=60) == [GiveUp(7, 2)]
-    assert (pending(ledger), ledger.redelivered) == ([], {7: 2})
+    assert (pending(ledger), ledger.redelivered) == ([], {7: 3})
+
+
+def test_how_often_a_record_came_is_forgotten_once_it_is_gone():
+    ledger = Ledger(ack_wait=30, max_deliver=1)
+    for seq in (1, 2, 3, 4):
+        deliver(ledger, seq, now=0)
+    ledger.expire(now=30)
+    deliver(ledger, 5, now=30)
+    assert list(ledger.redelivered) == [1, 2, 3, 4]
+    ledger.take_changes()
+    assert not ledger.forget(1, [5, 9])
+    assert not ledger.is_dirty
+    assert ledger.forget(2, [3])
+    assert (ledger.is_dirty, list(ledger.redelivered)) == (True, [2, 4])
+    assert ledger.take_changes().redelivered == {2: 2, 4: 2}
+    ledger.purged([5], 6, 6, now=31, acks_all=False)
+    assert ledger.take_changes().redelivered == {}
 
 
 def test_redeliveries_come_in_the_order_of_refusals_and_those_whose_wait_is_over_in_sequence():

@@ -265,7 +265,8 @@ class Consumer:
             pending = self.ledger.pending.up_to(self.ledger.delivered[1])
             lost = [seq for seq in pending if not self.stream.index.is_live(seq)]
         now, position = self._clock.monotonic(), max(start, self.cursor.seen_to + 1)
-        if self.ledger.purged(lost, start, position, now):
+        acks_all = self.config.ack_policy == "all"
+        if self.ledger.purged(lost, start, position, now, acks_all=acks_all):
             self.answers.last_acked_ns = self._clock.time_ns()
         self._arm(self.ledger.next_deadline())
         self._note_change()
@@ -383,10 +384,16 @@ class Consumer:
         for seq in sorted(lost):
             if seq in pending:
                 self.settled(self.answers.dropped(seq))
+        self.forget(below, seqs)
         if lost:
             self._note_change()
             self.pump()
             self.outlet.flush()
+
+    def forget(self, below: int, seqs: list[int]) -> None:
+        """Forget how often removed records were delivered that had been given up."""
+        if self.ledger.forget(below, seqs):
+            self._note_change()
 
     def _watch(self) -> None:
         """Hear of new records only while somebody waits for them: idle consumers cost nothing."""

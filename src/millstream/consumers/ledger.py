@@ -106,7 +106,7 @@ class Ledger:
     delivered: tuple[int, int] = (0, 0)
     floor: tuple[int, int] = (0, 0)
     pending: PendingAcks = field(default_factory=PendingAcks)
-    redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, when above 1
+    redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, see _give_up
     queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
     version: int = 0
     _dirty: bool = False
@@ -225,11 +225,14 @@ class Ledger:
             self._raise_floor()
         return lost
 
-    def purged(self, seqs: Iterable[int], start: int, position: int, now: float) -> bool:
+    def purged(
+        self, seqs: Iterable[int], start: int, position: int, now: float, *, acks_all: bool
+    ) -> bool:
         """Forget purged records, and stand before ``position``; whether any was pending.
 
-        Nothing of the consumer's is left below ``start``. What waited in line to be delivered again
-        waits for its time instead, as it does at the reference.
+        Nothing of the consumer's is left below ``start``, which is above the floor then, unless
+        ``acks_all`` is not said and later deliveries are answered too. What waited in line to be
+        delivered again waits for its time instead, as it does at the reference.
         """
         while seq := self.queue.pop():
             self.progress(seq, now)
@@ -240,10 +243,23 @@ class Ledger:
         if self.delivered[1] < position - 1:
             self.delivered = (self.delivered[0], position - 1)
         if not len(self.pending):
-            self.floor = self.delivered
-        elif before[1] < start:
+            self.floor, self.redelivered = self.delivered, {}
+            self._redelivered_changed = True
+        elif before[1] < start and (acks_all or self.floor[1] < start):
             self.floor = (max([before[0], *(known[0] for known in rows)]), start - 1)
         return bool(lost)
+
+    def forget(self, below: int, seqs: Iterable[int]) -> bool:
+        """Forget how often removed records came that nobody answers for; whether any did."""
+        again, pending = self.redelivered, self.pending
+        gone = [seq for seq in seqs if seq in again and seq not in pending]
+        if again and below:
+            gone += [seq for seq in again if seq < below and seq not in pending]
+        for seq in gone:
+            again.pop(seq, None)
+        if gone:
+            self._dirty = self._redelivered_changed = True
+        return bool(gone)
 
     def _answer(self, seq: int) -> bool:
         if self.redelivered.pop(seq, None) is not None:
@@ -304,8 +320,7 @@ class Ledger:
 
     def _give_up(self, seq: int, deliveries: int) -> None:
         self._answer(seq)
-        if deliveries > 1:
-            self.redelivered[seq] = deliveries
+        self.redelivered[seq] = deliveries + 1  # with the one that was due, as at the reference
         self._redelivered_changed = True
         self._raise_floor()
 

@@ -246,7 +246,7 @@ class Registry:
 
         def tell() -> None:
             below, seqs = stream.removals.take_dropped()
-            for consumer in self._waiting_for_answers(stream) if below or seqs else ():
+            for consumer in self._with_deliveries(stream) if below or seqs else ():
                 consumer.dropped(below, seqs)
 
         def soon() -> None:
@@ -258,9 +258,10 @@ class Registry:
         stream.removals.on_drop, stream.removals.tell = soon, tell
         stream.removals.rolled_up = partial(self.purged, stream)
 
-    def _waiting_for_answers(self, stream: Stream) -> list[Consumer]:
+    def _with_deliveries(self, stream: Stream) -> list[Consumer]:
+        """Return the consumers that await answers, or count what they gave up."""
         found = self._consumers.get(stream.incarnation, {}).values()
-        return [consumer for consumer in found if len(consumer.ledger.pending)]
+        return [c for c in found if len(c.ledger.pending) or c.ledger.redelivered]
 
     def _above_limits(self, stream: Stream, config: StreamConfig) -> list[str]:
         """Return the consumers that limits of the stream's configuration would forbid."""
@@ -287,6 +288,7 @@ class Registry:
                 consumer.purged(start or state.last_seq + 1, wider=False)
             elif not filters or any(is_subset(subject, one) for one in filters):
                 consumer.purged(state.first_seq, wider=True)
+            consumer.forget(state.first_seq, alone)
 
     def _claim_for(self, stream: Stream) -> None:
         """Let every consumer of a stream say what it needs before anything is let go."""

@@ -99,7 +99,7 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
         "delivered": _position(_delivered(consumer), consumer.feed.last_delivered_ns),
         "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
         "num_ack_pending": len(ledger.pending),
-        "num_redelivered": len(ledger.redelivered),
+        "num_redelivered": len(ledger.redelivered) if config.max_deliver != 1 else 0,
         "num_waiting": consumer.waiting,
         "num_pending": consumer.cursor.pending(),
     }
