@@ -126,6 +126,24 @@ async def test_under_pressure_deliveries_wait_for_more() -> None:
     assert bench.done == ["a", "b"]
 
 
+async def test_one_late_look_alone_holds_no_delivery_back() -> None:
+    bench = Bench()
+    bench.ready("a")
+    await turns()
+    assert bench.look(0.15, busy=0.2).rung == "none"  # the machine was elsewhere for 50 ms
+    assert bench.look().rung == "none"
+    bench.ready("b")
+    assert bench.done == ["a", "b"]
+
+
+async def test_looks_that_are_late_one_after_another_are_load() -> None:
+    bench = Bench()
+    bench.ready("a")
+    await turns()
+    bench.look(0.15, busy=0.2)
+    assert bench.look(0.15, busy=0.2).coalesce_ms > 0
+
+
 async def test_a_deferred_key_is_served_once_the_load_has_gone() -> None:
     bench = Bench()
     bench.ready("a")
