@@ -1,9 +1,11 @@
 """Sections 4 and 5 of the contract: sentences about topics that stand for themselves."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from test_topics_queues import Process
 from topics_api import Api
 
 from millstream.errors import StorageFull
@@ -269,3 +271,23 @@ async def test_s5_7_a_front_record_removed_by_match_moves_earliest(api: Api) -> 
     _, answer = await api.call("POST", TOPIC + "/delete", {"match": "x"})
     assert (answer["earliest_seq"], answer["head_seq"], answer["count"]) == (2, 2, 1)
     assert (await state(api))["earliest_seq"] == 2
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+async def test_s5_7_what_was_deleted_stays_deleted_after_a_restart(
+    tmp_path: Path, snapshot: bool
+) -> None:
+    process = Process(tmp_path / "data")
+    try:
+        records = [{"data": n, "tag": tag} for n, tag in enumerate(["a", "b", "a", "b", "c"], 1)]
+        await write(process.api, *records)
+        await process.api.call("POST", TOPIC + "/delete", {"before_seq": 2})
+        await process.api.call("POST", TOPIC + "/delete", {"match": "b"})
+        before = await process.api.diff("t")
+        after = await (await process.again(snapshot=snapshot)).diff("t")
+        assert [record["$seq"] for record in after["records"]] == [3, 5]
+        assert after["tombstone"] is None
+        assert (after["earliest_seq"], after["head_seq"]) == (3, 5)
+        assert after["records"] == before["records"]
+    finally:
+        process.end()
