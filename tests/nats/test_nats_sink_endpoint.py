@@ -1,5 +1,6 @@
 """Staged batches and readers' places, as a client of a running broker meets them."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,19 @@ def test_nothing_is_visible_before_the_commit_and_everything_after_it(
     done = streams.commit("OUT", batch, files)
     assert (done.records, done.first_seq, done.last_seq, done.duplicate) == (3, 1, 3, False)
     assert held(broker) == [b"1", b"2", b"3"]
+
+
+def test_a_commit_is_answered_while_files_are_still_written(
+    broker: SmallBroker, streams: NatsStreams
+) -> None:
+    batch, written = Batch("sink", 0), threading.Event()
+    files = [stage(streams, batch, "a", entries(b"1"))]
+    broker.do(lambda: broker.stream("OUT").watch(lambda: broker.occupy_files(written)))
+    try:
+        assert streams.commit("OUT", batch, files).records == 1
+        assert not written.is_set()
+    finally:
+        written.set()
 
 
 def test_a_batch_is_committed_once_however_often_it_is_sent(

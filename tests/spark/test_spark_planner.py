@@ -1,5 +1,7 @@
 """Plans to parts: every sequence once, cut at segments, gaps named."""
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -132,17 +134,20 @@ def test_cold_files_in_an_object_store_are_left_to_the_server() -> None:
 
 
 def sized(*megabytes: int) -> list[Part]:
-    return [FileRange(f"{n}", "", n, n, size << 20) for n, size in enumerate(megabytes)]
+    """Neighbouring segments of a thousand records each."""
+    return [
+        FileRange(f"{n}", "", 1000 * n, 1000 * n + 999, size << 20)
+        for n, size in enumerate(megabytes)
+    ]
 
 
 @pytest.mark.parametrize(
     ("megabytes", "cores", "tasks"),
     [
         ((64,) * 8, 2, [4, 4]),  # as many tasks as cores
-        ((64,) * 8, 16, [1] * 8),
         ((64,) * 16, 2, [4, 4, 4, 4]),  # but none above 256 MB
         ((1,) * 6, 8, [4, 2]),  # nor one of less than 4 MB
-        ((300, 10, 300), 1, [1, 1, 1]),
+        ((3,), 2, [1]),
         ((), 2, []),
     ],
 )
@@ -153,6 +158,46 @@ def test_neighbours_are_read_by_one_task(
     found = packed([(part, "S") for part in given], cores)
     assert [len(task) for task in found] == tasks
     assert [part for task in found for part, _ in task] == given
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cores", "tasks"),
+    [
+        ((300,), 2, [150, 150]),
+        ((64, 64, 64), 2, [96, 96]),
+        ((64,) * 8, 16, [32] * 16),
+        ((300, 10, 300), 1, [256, 256, 98]),  # none above 256 MB
+    ],
+)
+def test_a_long_segment_is_shared_by_tasks_that_have_as_much_to_do(
+    megabytes: tuple[int, ...], cores: int, tasks: list[int]
+) -> None:
+    given = sized(*megabytes)
+    found = packed([(part, "S") for part in given], cores)
+    weights = [sum(part.bytes for part, _ in task if isinstance(part, FileRange)) for task in found]
+    assert [weight / (1 << 20) for weight in weights] == pytest.approx(tasks, abs=2)
+    assert covered(part for task in found for part, _ in task) == covered(given)
+
+
+def covered(parts: Iterable[Part]) -> list[int]:
+    """Every sequence that parts read, in their order."""
+    return [
+        seq
+        for part in parts
+        if isinstance(part, FileRange | ServerRange)
+        for seq in range(part.from_seq, part.to_seq + 1)
+    ]
+
+
+def test_a_long_tail_is_read_by_two_tasks_and_none_of_it_twice() -> None:
+    tasks = packed([(ServerRange(1, 100_000), "S")], 2)
+    assert len(tasks) == 2
+    assert covered(part for task in tasks for part, _ in task) == list(range(1, 100_001))
+
+
+def test_cold_files_are_not_cut() -> None:
+    given: list[tuple[Part, str]] = [(ColdRange("1.parquet", 1, 2_000_000), "S")]
+    assert packed(given, 2) == [given]
 
 
 def test_small_parts_of_several_streams_are_read_by_one_task() -> None:

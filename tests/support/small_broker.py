@@ -108,6 +108,14 @@ class SmallBroker:
         while self.do(waiting):
             time.sleep(0.005)
 
+    def occupy_files(self, until: threading.Event) -> None:
+        """Keep the file thread busy from here on; to be called on the loop."""
+
+        def wait() -> None:
+            until.wait(WAIT_SECONDS)
+
+        self._store.worker.run(wait, lambda error: None)
+
     def _sealed(self, name: str) -> int:
         self._store.tick()
         return len(self._store.plan(self.stream(name).incarnation))

@@ -10,11 +10,12 @@ import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from typing import TYPE_CHECKING
 
 from millstream.client.errors import ClientError
+
+if TYPE_CHECKING:  # loaded where somebody has a key: it takes longer than the rest of the client
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _BLOCK = re.compile(r"-+BEGIN [A-Z ]+-+\s+(\S+)\s+-+END [A-Z ]+-+")
 _SEED_ROLE = 18  # S
@@ -104,8 +105,10 @@ def _text_of(path: str) -> str:
         raise BadCredentials(f"cannot read {path}: {error}") from error
 
 
-def _key_of(seed: str) -> Ed25519PrivateKey:
+def _key_of(seed: str) -> "Ed25519PrivateKey":
     """Return the key behind the text of a user's seed: S, U, then base32."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     try:
         raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except (binascii.Error, ValueError):
@@ -118,7 +121,9 @@ def _key_of(seed: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(raw[2:34])
 
 
-def _public(key: Ed25519PrivateKey) -> str:
+def _public(key: "Ed25519PrivateKey") -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
     raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     body = bytes([_USER_ROLE << 3]) + raw
     check = binascii.crc_hqx(body, 0).to_bytes(2, "little")

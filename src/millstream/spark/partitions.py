@@ -12,11 +12,12 @@ from pyspark.sql.datasource import InputPartition
 
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
-from millstream.spark import planner, reader
+from millstream.spark import planner
 from millstream.spark.columns import GAP_COLUMNS, check_names, spark_type
 from millstream.spark.options import Access, ReadOptions, time_ns
 from millstream.spark.planner import LostRanges, Part
 from millstream.spark.problems import FilesUnreachable, OptionError
+from millstream.spark.task import Task, loss
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,10 +59,10 @@ def stream_names(options: ReadOptions) -> list[str]:
     return list(dict.fromkeys([*named, *matching]))
 
 
-def task_for(options: ReadOptions, columns: tuple[str, ...], plan: ReadPlan) -> reader.Task:
+def task_for(options: ReadOptions, columns: tuple[str, ...], plan: ReadPlan) -> Task:
     """Return what every task of a read needs to know."""
     now_ns = SystemClock().time_ns()
-    return reader.Task(
+    return Task(
         server=options.server,
         stream=plan.stream,
         incarnation=plan.incarnation,
@@ -99,7 +100,7 @@ def planned(
     return [InputPartition(one) for one in tasks]
 
 
-def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Part], reader.Task]:
+def _parts(options: ReadOptions, one: Range, task: Task) -> tuple[list[Part], Task]:
     if options.access is Access.FILES and not one.plan.whole:
         raise FilesUnreachable(
             f"this user may read only some subjects of stream {one.plan.stream!r}, and its files "
@@ -107,7 +108,7 @@ def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Pa
         )
     gaps = planner.lost(one.plan, one.from_seq, one.to_seq)
     if gaps and options.fail_on_data_loss:
-        raise reader.loss(one.plan.stream, gaps)
+        raise loss(one.plan.stream, gaps)
     parts: list[Part] = planner.parts(
         one.plan, one.from_seq, one.to_seq, options.access, options.max_records_per_partition
     )
@@ -118,6 +119,8 @@ def _parts(options: ReadOptions, one: Range, task: reader.Task) -> tuple[list[Pa
 
 def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of a partition; Spark gives an empty one when there is nothing."""
+    from millstream.spark import reader  # by tasks alone: see ``task``
+
     if partition.value is None:
         return iter(())
     return chain.from_iterable(reader.read(part, task) for part, task in partition.value)

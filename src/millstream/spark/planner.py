@@ -16,6 +16,7 @@ HARMLESS = frozenset({"void", "delete"})
 TAIL_RECORDS = 250_000  # what one task reads through the server unless the user says otherwise
 TASK_BYTES = 256 << 20  # what one task reads of files at most, unless a single one is larger
 LEAST_BYTES = 4 << 20  # of less it is not worth to make two tasks
+UNEVEN_BYTES = 1 << 20  # by which one task may have more to do than another
 GUESSED_BYTES = 200  # a record that only the server has
 
 Lost: TypeAlias = tuple[int, int, str]
@@ -94,23 +95,51 @@ def at_least(parts: Sequence[Part], count: int) -> list[Part]:
 
 
 def packed(pieces: Sequence[tuple[Part, _Other]], cores: int) -> list[list[tuple[Part, _Other]]]:
-    """Join neighbours into tasks: a start costs as much as reading some megabytes.
+    """Share parts out to tasks, neighbours together: a start costs as much as some megabytes.
 
-    There are at least as many tasks as cores where the bytes are worth it, as with Spark's own
-    reader of files. What belongs to a part, such as its stream, goes with it.
+    There are as many tasks as cores where the bytes are worth it, each with about as much to do,
+    as with Spark's own reader of files: what is too long for one goes on in the next. What belongs
+    to a part, such as its stream, goes with it.
     """
     total = sum(_weight(part) for part, _ in pieces)
-    most = min(TASK_BYTES, max(LEAST_BYTES, -(-total // max(cores, 1))))
+    most = min(TASK_BYTES, max(LEAST_BYTES, total // max(cores, 1) + UNEVEN_BYTES))
     tasks: list[list[tuple[Part, _Other]]] = []
     room = 0
-    for piece in pieces:
-        weight = _weight(piece[0])
-        if not tasks or weight > room:
-            tasks.append([])
-            room = most
-        tasks[-1].append(piece)
-        room -= weight
+    for part, other in pieces:
+        for piece in _cut_for(part, room, most):
+            weight = _weight(piece)
+            if not tasks or weight > room:
+                tasks.append([])
+                room = most
+            tasks[-1].append((piece, other))
+            room -= weight
     return tasks
+
+
+def _cut_for(part: Part, room: int, most: int) -> Iterator[Part]:
+    """Cut a part where tasks end: behind the ``room`` of the last one, then behind each ``most``.
+
+    Not in a cold file: who starts within a group of rows decodes all of it.
+    """
+    if isinstance(part, ColdRange | LostRanges):
+        yield part
+        return
+    each = _weight(part) / _length(part)
+    reach = room if room >= LEAST_BYTES else most
+    first = part.from_seq
+    while (part.to_seq - first) * each + each > reach:
+        last = first + max(int(reach / each), 1) - 1
+        yield _between(part, first, last)
+        first, reach = last + 1, most
+    if first <= part.to_seq:
+        yield _between(part, first, part.to_seq)
+
+
+def _between(part: FileRange | ServerRange, first: int, last: int) -> Part:
+    if isinstance(part, ServerRange):
+        return ServerRange(first, last)
+    share = (last - first + 1) / _length(part)
+    return replace(part, from_seq=first, to_seq=last, bytes=round(part.bytes * share))
 
 
 def _weight(part: Part) -> int:

@@ -1,7 +1,6 @@
 """What a task does: one part of a stream to Arrow batches, from files or from the server."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -18,31 +17,14 @@ from millstream.spark.planner import (
     LostRanges,
     Part,
     ServerRange,
-    describe,
     lost,
     newly_lost,
 )
-from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
+from millstream.spark.problems import FilesUnreachable
 from millstream.spark.rows import Records
-from millstream.spark.server import Server
 from millstream.spark.subject_filter import matching, pattern_of
+from millstream.spark.task import Task, loss, replaced
 from millstream.spark.verify import intact
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What all parts of one read have in common; small, as Spark pickles it to every task."""
-
-    server: Server
-    stream: str
-    incarnation: int
-    columns: tuple[str, ...]
-    subject: str | None
-    start_ns: int | None
-    end_ns: int | None
-    access: Access
-    fail_on_data_loss: bool
-    known_lost: tuple[Lost, ...] = ()
 
 
 def read(part: Part, task: Task) -> Iterator[pa.RecordBatch]:
@@ -181,19 +163,3 @@ def _gaps(gaps: tuple[Lost, ...], task: Task) -> Iterator[pa.RecordBatch]:
     if task.fail_on_data_loss:
         raise loss(task.stream, gaps)
     yield rows.gap_rows(gaps, task.stream, task.columns)
-
-
-def loss(stream: str, gaps: tuple[Lost, ...]) -> DataLoss:
-    """Return the failure that names what is gone and how to read on."""
-    return DataLoss(
-        f"stream {stream!r} has lost records {describe(gaps)}; set failOnDataLoss=false to read "
-        "the others and get one row for each lost range (columns gap_from, gap_to, gap_reason)"
-    )
-
-
-def replaced(stream: str) -> StreamReplaced:
-    """Return the failure of a read whose stream is not the one it was planned for."""
-    return StreamReplaced(
-        f"stream {stream!r} was deleted and created again: its sequences mean other records now; "
-        "start the read afresh (a streaming query needs a new checkpoint)"
-    )

@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import (
 from millstream.client.errors import ClientError
 from millstream.client.streams import ReadPlan, StreamMissing
 from millstream.clock import SystemClock
-from millstream.spark import reader
 from millstream.spark.offsets import Position, Positions, UnknownOffset, offset_of, positions_of
 from millstream.spark.options import ReadOptions, StartFrom
 from millstream.spark.partitions import Range, planned, read_partition, resolved, stream_names
 from millstream.spark.problems import DataLoss, OptionError
 from millstream.spark.source import NO_SEGMENTS
+from millstream.spark.task import replaced
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class StreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _same(position: Position, plan: ReadPlan) -> None:
     if position.incarnation != plan.incarnation:
-        raise reader.replaced(position.stream)
+        raise replaced(position.stream)
 
 
 def _check(options: ReadOptions) -> None:

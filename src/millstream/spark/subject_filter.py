@@ -1,12 +1,16 @@
 """A subject pattern over a segment's table of subjects: each distinct subject is matched once."""
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from millstream.spark.problems import OptionError
-from millstream.spark.rows import Mask, Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from millstream.spark.rows import Mask, Records
 
 
 def pattern_of(subject: str) -> re.Pattern[str]:
@@ -17,7 +21,7 @@ def pattern_of(subject: str) -> re.Pattern[str]:
     return re.compile(r"\.".join(_token(token) for token in tokens), re.DOTALL)
 
 
-def matching(records: Records, pattern: re.Pattern[str]) -> Mask:
+def matching(records: "Records", pattern: re.Pattern[str]) -> "Mask":
     """Return which records have a subject that the pattern matches."""
     wanted = np.fromiter(
         (pattern.fullmatch(subject) is not None for subject in _names(records.subjects)),
@@ -28,7 +32,7 @@ def matching(records: Records, pattern: re.Pattern[str]) -> Mask:
     return mask
 
 
-def _names(subjects: pa.StringArray) -> list[str]:
+def _names(subjects: "pa.StringArray") -> list[str]:
     names: list[str] = subjects.to_pylist()
     return names
 

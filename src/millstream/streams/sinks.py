@@ -152,7 +152,8 @@ class Sinks:
                 batch = await self._on_files(partial(self._staging.take, place, asked.files))
                 _check_subjects(stream, batch)
                 answer = await self._append(stream, asked, batch)
-        await self._on_files(partial(self._staging.drop_through, place))
+        # Nobody waits for it: the records' own files may still be written before its turn comes.
+        self._store.worker.run(partial(self._staging.drop_through, place), _report)
         return answer
 
     async def abort(self, stream: Stream, asked: AbortRequest) -> None:
