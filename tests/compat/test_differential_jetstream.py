@@ -165,14 +165,6 @@ def forgive(mine: Any, other: Any, give_up: frozenset[str]) -> None:
         return
     for key in mine.keys() & other.keys():
         forgive(mine[key], other[key], give_up)
-    if str(mine.get("type")).endswith("consumer_create_response") and "delivered" in mine:
-        # Asked again after a restart, the reference tells how the consumer was at the start.
-        if mine["delivered"] != other.get("delivered", mine["delivered"]):
-            for key in ("delivered", "ack_floor"):
-                mine[key] = other[key]
-            mine |= {key: other[key] for key in other if key.startswith("num_")}
-        mine.pop("push_bound", None)
-        other.pop("push_bound", None)
     if "ack_floor" in mine and mine["name"] in give_up:
         # What was given up is below the floor; the reference moves its own and shows the old one.
         shown = other.get("ack_floor", mine["ack_floor"])

@@ -85,6 +85,10 @@ SESSIONS = {
         *(stream(), *THREE, consumer(), consumer("d", filter_subject="@.x.a")),
         *(pull(batch=3), pull("d", batch=2), ask("STREAM.PURGE.@S", {"keep": 2}), INFO),
     ],
+    "who makes a push consumer hears of it before its deliveries": [
+        *(stream(), *THREE, Step("listen", "@.push"), consumer(deliver_subject="@.push")),
+        *(Step("gather"), INFO, consumer(deliver_subject="@.push", max_ack_pending=9), INFO),
+    ],
     "what was given up is counted until its record is gone": [
         *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK"), pull()),
         *(answer(b"-NAK"), pull(), INFO, ask("STREAM.MSG.DELETE.@S", {"seq": 1}), INFO),

@@ -154,8 +154,8 @@ class Consumer:
         self._watch_pause()
         self._arm(self.ledger.next_deadline())
         self._idleness.watch(self.config.inactive_threshold / 1e9)
-        if self.push is not None:  # nobody has pulled yet
-            self.pump()
+        if self.push is not None:  # nobody has pulled yet; who made it hears of that first
+            self._arm(self._clock.monotonic())
 
     def _listen(self) -> None:
         """Hear of those who subscribe to a push consumer's subject, and of their leaving."""
@@ -198,10 +198,8 @@ class Consumer:
             self._watch_pause()
         self._idleness.watch(self.config.inactive_threshold / 1e9)
         self._arm(self.ledger.next_deadline())
-        if self.feed.pause_left_ns:  # who waits is not looked at now
-            self._arm(self._clock.monotonic() + self.feed.pause_left_ns / 1e9)
-        else:
-            self.pump()
+        # Who waits is not looked at in a pause, nor before the answer to who asked for this.
+        self._arm(self._clock.monotonic() + self.feed.pause_left_ns / 1e9)
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a checked configuration."""
