@@ -5,8 +5,8 @@ operating system, ``fsync`` and control frames after the sync that covers it, al
 order of submission per log. After a failed sync nothing is answered but errors.
 
 Who writes: a small group that waits for no sync is written by the loop itself, in the turn after
-it came, because handing it to a thread and back costs more than the write. Everything else, and
-every sync, is the thread's. Entries are appended by one side at a time; a sync of the thread
+it came, because handing it to a thread and back costs more than the write, and the thread may be
+in the middle of a sync. Everything else, and every sync, is the thread's. Entries are appended by one side at a time; a sync of the thread
 does not keep the loop from appending, and covers only what was written before it began.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 Post = Callable[[Callable[[], None]], object]
 
-SMALL_GROUP = 512 << 10  # bytes that the loop writes itself: some 200 microseconds
+SMALL_GROUP = 2 << 20  # bytes that the loop writes itself: below a millisecond in most cases
 SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
 SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
