@@ -2,12 +2,21 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from millstream.store import files as files_module
 from millstream.store.entry import Entry, Run, encode_entry, scan_entries
-from millstream.store.files import OsFiles, ensure_dir, replace_file, write_all, write_parts
+from millstream.store.files import (
+    Buffer,
+    OsFiles,
+    ensure_dir,
+    replace_file,
+    write_all,
+    write_parts,
+)
 from support.fake_disk import Crashed, FakeDisk, Mode
 
 
@@ -49,6 +58,26 @@ def test_short_writes_are_continued(most: int) -> None:
     write_all(file, b"0123456789", 0)
     write_parts(file, [b"abc", b"defgh"], 10)
     assert file.pread(100, 0) == b"0123456789abcdefgh"
+
+
+def test_many_and_long_parts_are_written_in_calls_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files_module, "CALL_BYTES", 5)
+    monkeypatch.setattr(files_module, "MOST_PARTS", 3)
+    disk, calls = FakeDisk(), []
+    file = disk.open("/f", create=True)
+    write = file.pwritev
+
+    def noted(parts: Sequence[Buffer], offset: int) -> int:
+        calls.append([bytes(part) for part in parts])
+        return write(parts, offset)
+
+    monkeypatch.setattr(file, "pwritev", noted)
+    write_parts(file, [b"ab", b"cd", b"", b"e", b"f", b"0123456789ABC", b"x"], 4)
+    assert file.pread(100, 4) == b"abcdef0123456789ABCx"
+    assert all(sum(map(len, parts)) <= 5 and len(parts) <= 3 for parts in calls)
+    assert len(calls) == 5
 
 
 def test_the_fake_disk_forgets_what_was_not_synced() -> None:

@@ -6,8 +6,9 @@ order of submission per log. After a failed sync nothing is answered but errors.
 
 Who writes: a small group that waits for no sync is written by the loop itself, in the turn after
 it came, because handing it to a thread and back costs more than the write, and the thread may be
-in the middle of a sync. Everything else, and every sync, is the thread's. Entries are appended by one side at a time; a sync of the thread
-does not keep the loop from appending, and covers only what was written before it began.
+in the middle of a sync. Everything else, and every sync, is the thread's. Entries are appended by
+one side at a time; a sync of the thread does not keep the loop from appending, and covers only
+what was written before it began.
 """
 
 import logging

@@ -8,11 +8,14 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 MOST_PARTS = 512  # Linux takes at most 1024 in one call
+# For a longer write the kernel looks for longer stretches of memory; on a virtual machine those
+# may have to come from its host first, which takes ten times as long as the write.
+CALL_BYTES = 1 << 20
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,14 +120,32 @@ def write_all(file: File, data: Buffer, offset: int) -> None:
 
 
 def write_parts(file: File, parts: Sequence[bytes], offset: int) -> None:
-    """Write the parts one after another, many a call."""
-    for at in range(0, len(parts), MOST_PARTS):
-        some = parts[at : at + MOST_PARTS]
-        size = sum(map(len, some))
-        wrote = file.pwritev(some, offset)
-        if wrote < size:
-            write_all(file, b"".join(some)[wrote:], offset + wrote)
-        offset += size
+    """Write the parts one after another, many a call but no more than ``CALL_BYTES``."""
+    some: list[Buffer] = []
+    size = 0
+    for part in _pieces(parts):
+        if size + len(part) > CALL_BYTES or len(some) == MOST_PARTS:
+            _write_some(file, some, size, offset)
+            offset += size
+            some, size = [], 0
+        some.append(part)
+        size += len(part)
+    _write_some(file, some, size, offset)
+
+
+def _pieces(parts: Sequence[bytes]) -> Iterator[Buffer]:
+    for part in parts:
+        if len(part) <= CALL_BYTES:
+            yield part
+        else:
+            for at in range(0, len(part), CALL_BYTES):
+                yield memoryview(part)[at : at + CALL_BYTES]
+
+
+def _write_some(file: File, some: list[Buffer], size: int, offset: int) -> None:
+    wrote = file.pwritev(some, offset) if size else 0
+    if wrote < size:
+        write_all(file, b"".join(some)[wrote:], offset + wrote)
 
 
 # Directories whose name could be neither synced nor taken back: there, but not to be relied on.
