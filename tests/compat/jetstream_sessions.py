@@ -427,6 +427,10 @@ class _Writer:
             # The reference keeps what only consumers in memory waited for.
             config.pop("mem_storage", None)
         before = self._consumers.get((stream, name), {"ack_wait": 1000})
+        if (stream, name) in self._consumers:
+            # The reference goes on to look for listeners in the group that it was made with.
+            config.pop("deliver_group", None)
+            config |= {k: v for k, v in before.items() if k == "deliver_group"}
         if config.get("ack_wait") == 1000 != before.get("ack_wait"):
             # The reference looks at what an update leaves no more time within a tenth of a second.
             config["ack_wait"] = 40 * SECOND
