@@ -355,6 +355,11 @@ SESSIONS = {
         *(stream(), *THREE, consumer(priority_groups=["g"], priority_policy="pinned_client")),
         *(pull(group="g", max_bytes=1), INFO, pull(group="g"), INFO),
     ],
+    "an update of the group that a push consumer serves is told, and is there after a restart": [
+        *(stream(), *THREE, consumer(durable_name="c", deliver_subject="@.push")),
+        consumer(durable_name="c", deliver_subject="@.push", deliver_group="g"),
+        *(INFO, Step(RESTART), INFO, Step("listen", "@.push", b"g"), Step("gather"), INFO),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

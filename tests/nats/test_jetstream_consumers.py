@@ -493,6 +493,22 @@ async def test_a_push_consumer_with_a_group_waits_for_a_member_of_the_group(tmp_
         assert (await api(client, "CONSUMER.INFO.S.C"))["push_bound"] is True
 
 
+async def test_a_group_that_an_update_names_is_served_at_once_and_the_old_one_no_more(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client)
+        old = await client.subscribe("push", queue="workers")
+        await consumer(client, deliver_subject="push", deliver_group="workers")
+        await client.jetstream().publish("s.a", b"1")
+        await take(old, 1)
+        await consumer(client, deliver_subject="push", deliver_group="others")
+        await client.jetstream().publish("s.a", b"2")
+        assert await is_silent(client, old)
+        assert "push_bound" not in await api(client, "CONSUMER.INFO.S.C")
+        await old.unsubscribe()
+        new = await client.subscribe("push", queue="others")
+        assert [message.data for message in await take(new, 1)] == [b"2"]
+
+
 async def test_a_push_consumer_without_a_group_does_not_serve_queue_groups_alone(tmp_path):
     async with connected(tmp_path) as (_, client):
         await stream(client)

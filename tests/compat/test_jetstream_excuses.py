@@ -1,0 +1,63 @@
+"""The comparison of JetStream sessions: it excuses what has a written reason, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compat.jetstream_excuses import Occasions, differences
+
+PURGES = Occasions(cuts=True, purges=True)
+
+
+def deliver(record: int, sequence: int) -> list[Any]:
+    return ["pull", ["s.x.a", f"$JS.ACK.S.c.1.{record}.{sequence}.TIME.0", "", "payload"]]
+
+
+def info(sequence: int, record: int, **shown: Any) -> list[Any]:
+    """What a consumer's info shows of its floor: the last delivery below it, and its record."""
+    told = {
+        "stream_name": "S",
+        "name": "c",
+        "config": {"ack_policy": "explicit"},
+        "delivered": {"consumer_seq": 4, "stream_seq": 4},
+        "ack_floor": {"consumer_seq": sequence, "stream_seq": record},
+        "num_ack_pending": 1,
+        "num_pending": 0,
+        **shown,
+    }
+    return ["ask", ["INBOX", "", "", told]]
+
+
+FOUR = [deliver(record, record) for record in range(1, 5)]
+
+
+@pytest.mark.parametrize("floor", [(0, 0), (1, 1), (3, 3)])
+def test_a_floor_that_counts_a_purged_delivery_behind_it_is_excused(floor: tuple[int, int]) -> None:
+    assert differences([*FOUR, info(*floor)], [*FOUR, info(3, 0)], PURGES) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "occasions"),
+    [
+        pytest.param(info(2, 2), info(3, 3), PURGES, id="a floor that is behind"),
+        pytest.param(info(3, 3), info(2, 2), PURGES, id="a floor that is ahead"),
+        pytest.param(info(3, 3), info(0, 0), PURGES, id="a floor above what is pending"),
+        pytest.param(info(2, 3), info(3, 3), PURGES, id="another consumer sequence"),
+        pytest.param(info(0, 0), info(4, 2), PURGES, id="a floor below the purged record's"),
+        pytest.param(info(3, 3), info(3, 0), Occasions(), id="no purge"),
+        pytest.param(info(3, 3, num_pending=1), info(3, 0), PURGES, id="another count"),
+        pytest.param(info(3, 3, num_ack_pending=2), info(3, 0), PURGES, id="more pending"),
+        pytest.param(
+            info(3, 3, delivered={"consumer_seq": 4, "stream_seq": 3}),
+            info(3, 0),
+            PURGES,
+            id="another place",
+        ),
+    ],
+)
+def test_a_planted_difference_beside_an_excuse_is_named(
+    ours: list[Any], theirs: list[Any], occasions: Occasions
+) -> None:
+    assert len(differences([*FOUR, ours], [*FOUR, theirs], occasions)) == 1
