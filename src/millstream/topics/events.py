@@ -237,13 +237,12 @@ class EventStream(AsyncIterator[bytes]):
         self._first_reads.discard(name)
         if page.tombstone is not None:
             announced.discard(name)
-            session.cursors[name] = min(page.tombstone.gap_to, page.next_from_seq)
+            before = session.cursors[name] = page.after_loss
             frames.append(self._frame(b"tombstone", _tombstone(name, page, is_first)))
         if page.count:
             announced.discard(name)
-            start = before if page.tombstone is None else page.tombstone.gap_to
             session.cursors[name] = page.next_from_seq
-            frames.append(self._frame(b"record", _records(name, start, page)))
+            frames.append(self._frame(b"record", _records(name, before, page)))
         session.cursors[name] = page.next_from_seq
         if page.caught_up and name not in announced:
             announced.add(name)

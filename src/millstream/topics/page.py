@@ -60,6 +60,14 @@ class Page(msgspec.Struct):
         """Return whether the reader has seen everything there is."""
         return self.next_from_seq == self.head_seq
 
+    @property
+    def after_loss(self) -> int:
+        """Return where a reader stands that was told of the loss, and has none of the records.
+
+        That is its end, but for a topic that was made anew: there it reads from the beginning.
+        """
+        return self.start if self.tombstone is None else min(self.tombstone.gap_to, self.start)
+
 
 class PageMemo:
     """The page read last: watchers that a commit wakes together all want the same one."""

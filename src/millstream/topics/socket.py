@@ -283,20 +283,22 @@ class Socket(asyncio.Protocol):
             wishes.setdefault(message.topic, own)
         if not wishes:
             raise BadRequest("name a topic to subscribe to")
+        query = _query(message)
+        starts = {
+            name: bodies.unsigned(wish.from_seq if wish else None, "from_seq", 0)
+            for name, wish in wishes.items()
+        }
         callers = {name: self._asking_for("read", name) for name in wishes}
         new = sum(name not in self._subscriptions for name in wishes)
         if len(self._subscriptions) + new > MOST_TOPICS:
             raise BadRequest(f"a socket subscribes to at most {MOST_TOPICS} topics")
-        query = _query(message)
         made, shown = [], {}
         for name, wish in wishes.items():
             if message.lenient and self._topics.find_or_none(name, callers[name]) is None:
                 continue
             stream = self._topics.find(name, callers[name])
             state = settled(stream, self._topics.clock.time_ns())
-            start = bodies.unsigned(wish.from_seq if wish else None, "from_seq", 0)
-            if wish is not None and wish.tail:
-                start = state.last_seq
+            start = state.last_seq if wish is not None and wish.tail else starts[name]
             shown[name] = {
                 "from_seq": start,
                 "head_seq": state.last_seq,

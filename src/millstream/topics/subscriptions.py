@@ -159,7 +159,7 @@ class Subscriptions:
     def _render(self, each: Subscription, page: Page) -> bytes:
         frames, start = [], each.cursor
         if page.tombstone is not None:
-            start = page.tombstone.gap_to
+            start = page.after_loss
             shown = page.tombstone.shown()
             del shown["missed_estimate"]
             frames.append(self._frame({"op": "tombstone", "topic": each.name, **shown}))

@@ -77,14 +77,16 @@ class Watches:
         body: bodies.WatchBody = bodies.json_body(request, bodies.WatchBody)
         if not 1 <= len(body.topics) <= MOST_TOPICS:
             raise BadRequest(f"a watch holds 1 to {MOST_TOPICS} topics")
+        session = _session(body, request, topics)
         for name in body.topics:
             check_name(name, request.caller)
         self._collect(topics.now_ms())
-        shown = dict(_positions(body, request, topics))
+        shown = dict(_positions(body, session.cursors, request, topics))
         if topics.max_watch_sessions and len(self._sessions) >= topics.max_watch_sessions:
             raise Throttled("max_watch_sessions", topics.max_watch_sessions)
         wid = "wid_" + secrets.token_urlsafe(16)
-        self._sessions[wid] = _session(body, shown, request, topics)
+        session.cursors = {name: position["from_seq"] for name, position in shown.items()}
+        self._sessions[wid] = session
         answer = {
             "wid": wid,
             "stream_url": f"/v0/watch/{wid}",
@@ -115,32 +117,33 @@ class Watches:
 
 
 def _positions(
-    body: bodies.WatchBody, request: Request, topics: Topics
+    body: bodies.WatchBody, starts: dict[str, int], request: Request, topics: Topics
 ) -> Iterator[tuple[str, dict[str, int]]]:
     lenient = request.flag("lenient", False)
     for name, wish in body.topics.items():
         if lenient and topics.find_or_none(name, request.caller) is None:
             continue
         state = settled(topics.find(name, request.caller), topics.clock.time_ns())
-        start = bodies.unsigned(wish.from_seq, "from_seq", 0)
         yield (
             name,
             {
-                "from_seq": state.last_seq if wish.tail else start,
+                "from_seq": state.last_seq if wish.tail else starts[name],
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             },
         )
 
 
-def _session(
-    body: bodies.WatchBody, shown: dict[str, dict[str, int]], request: Request, topics: Topics
-) -> Session:
+def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> Session:
+    """Return what a body asks for, every number within its range; no topic is looked at."""
     limit = bodies.unsigned(body.limit, "limit", 0, bodies.U32)
     budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
     asked = body.heartbeat_ms
     return Session(
-        cursors={name: position["from_seq"] for name, position in shown.items()},
+        cursors={
+            name: bodies.unsigned(wish.from_seq, "from_seq", 0)
+            for name, wish in body.topics.items()
+        },
         query=Query(
             limit=min(limit or 256, MOST_RECORDS),
             max_bytes=min(budget or DEFAULT_BATCH_BYTES, MOST_BYTES),
