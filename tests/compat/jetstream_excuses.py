@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from compat.jetstream_sessions import Session
 
 EPHEMERAL_NS = 5 * 10**9
+SHORT_NS = 10**6
+UPDATE = "$JS.API.STREAM.UPDATE."
 # By stream and consumer, the records that went under each consumer sequence.
 Deliveries: TypeAlias = dict[tuple[str, str], dict[int, set[int]]]
 
@@ -31,6 +33,7 @@ class Occasions:
     acks_all: bool = False
     refiltered: frozenset[str] = frozenset()
     give_up: frozenset[str] = frozenset()
+    hasty: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, session: Session) -> Occasions:
@@ -41,6 +44,7 @@ class Occasions:
             any(b'"ack_policy": "all"' in step.body for step in session.steps),
             refiltered(session),
             giving_up(session),
+            hasty(session),
         )
 
 
@@ -79,6 +83,17 @@ def giving_up(session: Session) -> frozenset[str]:
     """Return the consumers that are asked to deliver only so often, at one time or another."""
     asked = [config for _, config in asked_consumers(session)]
     return frozenset(name_of(config) for config in asked if config.get("max_deliver", 0) > 0)
+
+
+def hasty(session: Session) -> frozenset[str]:
+    """Return the consumers whose wait for acks is over before an update of their stream is."""
+    waits = asked_consumers(session)
+    updated = {step.subject.rpartition(".")[2] for step in session.steps if UPDATE in step.subject}
+    return frozenset(
+        name_of(config)
+        for stream, config in waits
+        if stream in updated and 0 < config.get("ack_wait", 0) < SHORT_NS
+    )
 
 
 def name_of(config: dict[str, Any]) -> str:
@@ -182,6 +197,24 @@ def deliveries(seen: Any, known: Deliveries | None = None) -> Deliveries:
     return known
 
 
+def forgive_activity(mine: Any, other: Any, whose: frozenset[str]) -> None:
+    """Take over that an ack floor moved without an ack, where the wait for acks is that short.
+
+    An update of a stream keeps its store locked for longer. The timer of the reference, which looks
+    for waits that are over, waits for that lock, and comes before those who end the deliveries of
+    records that the update's limits removed: it ends them too, and tells nobody.
+    """
+    if isinstance(mine, list) and isinstance(other, list):
+        for a, b in zip(mine, other, strict=False):
+            forgive_activity(a, b, whose)
+    elif isinstance(mine, dict) and isinstance(other, dict):
+        is_meant = "ack_floor" in mine and "ack_floor" in other and mine["name"] in whose
+        if is_meant and "last_active" not in other["ack_floor"]:
+            mine["ack_floor"].pop("last_active", None)
+        for key in mine.keys() & other.keys():
+            forgive_activity(mine[key], other[key], whose)
+
+
 def forgive_events(
     ours: list[Any], theirs: list[Any], kind: str, whose: frozenset[str] | None = None
 ) -> None:
@@ -220,6 +253,8 @@ def differences(ours: list[Any], theirs: list[Any], occasions: Occasions) -> lis
     """Name the steps of a session that ended differently, and how."""
     forgive(ours, theirs, occasions.give_up)
     purges, whose = occasions.purges, occasions.refiltered
+    forgive_activity(ours, theirs, occasions.hasty)
+    forgive_events(ours, theirs, DROPPED, occasions.hasty)
     acks_all = purges and occasions.acks_all
     if occasions.cuts:
         forgive_counts(ours, theirs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from compat.jetstream_excuses import Occasions, differences
+from compat.jetstream_sessions import Session, Step
+from millstream.consumers.answers import DROPPED
 
 PURGES = Occasions(cuts=True, purges=True)
 
@@ -61,3 +64,45 @@ def test_a_planted_difference_beside_an_excuse_is_named(
     ours: list[Any], theirs: list[Any], occasions: Occasions
 ) -> None:
     assert len(differences([*FOUR, ours], [*FOUR, theirs], occasions)) == 1
+
+
+UPDATED = (Step("ask", "$JS.API.STREAM.UPDATE.@S", b"{}"),)
+ENDED = "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c"
+DROP = json.dumps([ENDED, "", "", {"stream_seq": 1, "reason": DROPPED}])
+
+
+def active(record: int) -> list[Any]:
+    floor = {"consumer_seq": record, "stream_seq": record, "last_active": "TIME"}
+    return info(record, record, ack_floor=floor, num_ack_pending=0)
+
+
+def asked(ack_wait: int, *steps: Step) -> Occasions:
+    body = {"stream_name": "@S", "config": {"name": "c", "ack_wait": ack_wait}}
+    made = Step("ask", "$JS.API.CONSUMER.CREATE.@S.c", json.dumps(body).encode())
+    return Occasions.of(Session(0, (made, *steps)))
+
+
+def idle(record: int) -> list[Any]:
+    return info(record, record, num_ack_pending=0)
+
+
+def test_what_an_update_removed_ends_untold_where_the_wait_for_acks_is_shorter() -> None:
+    ours, theirs = [active(1), ["events", DROP]], [idle(1), ["events"]]
+    assert differences(ours, theirs, asked(1000, *UPDATED)) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "occasions"),
+    [
+        pytest.param(active(1), idle(1), asked(1000), id="no update"),
+        pytest.param(active(1), idle(1), asked(10**9, *UPDATED), id="a longer wait"),
+        pytest.param(idle(1), active(1), asked(1000, *UPDATED), id="no ack of ours"),
+        pytest.param(active(1), idle(2), asked(1000, *UPDATED), id="another floor"),
+        pytest.param(["events", DROP], ["events"], asked(1000), id="an advisory without update"),
+        pytest.param(["events"], ["events", DROP], asked(1000, *UPDATED), id="no advisory of ours"),
+    ],
+)
+def test_a_planted_difference_beside_a_short_wait_is_named(
+    ours: list[Any], theirs: list[Any], occasions: Occasions
+) -> None:
+    assert len(differences([ours], [theirs], occasions)) == 1
