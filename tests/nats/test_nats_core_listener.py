@@ -5,6 +5,9 @@ import logging
 import os
 import resource
 import socket
+from collections.abc import Iterator
+
+import pytest
 
 from millstream.nats.listener import Listener
 
@@ -69,3 +72,47 @@ async def test_a_handover_that_fails_closes_the_connection_and_the_server_goes_o
         await writer.wait_closed()
     listener.stop()
     assert len(tries) == 2
+
+
+@pytest.fixture
+def somewhere_on_ipv6() -> Iterator[socket.socket]:
+    """A socket that is bound to a port of IPv6's loopback."""
+    with socket.socket(socket.AF_INET6) as taken:
+        try:
+            taken.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        yield taken
+
+
+@pytest.mark.usefixtures("somewhere_on_ipv6")
+async def test_who_listens_everywhere_is_there_for_ipv6_too() -> None:
+    loop = asyncio.get_running_loop()
+    peers: asyncio.Queue[str] = asyncio.Queue()
+    taken: list[int] = []
+
+    def accepted(fd: int, peer: str) -> None:
+        peers.put_nowait(peer)
+        taken.append(fd)
+
+    listener = Listener(loop, accepted)
+    host, port = listener.start("0.0.0.0", 0)
+    assert host == "0.0.0.0"
+    for address in ("127.0.0.1", "::1"):
+        _, writer = await asyncio.open_connection(address, port)
+        assert await asyncio.wait_for(peers.get(), 5) == address
+        writer.close()
+        await writer.wait_closed()
+    listener.stop()
+    for fd in taken:
+        os.close(fd)
+
+
+async def test_a_port_that_another_has_on_ipv6_is_taken(somewhere_on_ipv6: socket.socket) -> None:
+    somewhere_on_ipv6.listen()
+    port = somewhere_on_ipv6.getsockname()[1]
+    listener = Listener(asyncio.get_running_loop(), lambda fd, peer: None)
+    with pytest.raises(OSError, match="in use"):
+        listener.start("0.0.0.0", port)
+    listener.start("127.0.0.1", port)  # nothing is left of the failed start
+    listener.stop()

@@ -1,10 +1,11 @@
-"""Listener: a listening socket on the loop that hands each accepted connection over."""
+"""Listener: listening sockets on the loop that hand each accepted connection over."""
 
 import asyncio
 import errno
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 
 log = logging.getLogger(__name__)
 
@@ -13,6 +14,7 @@ _ACCEPTS_PER_TURN = 128
 _RETRY_AFTER = 0.1
 # Accepting again at once cannot help while descriptors or memory are missing.
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_EVERYWHERE = "0.0.0.0"  # to Go, and so to nats-server, that is IPv6 too
 
 Accepted = Callable[[int, str], None]
 
@@ -23,42 +25,44 @@ class Listener:
     def __init__(self, loop: asyncio.AbstractEventLoop, accepted: Accepted) -> None:
         self._loop = loop
         self._accepted = accepted
-        self._socket: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
         self._retry: asyncio.TimerHandle | None = None
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address that was bound (port 0 picks a free one)."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, port))
-            listening.listen(_BACKLOG)
-            listening.setblocking(False)
-        except OSError:
-            listening.close()
-            raise
-        self._socket = listening
-        self._loop.add_reader(listening.fileno(), self._accept)
-        bound = listening.getsockname()
+        first = _listening(host, port)
+        bound = first.getsockname()
+        self._sockets.append(first)
+        if host == _EVERYWHERE:
+            self._listen_on_ipv6(int(bound[1]), is_asked=port != 0)
+        self._resume()
         return str(bound[0]), int(bound[1])
+
+    def _listen_on_ipv6(self, port: int, *, is_asked: bool) -> None:
+        """Listen at the same port there, where there is IPv6; ``is_asked``: no other will do."""
+        try:
+            self._sockets.append(_listening("::", port, beside_ipv4=True))
+        except OSError as error:
+            if is_asked and error.errno == errno.EADDRINUSE:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """Stop accepting; what was accepted lives on."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._sockets = []
 
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
-            if self._socket is None:
+            if not self._sockets:
                 return
             try:
-                client, address = self._socket.accept()
+                client, address = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -79,13 +83,32 @@ class Listener:
 
     def _failed(self, error: OSError) -> None:
         """Go on accepting: a client that gave up early is nothing, exhaustion needs a pause."""
-        if error.errno not in _EXHAUSTED or self._socket is None:
+        if error.errno not in _EXHAUSTED or not self._sockets:
             return
         log.error("cannot accept connections error=%s", error)
-        self._loop.remove_reader(self._socket.fileno())
-        self._retry = self._loop.call_later(_RETRY_AFTER, self._resume)
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+        if self._retry is None:
+            self._retry = self._loop.call_later(_RETRY_AFTER, self._resume)
 
     def _resume(self) -> None:
         self._retry = None
-        if self._socket is not None:
-            self._loop.add_reader(self._socket.fileno(), self._accept)
+        for listening in self._sockets:
+            self._loop.add_reader(listening.fileno(), partial(self._accept, listening))
+
+
+def _listening(host: str, port: int, *, beside_ipv4: bool = False) -> socket.socket:
+    """Return a socket that listens there; ``beside_ipv4``: another one takes IPv4's clients."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if beside_ipv4:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening
