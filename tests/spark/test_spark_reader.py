@@ -108,6 +108,28 @@ def test_a_record_deleted_after_sealing_is_absent(tmp_path: Path, server: FakeSe
     assert seqs_of(part) == [10, 11]
 
 
+@pytest.mark.parametrize("columns", [("seq",), ("seq", "payload")])
+def test_a_record_that_only_the_index_calls_deleted_is_absent(
+    tmp_path: Path, server: FakeServer, columns: tuple[str, ...]
+) -> None:
+    part = written(tmp_path, [*ROWS[:2], replace(ROWS[2], deleted=True)])
+    content = bytearray(Path(part.path).read_bytes())
+    content[-1] = 0
+    Path(part.path).write_bytes(bytes(content))
+    assert seqs_of(part, replace(TASK, columns=columns, fail_on_data_loss=True)) == [10, 11]
+
+
+@pytest.mark.parametrize("columns", [("seq",), ("seq", "payload")])
+def test_a_long_run_of_records_comes_in_several_batches(
+    tmp_path: Path, server: FakeServer, columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.spark.rows.BATCH_ROWS", 3)
+    monkeypatch.setattr("millstream.spark.rows.INDEX_ROWS", 6)
+    task = replace(TASK, columns=columns, fail_on_data_loss=True)
+    lengths = [len(batch) for batch in reader.read(written(tmp_path, ROWS), task)]
+    assert lengths == ([6, 6, 6, 2] if columns == ("seq",) else [3] * 6 + [2])
+
+
 def test_times_are_half_open(tmp_path: Path, server: FakeServer) -> None:
     part = written(tmp_path, ROWS)
     task = replace(TASK, start_ns=T0 + 12_000, end_ns=T0 + 15_000)

@@ -5,6 +5,7 @@ nullability, even the name inside a list), so both descriptions live on one line
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -75,7 +76,8 @@ def check_names(names: Iterable[str]) -> None:
         raise OptionError(f"{COUNT} counts many at once: leave out {', '.join(sorted(others))}")
 
 
-def arrow_schema(names: Sequence[str]) -> pa.Schema:
+@lru_cache(maxsize=16)
+def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([(name, _TYPES[name][0]) for name in names])
 

@@ -50,9 +50,13 @@ def _from_file(part: FileRange, task: Task) -> Iterator[pa.RecordBatch]:
             raise
         yield from _from_server(ServerRange(part.from_seq, part.to_seq), task)
         return
-    seqs = records.seqs
-    low, high = np.searchsorted(seqs, [part.from_seq, part.to_seq + 1])
-    for batch in rows.batches(records.select(slice(int(low), int(high)))):
+    low, high = np.searchsorted(records.seqs, [part.from_seq, part.to_seq + 1])
+    records = records.select(slice(int(low), int(high)))
+    if FROM_INDEX.issuperset(task.columns):
+        for batch in rows.batches(records, rows.INDEX_ROWS):
+            yield from _listed(batch, task)
+        return
+    for batch in rows.batches(records, rows.BATCH_ROWS):
         yield from _settled(batch, task)
 
 
@@ -81,7 +85,7 @@ def _from_server(part: ServerRange, task: Task) -> Iterator[pa.RecordBatch]:
         if segment_file.stream_of(frames) != task.incarnation:
             raise replaced(task.stream)
         records = segment_file.records_of(frames)
-        for batch in rows.batches(records):
+        for batch in rows.batches(records, rows.BATCH_ROWS):
             yield from _decoded(_wanted(batch, task, rows.live(batch)), task)
         seen += len(records)
         position = int(records.seqs[-1]) + 1
@@ -97,6 +101,18 @@ def _lost_meanwhile(part: ServerRange, task: Task, server: StreamReader) -> tupl
     return newly_lost(lost(plan, part.from_seq, part.to_seq), task.known_lost)
 
 
+def _listed(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
+    """Decode one run of a file's index, which has a checksum of its own.
+
+    Of the records only the flags are looked at, unless the file was cut.
+    """
+    if not rows.within_file(records):
+        yield from _settled(records, task)
+        return
+    wanted = _wanted(records, task, rows.live(records))
+    yield from _decoded(_known(wanted, task.known_lost), task)
+
+
 def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     """Filter, decode and verify one run of a file; damage is told after the rows around it.
 
@@ -104,10 +120,6 @@ def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     after the copy was so before.
     """
     wanted = _wanted(records, task, rows.listed(records))
-    if FROM_INDEX.issuperset(task.columns) and rows.within_file(wanted):
-        # The index has a checksum of its own, and only the flag of each record is needed besides.
-        yield from _decoded(_found(wanted, task.known_lost), task)
-        return
     lost: list[Lost] = []
     while True:
         copied = list(_decoded(wanted, task)) if rows.within_file(wanted) else None
@@ -121,9 +133,9 @@ def _settled(records: Records, task: Task) -> Iterator[pa.RecordBatch]:
     yield from _gaps(newly_lost(sorted(lost), task.known_lost), task)
 
 
-def _found(records: Records, known_lost: tuple[Lost, ...]) -> Records:
-    """Return records that are alive and not among those that the read's plan calls lost."""
-    keep = rows.live(records)
+def _known(records: Records, known_lost: tuple[Lost, ...]) -> Records:
+    """Return the records that are not among those that the read's plan calls lost."""
+    keep = np.ones(len(records), dtype=np.bool_)
     for first, last, _ in known_lost:
         low, high = np.searchsorted(records.seqs, [first, last + 1])
         keep[low:high] = False

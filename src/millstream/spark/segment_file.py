@@ -16,7 +16,6 @@ generation; a compressed or encrypted one has version 2, which is for the server
 
 import mmap
 import struct
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -66,13 +65,15 @@ def _strings(subjects: list[bytes]) -> tuple[pa.StringArray, Ints]:
 
 
 def open_segment(path: str, idx_path: str, stream_id: int) -> Records:
-    """Return the records of a sealed segment, the data mapped and not read yet.
+    """Return the records of a sealed segment, both files mapped, the data not read yet.
+
+    Neither is written again once it is sealed, but for delete flags and erased records of the data.
 
     Raises ``FilesUnreachable`` when the files are not those of this stream's sealed segment: the
     path may mean something else on this machine, a damaged index is for the server to mend, and
     of two files around a rewrite one may speak of the other's predecessor.
     """
-    index = _index_of(_bytes_of(idx_path), idx_path, stream_id)
+    index = _index_of(memoryview(_mapped(idx_path)), idx_path, stream_id)
     data = _mapped(path)
     _check_data_header(data, path, stream_id, index)
     return Records(data, index.base_seq, index.entries, *_strings(index.subjects))
@@ -85,14 +86,14 @@ class _Index(NamedTuple):
     subjects: list[bytes]
 
 
-def _index_of(content: bytes, path: str, stream_id: int) -> _Index:
+def _index_of(content: memoryview, path: str, stream_id: int) -> _Index:
     if len(content) < HEADER_BYTES or content[:8] != IDX_MAGIC:
         raise FilesUnreachable(f"{path} is no segment index")
     head = IDX_HEADER.unpack_from(content)
     _, version, count, owner, base_seq, _, names, table_bytes, generation, check = head
     _check_owner(path, version, owner, stream_id)
     digest = xxh3_64(content[:CHECKED_BYTES])
-    digest.update(memoryview(content)[HEADER_BYTES:])
+    digest.update(content[HEADER_BYTES:])
     table = HEADER_BYTES + count * ENTRY.itemsize
     if digest.intdigest() != check or table + table_bytes != len(content):
         raise FilesUnreachable(f"{path} is damaged")
@@ -101,11 +102,11 @@ def _index_of(content: bytes, path: str, stream_id: int) -> _Index:
     return _Index(base_seq, generation, entries, subjects)
 
 
-def _subject_table(content: bytes, at: int, names: int) -> list[bytes]:
+def _subject_table(content: memoryview, at: int, names: int) -> list[bytes]:
     subjects: list[bytes] = []
     for _ in range(names):
         length = int.from_bytes(content[at : at + 2], "little")
-        subjects.append(content[at + 2 : at + 2 + length])
+        subjects.append(bytes(content[at + 2 : at + 2 + length]))
         at += 2 + length
     return subjects
 
@@ -129,13 +130,6 @@ def _check_owner(path: str, version: int, owner: int, stream_id: int) -> None:
         )
     if owner != stream_id:
         raise FilesUnreachable(f"{path} belongs to another stream")
-
-
-def _bytes_of(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise _unreachable(path, error) from error
 
 
 def _mapped(path: str) -> pa.Buffer:
