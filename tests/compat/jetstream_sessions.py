@@ -290,8 +290,6 @@ class _Writer:
             "Nats-Schedule-Target": ("@.y",),
             "Other": ("value",),
         }
-        if self._streams.get("@S", {}).get("retention") == "interest":
-            known["Nats-TTL"] = ("60s", "never")  # not looked at where nobody waits for it
         names = self._random.sample(list(known), self._random.choice([1, 1, 1, 2]))
         return tuple((name, self._random.choice(known[name])) for name in names)
 

@@ -360,6 +360,20 @@ SESSIONS = {
         consumer(durable_name="c", deliver_subject="@.push", deliver_group="g"),
         *(INFO, Step(RESTART), INFO, Step("listen", "@.push", b"g"), Step("gather"), INFO),
     ],
+    "what nobody waits for may live for as long as it says": [
+        *(stream(retention="interest", allow_msg_ttl=True), publish("@.x.a", ("Nats-TTL", "bad"))),
+        *(consumer(filter_subject="@.x.b"), publish("@.x.a", ("Nats-TTL", "1ms"))),
+        *(publish("@.x.b", ("Nats-TTL", "bad")), ask("STREAM.INFO.@S", {"deleted_details": True})),
+    ],
+    "a full stream takes what nobody waits for": [
+        *(stream(retention="interest", discard="new", max_msgs=1), publish("@.x.b")),
+        *(consumer(filter_subject="@.x.a"), *THREE, publish("@.x.b"), ask("STREAM.INFO.@S")),
+        *(pull(batch=2), INFO),
+    ],
+    "what nobody waits for goes out no second time": [
+        *(stream(retention="interest", republish={"dest": "@.r.>"}), Step("listen", "@.r.>", b"")),
+        *(publish("@.x.a"), consumer(filter_subject="@.x.b"), *THREE, Step("gather")),
+    ],
     "a direct consumer counts for nothing, and is gone after a restart": [
         stream(max_consumers=1),
         consumer("m", direct=True, deliver_subject="@.mirror", inactive_threshold=65 * 10**9),

@@ -6,6 +6,7 @@ from streams_fakes import World, batch_of, headers_of
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
 from millstream.streams import writes as writes_module
+from millstream.streams.claims import Claim
 from millstream.streams.config import StreamConfig
 from millstream.streams.preconditions import PublishRefused
 from millstream.streams.refusals import StreamFull, StreamSealed
@@ -296,3 +297,47 @@ async def test_a_sealed_stream_takes_nothing_and_loses_nothing():
     for operation in (stream.purge(), stream.delete([1]), stream.append([NewRecord(b"", b"1")])):
         with pytest.raises(StreamSealed):
             await operation
+
+
+async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
+    world = World()
+    limits = {"discard": "new", "max_msgs": 1, "allow_msg_ttl": True}
+    stream = await make(world, retention="interest", **limits)
+    stream.claim("holder", Claim(("s.a",), 1, ()))
+    publish(stream, b"s.a")
+    publish(stream, b"s.b")
+    publish(stream, b"s.b", headers=headers_of(Nats_TTL="bad"))
+    assert answers(world) == [{"stream": "S", "seq": seq} for seq in (1, 2, 3)]
+    assert (stream.state().messages, stream.get(1).subject) == (1, b"s.a")
+    publish(stream, b"s.a")
+    assert error_of(world) == (503, 10077, "maximum messages exceeded")
+    publish(stream, b"s.a", headers=headers_of(Nats_TTL="bad"))
+    assert error_of(world) == (400, 10165, "invalid per-message TTL")
+
+
+async def test_a_full_server_refuses_even_what_nobody_waits_for():
+    world = World()
+    stream = await make(world, retention="interest", discard="new", max_msgs=1)
+    stream.limit_by(lambda: 0, lambda: True)
+    publish(stream, b"s.a")
+    assert error_of(world) == (503, 10023, "insufficient resources")
+
+
+async def test_an_account_without_room_takes_what_nobody_waits_for():
+    world = World()
+    stream = await make(world, retention="interest")
+    stream.limit_by(lambda: 0)
+    publish(stream, b"s.a")
+    assert answers(world) == [{"stream": "S", "seq": 1}]
+    stream.claim("holder", Claim((), 1, ()))
+    publish(stream, b"s.a")
+    assert error_of(world) == (400, 10002, "resource limits exceeded for account")
+
+
+async def test_what_nobody_waits_for_is_not_published_again():
+    world = World()
+    stream = await make(world, retention="interest", republish={"dest": "again.>"})
+    stream.claim("holder", Claim(("s.a",), 1, ()))
+    publish(stream, b"s.a")
+    publish(stream, b"s.b")
+    assert [sent[0] for sent in world.hub.take()] == [b"r", b"again.s.a", b"r"]

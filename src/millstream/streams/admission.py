@@ -55,6 +55,10 @@ class Admitting(Protocol):
         """Return one record."""
         ...
 
+    def keeps(self, subject: bytes) -> bool:
+        """Whether records of a subject are kept at all: somebody may have to wait for them."""
+        ...
+
 
 class Admission:
     """Checks what comes in and passes on to ``writes`` what may be stored."""
@@ -440,11 +444,15 @@ class Admission:
         preconditions.check(config, subject, values, self._writes, window, now)
         if added is None and config.allow_msg_counter:
             raise counter.missing()
+        if not self._stream.keeps(subject):  # it takes its sequence and is gone: it needs no room
+            self._check_server()
+            values.pop(preconditions.TTL, None)
+            return added
+        size = record_size(config, subject, headers, payload)
+        self._check_account(size)
         if preconditions.TTL in values:
             preconditions.ttl_seconds(values[preconditions.TTL])
         rolls = values.get(preconditions.ROLLUP, b"").lower() == b"sub"
-        size = record_size(config, subject, headers, payload)
-        self._check_account(size)
         self._check_room(subject, 1, size, rolls=rolls)
         return added
 
@@ -452,9 +460,12 @@ class Admission:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
         return self.account_room() is not None or self.server_is_full()
 
-    def _check_account(self, size: int) -> None:
+    def _check_server(self) -> None:
         if self.server_is_full():
             raise PublishRefused(503, 10023, "insufficient resources")
+
+    def _check_account(self, size: int) -> None:
+        self._check_server()
         room = self.account_room()
         if room is not None and size + self._writes.staged_size > room:
             raise PublishRefused(400, 10002, "resource limits exceeded for account")

@@ -46,6 +46,10 @@ class Claims:
         """Return the claims that concern a subject."""
         return [claim for claim in self._claims.values() if claim.covers(subject)]
 
+    def concern(self, subject: bytes) -> bool:
+        """Whether anybody's claim does."""
+        return any(claim.covers(subject) for claim in self._claims.values())
+
     def settle(
         self, holder: str, seqs: Sequence[int], subject_of: Callable[[int], bytes | None]
     ) -> list[int]:

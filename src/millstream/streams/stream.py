@@ -83,7 +83,7 @@ class Stream:
         self._closed = False
         self._writes = Writes(
             config, log, self.index, clock, hub, interest,
-            committed=self._committed, paused=self._pause,
+            committed=self._committed, paused=self._pause, keeps=self.keeps,
         )  # fmt: skip
         self._admission = Admission(self, self._writes, clock, timers, batch_limits)
         self._adoption = Adoption(self, self._admission, self._writes, clock)
@@ -387,6 +387,10 @@ class Stream:
     def settled(self, holder: str, seqs: Sequence[int]) -> None:
         """Take note that a consumer is done with records; limits retention keeps them."""
         self._removal.settled(holder, seqs)
+
+    def keeps(self, subject: bytes) -> bool:
+        """Whether records of a subject are kept at all: somebody may have to wait for them."""
+        return self.config.retention != "interest" or self._removal.claims.concern(subject)
 
     def drop_unclaimed(self) -> None:
         """Drop what nobody needs, where interest retention says so."""

@@ -31,7 +31,8 @@ class Writes:
     """Stages runs in order and tells everybody who waits what became of them.
 
     ``committed`` is called with each run that is in the log, ``paused`` when publishers are to be
-    stalled or let go on.
+    stalled or let go on. ``keeps`` says of which subjects records stay: others go out no second
+    time.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Writes:
         *,
         committed: Callable[[Run], None],
         paused: Callable[[bool], None],
+        keeps: Callable[[bytes], bool],
     ) -> None:
         self.acks = PubAcks(config.name, hub, interest)
         self.window = DuplicateWindow(config.duplicate_window)
@@ -61,6 +63,7 @@ class Writes:
         self._interest = interest
         self._committed = committed
         self._pause = paused
+        self._keeps = keeps
         self._paused = False
         self._last_staged = log.state().last_seq
         self._republish: Republish | None = None
@@ -225,7 +228,9 @@ class Writes:
     def _note_previous(self, run: Run, republish: Republish) -> None:
         for at in range(run.start, run.start + run.count):
             subject = run.batch.message(at)[0]
-            if subject not in run.previous and republish.wants(subject):
+            if subject in run.previous or not republish.wants(subject):
+                continue
+            if self._keeps(subject):
                 run.previous[subject] = self.last_of_subject(subject)
 
     def _publish_again(self, run: Run, republish: Republish) -> None:
