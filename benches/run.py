@@ -46,18 +46,16 @@ def main() -> int:
     tempfile.tempdir = str(arguments.directory)  # a disk, whatever /tmp is
     arguments.directory.mkdir(parents=True, exist_ok=True)
     build_load()
-    memory = hold_memory()
     rows = []
     if not arguments.json:
         print(_conditions(arguments), HEAD, RULE, sep="\n", flush=True)
-    for row in _rows(arguments):
-        rows.append(row)
-        if not arguments.json:
-            print(_line(row), flush=True)
+    with hold_memory():
+        for row in _rows(arguments):
+            rows.append(row)
+            if not arguments.json:
+                print(_line(row), flush=True)
     if arguments.json:
         print(json.dumps({"conditions": _conditions(arguments), "rows": [_plain(r) for r in rows]}))
-    if memory is not None:
-        memory.close()
     return int(any(row.failure for row in rows))
 
 

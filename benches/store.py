@@ -273,17 +273,11 @@ def main() -> None:
     parser.add_argument("--match", default="")
     parser.add_argument("--directory", default=None, help="where the data goes; a temporary one")
     options = parser.parse_args()
-    memory = hold_memory()
-    for name, case in cases(options.seconds).items():
-        if options.match not in name:
-            continue
-        directory = tempfile.mkdtemp(dir=options.directory)
-        try:
-            print(uvloop.run(case(f"{directory}/data")).line(name), flush=True)
-        finally:
-            shutil.rmtree(directory)
-    if memory is not None:
-        memory.close()
+    with hold_memory():
+        for name, case in cases(options.seconds).items():
+            if options.match in name:
+                with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+                    print(uvloop.run(case(f"{directory}/data")).line(name), flush=True)
 
 
 if __name__ == "__main__":
