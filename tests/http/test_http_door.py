@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from millstream.clock import ManualClock, SystemClock
+from millstream.http import sockets
 from millstream.http.browser import BrowserGuard
 from millstream.http.door import App, HttpDoor
 from millstream.http.limits import Limits
@@ -340,6 +341,17 @@ async def test_a_door_on_loopback_keeps_foreign_hosts_out() -> None:
     assert (await read_answer(reader))[0] == 403
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost:1\r\n\r\n")
     assert (await read_answer(reader))[0] == 200
+    writer.close()
+    await door.stop()
+
+
+async def test_a_door_by_a_name_that_leads_to_loopback_keeps_other_hosts_out_too() -> None:
+    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock())
+    port = await door.start("mill.example", 0, bound=sockets.bound("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for host, status in (("mill.example", 200), ("localhost", 200), ("evil.example", 403)):
+        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert (await read_answer(reader))[0] == status, host
     writer.close()
     await door.stop()
 

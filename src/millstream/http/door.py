@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from socket import socket
 from time import gmtime, strftime
 
 from millstream.clock import Clock
-from millstream.http.browser import BrowserGuard, is_loopback
+from millstream.http import sockets
+from millstream.http.browser import BrowserGuard
 from millstream.http.compression import compressed
 from millstream.http.connection import Connection, HttpConnection
 from millstream.http.limits import Limits
@@ -64,27 +66,39 @@ class HttpDoor:
         """Return how many clients leave their answers unread."""
         return sum(connection.stalled for connection in self._connections)
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+    async def start(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        bound: Sequence[socket] | None = None,
+    ) -> int:
         """Listen, and return the port: the one asked for, or the one given for port 0.
 
-        With ``tls`` it is HTTPS; a handshake may take as long as a head. Call it once for each
-        address.
+        With ``tls`` it is HTTPS; a handshake may take as long as a head. ``bound`` are sockets for
+        this host that are to be used, and belong to the door then. Call it once for each address.
         """
-        hosts = self._hosts if is_loopback(host) else None
-        guarded = BrowserGuard(self._app, hosts)
-        listener = await self._loop.create_server(
-            lambda: HttpConnection(self, guarded),
-            host,
-            port,
-            backlog=1024,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
-        )
-        self._servers.append(listener)
+        own = sockets.bound(host, port) if bound is None else bound
+        taken: int = own[0].getsockname()[1]
+        guarded = BrowserGuard(self._app, self._names(host, own))
+        for each in own:
+            listener = await self._loop.create_server(
+                lambda: HttpConnection(self, guarded),
+                sock=each,
+                backlog=1024,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
+            )
+            self._servers.append(listener)
         if self._timer is None:
             self._tick()
-        bound: int = listener.sockets[0].getsockname()[1]
-        return bound
+        return taken
+
+    def _names(self, host: str, own: Sequence[socket]) -> Collection[str] | None:
+        """Return by which names it may be called; any, where others can reach it."""
+        if self._hosts is None or not sockets.are_loopback(own):
+            return None
+        return {host, *self._hosts}
 
     async def stop(self) -> None:
         """Accept nobody, let requests under way finish for a while, then drop who is left."""

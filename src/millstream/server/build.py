@@ -117,10 +117,11 @@ def build(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     orders: Mapping[str, Callable[[], None]] | None = None,
+    files: MeteredFiles | None = None,
 ) -> Parts:
     """Recover the data directory and connect everything; nothing listens yet.
 
-    ``orders`` are what the system account may tell the server: ``RELOAD``.
+    ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
     """
     refuse_missing(options)
     timers = Timers(clock, loop)
@@ -149,6 +150,7 @@ def build(
             clock,
             timers,
             nats.sessions.sight_of,
+            files,
         )
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
@@ -214,10 +216,11 @@ def keep(
     clock: Clock,
     timers: Timers,
     sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
+    files: MeteredFiles | None = None,
 ) -> Kept:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     store = open_store(
-        options, clock, lambda call: hub.post(call) or loop.call_soon_threadsafe(call)
+        options, clock, lambda call: hub.post(call) or loop.call_soon_threadsafe(call), files
     )
     store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     spaces = accounts.interests
@@ -274,7 +277,9 @@ def keep(
     return Kept(store, jetstream, served, topics, sinks)
 
 
-def open_store(options: JetStreamOptions, clock: Clock, post: Post) -> Store:
+def open_store(
+    options: JetStreamOptions, clock: Clock, post: Post, files: MeteredFiles | None = None
+) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
     segments = options.segments
@@ -294,7 +299,7 @@ def open_store(options: JetStreamOptions, clock: Clock, post: Post) -> Store:
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = replace(sizes, dirty_age=options.sync_interval)
-    return Store.open(str(directory), MeteredFiles(clock), clock, post, sizes)
+    return Store.open(str(directory), files or MeteredFiles(clock), clock, post, sizes)
 
 
 def limits_of(options: Options) -> NatsLimits:

@@ -1,7 +1,9 @@
 """What ``millstream serve`` was asked to do: defaults < environment < flags, checked once."""
 
 import ipaddress
+import logging
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,6 +43,10 @@ ALIASES = {
         )
     },
 }
+# By those names, only of these is it refused what cannot be read: the others keep their default.
+TEXTS = ("http_host", "http_port_file", "data_dir", "api_keys", "cold")
+COLD_ALIAS = ALIAS_PREFIX + ALIASES["cold"]
+HOT_SEGMENTS = 4  # that stay where a cold directory was named in that way alone
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 MAX_PENDING = 8 * 1024 * 1024
 _HOST_AND_PORT = re.compile(r"\[?([^\[\]:]*|(?<=\[)[^\[\]]+)\]?:(\d+)")
@@ -48,6 +54,8 @@ TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
 Given: TypeAlias = str | int | bool | Path | None
+
+log = logging.getLogger(__name__)
 
 
 class ConfigError(Exception):
@@ -111,7 +119,9 @@ class ServeConfig(msgspec.Struct, frozen=True):
             jetstream=JetStreamOptions(
                 store_dir=str(self.data_dir),
                 segments=SegmentOptions(
-                    self.segment_max_events, self.segment_max_bytes, self.segment_max_age_ms / 1000
+                    self.segment_max_events,
+                    self.segment_max_bytes,
+                    self.segment_max_age_ms / 1000 or float("inf"),
                 ),
                 wal_shards=self.wal_shards,
                 cold=ColdHistoryOptions(self.cold or "", self.hot_segments, self.hot_bytes),
@@ -134,9 +144,27 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
             variable = ALIAS_PREFIX + ALIASES[name]
         if value is None and variable in environ:
             value, source = environ[variable], variable
+            if variable.startswith(ALIAS_PREFIX) and name not in TEXTS:
+                value = _forgiven(name, environ[variable], source)
         if value is not None:
             values[name] = _READERS[name](value, source)
+    if "cold" in values and values["cold"] == environ.get(COLD_ALIAS):
+        values.setdefault("hot_segments", HOT_SEGMENTS)
     return values
+
+
+def _forgiven(name: str, value: str, source: str) -> Given:
+    """Return what a variable of the other names says; None where it says nothing."""
+    if name == "segment_max_events" and value == "0":
+        return 1
+    if name == "hot_bytes" and value == "0":
+        return None  # no bound, where ours would keep nothing
+    try:
+        _READERS[name](value, source)
+    except ConfigError as error:
+        log.warning("%s: the default holds", error)
+        return None
+    return value
 
 
 def _with_host_and_port_apart(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -148,11 +176,20 @@ def _with_host_and_port_apart(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine alone; a name other than localhost is taken as open."""
+    """Whether ``host`` is this machine alone: an address, or a name whose every address is."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return host == "localhost"
+        return _leads_to_loopback(host)
+
+
+def _leads_to_loopback(name: str) -> bool:
+    try:
+        found = socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        return False  # it leads nowhere, or nobody knows where
+    addresses = [str(place[0]).partition("%")[0] for *_, place in found]
+    return bool(addresses) and all(ipaddress.ip_address(each).is_loopback for each in addresses)
 
 
 def _text(given: Given, source: str) -> str:
@@ -179,6 +216,13 @@ def _positive(given: Given, source: str) -> int:
     number = _integer(given, source)
     if not 1 <= number < 2**31:
         raise ConfigError(f"{source} must be 1 to {2**31 - 1}, not {number}")
+    return number
+
+
+def _age(given: Given, source: str) -> int:
+    number = _integer(given, source)
+    if not 0 <= number < 2**63:
+        raise ConfigError(f"{source} must be 0 for never, or milliseconds, not {number}")
     return number
 
 
@@ -248,7 +292,7 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "http_port_file": _path,
     "segment_max_events": _positive,
     "segment_max_bytes": _positive,
-    "segment_max_age_ms": _positive,
+    "segment_max_age_ms": _age,
     "allow_insecure_no_auth": _switch,
     "api_keys": _keys,
     "probe_auth": _switch,

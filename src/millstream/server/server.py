@@ -19,6 +19,7 @@ from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.loaded import Load
 from millstream.server.log_output import LogOutput
 from millstream.server.obstacles import keeping, listening
+from millstream.server.opening import Opening, begin
 from millstream.server.options import JetStreamOptions, Options
 from millstream.server.orders import Order, from_signals, to_be_told
 from millstream.server.reloading import Reloading
@@ -56,8 +57,13 @@ async def _serve(
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
     with keeping(options):
-        parts = build(options, loop, clock, to_be_told(orders))
-    server = Server(options, parts)
+        opening = begin(options, clock)
+        try:
+            parts = build(options, loop, clock, to_be_told(orders), opening.files)
+        except BaseException:
+            opening.abandon()
+            raise
+    server = Server(options, parts, opening)
     running = RunningParts(parts, options, output, server.write_files)
     try:
         await server.start()
@@ -107,9 +113,10 @@ async def _leave(
 class Server:
     """The running parts of one process."""
 
-    def __init__(self, options: Options, parts: Parts) -> None:
+    def __init__(self, options: Options, parts: Parts, opening: Opening | None = None) -> None:
         self._options = options
         self._parts = parts
+        self._opening = opening
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
         self.http_address: tuple[str, int] | None = None
@@ -148,7 +155,8 @@ class Server:
             context, port = tls.server_context(), monitor.tls_port
         host = self._options.monitor_host
         with listening(self._options, "http", host, port or 0):
-            return host, await http.start(host, port or 0, context)
+            bound = self._opening.take() if self._opening is not None else None
+            return host, await http.start(host, port or 0, context, bound)
 
     @property
     def http_url(self) -> str | None:
@@ -165,6 +173,8 @@ class Server:
     async def stop(self) -> None:
         """Close the doors first, then let the store finish what it accepted."""
         parts = self._parts
+        if self._opening is not None:
+            self._opening.abandon()
         parts.system.shutting_down()
         if parts.kept is not None:
             parts.kept.topics.stop()

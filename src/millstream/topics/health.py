@@ -2,7 +2,7 @@
 
 from millstream import __version__
 from millstream.http.request import Request
-from millstream.http.response import Response, json_response
+from millstream.http.response import Response, error_body, json_response
 from millstream.topics.context import Topics
 
 
@@ -17,10 +17,10 @@ async def ready(request: Request, topics: Topics) -> Response:
     if topics.ready:
         count = len(topics.catalog.streams(request.caller.account))
         return json_response({"status": "ready", "wal_replay_complete": True, "topics": count})
-    error = {
-        "code": "not_ready",
-        "message": "the log is being replayed",
-        "detail": {"replay_progress": topics.replay_progress},
-    }
-    answer = json_response({"error": error}, 503)
-    return Response(503, answer.body, headers=((b"Retry-After", b"1"),))
+    return not_ready({"replay_progress": topics.replay_progress})
+
+
+def not_ready(detail: dict[str, object] | None) -> Response:
+    """Return what is answered while the log is being replayed."""
+    body = error_body("not_ready", "the log is being replayed", detail)
+    return Response(503, body, headers=((b"Retry-After", b"1"),))
