@@ -9,6 +9,7 @@ from topics_api import JSON, Api
 from topics_socket import Site, talk
 
 from millstream.clock import SystemClock
+from millstream.http.compression import pack
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Caller
@@ -166,6 +167,31 @@ async def test_s2_every_refusal_through_the_door_is_one_envelope(
     assert {"code", "message"} <= set(answer["error"]) <= {"code", "message", "detail"}
     assert answer["error"]["code"] == code
     assert answer["error"]["message"]
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+async def test_s2_a_body_that_unpacks_to_more_than_the_limit_is_413(
+    api: Api, coding: str, version: str
+) -> None:
+    door = HttpDoor(
+        asyncio.get_running_loop(), api.routes, SystemClock(), Limits(body_bytes=10_000)
+    )
+    port = await door.start("127.0.0.1", 0)
+    flag = "--http2-prior-knowledge" if version == "2" else "--http1.1"
+    for size, status in ((9_000, "200"), (10_000, "413")):
+        raw = msgspec.json.encode({"records": [{"data": "x" * size}]})
+        curl = await asyncio.create_subprocess_exec(
+            *("curl", "-s", "-m", "5", flag, "-w", "%{http_code}", "-o", "-"),
+            *("-H", "content-type: application/json", "-H", f"content-encoding: {coding}"),
+            *("--data-binary", "@-", f"http://127.0.0.1:{port}/v0/topics/a"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        heard, _ = await curl.communicate(pack(coding.encode(), raw))
+        assert heard.decode()[-3:] == status, heard
+        assert (b'"code":"payload_too_large"' in heard) == (status == "413")
+    await door.stop()
 
 
 # -- lists -------------------------------------------------------------------------------------

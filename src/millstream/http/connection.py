@@ -315,6 +315,7 @@ class HttpConnection(asyncio.Protocol):
     async def _answer(self, request: Request) -> bool:
         """Write one answer; returns whether the connection goes on."""
         request.peer = self._peer
+        request.most_body = self._limits.body_bytes
         answer = await self._app(request)
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):

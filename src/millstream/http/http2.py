@@ -191,6 +191,7 @@ class Http2Connection(asyncio.Protocol):
         if isinstance(event, h2.events.RequestReceived):
             request = _request(event.headers)
             request.peer = peer_of(self._transport)
+            request.most_body = self._door.limits.body_bytes
             self._streams[event.stream_id] = _Stream(request, self._door.now())
         elif isinstance(event, h2.events.DataReceived):
             self._take(event)

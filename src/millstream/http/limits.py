@@ -2,13 +2,15 @@
 
 import msgspec
 
+from millstream.http.request import MOST_BODY
+
 
 class Limits(msgspec.Struct, frozen=True):
     """Sizes in bytes, times in seconds; every one of them is enforced by the door itself."""
 
     head_bytes: int = 16 * 1024
     header_count: int = 64
-    body_bytes: int = 64 * 1024 * 1024
+    body_bytes: int = MOST_BODY
     read_ahead_bytes: int = 64 * 1024  # pipelined bytes kept while a request is being answered
     connections: int = 16_384
     # The sweep runs every quarter second: a head that is late is cut within five seconds.

@@ -52,6 +52,7 @@ class Caller:
 
 
 ANYONE = Caller()
+MOST_BODY = 64 * 1024 * 1024
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -68,6 +69,7 @@ class Request(msgspec.Struct):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
+    most_body: int = MOST_BODY  # bytes that the door takes; they hold for it unpacked too
     _query: dict[str, str] | None = None
     _named: dict[bytes, bytes] | None = None  # the headers by their names
 

@@ -11,7 +11,6 @@ from millstream.http.request import Request
 from millstream.topics import json_text
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
 
-MOST_BYTES = 64 * 1024 * 1024
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 ABSENT = msgspec.Raw(b"")
@@ -186,9 +185,10 @@ def unpacked(request: Request) -> bytes:
     if coding.lower() not in (b"gzip", b"zstd"):
         raise UnsupportedMediaType("gzip and zstd are the Content-Encodings that are read")
     try:
-        return compression.unpack(coding.lower(), request.body, MOST_BYTES)
+        return compression.unpack(coding.lower(), request.body, request.most_body)
     except compression.TooLarge:
-        raise PayloadTooLarge(f"a body may hold at most {MOST_BYTES} bytes, unpacked too") from None
+        most = request.most_body
+        raise PayloadTooLarge(f"a body may hold at most {most} bytes, unpacked too") from None
     except compression.NotPacked as error:
         raise BadRequest(str(error)) from error
 
