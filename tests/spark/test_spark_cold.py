@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from segment_writer import PlannedStream, serving
 from spark_frames import Row
 
-from millstream.spark import table
+from millstream.spark import count, table
+from millstream.spark.problems import DataLoss
 from millstream.store import twin
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -59,5 +59,14 @@ def test_cold_files_are_left_alone_where_they_do_not_tell_all(
         assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 21))
         stream.cold = {"cold": [cold]}
         stream.gaps = [(5, 5, "corruption")]
-        with pytest.raises(PySparkException, match=r"has lost records 5..5 \(corruption\)"):
-            table(spark, "ORDERS", url=url).count()
+        with pytest.raises(DataLoss, match=r"has lost records 5..5 \(corruption\)"):
+            table(spark, "ORDERS", url=url)
+
+
+def test_records_are_counted_with_those_of_cold_files(spark: SparkSession, tmp_path: Path) -> None:
+    stream = PlannedStream([], ROWS, STREAM_ID)
+    stream.cold = {"cold": [cooled(tmp_path, ROWS[:12])], "cold_deleted": [[3, 4]]}
+    with serving({"ORDERS": stream}) as url:
+        assert count(spark, "ORDERS", url=url) == 18
+        counted = table(spark, "ORDERS", url=url, columns="records").collect()
+        assert sum(row.records for row in counted) == 18

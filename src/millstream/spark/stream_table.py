@@ -1,6 +1,7 @@
 """A stream as one DataFrame: its history in place, its tail through the server, one moment."""
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.client.streams import ReadPlan
@@ -8,6 +9,7 @@ from millstream.clock import SystemClock
 from millstream.spark.columns import COUNT, RECORD_COLUMNS
 from millstream.spark.options import Access, ReadOptions, parse, time_ns
 from millstream.spark.planner import lost
+from millstream.spark.scan import scan
 from millstream.spark.session import register
 from millstream.spark.subject_filter import pattern_of
 
@@ -30,40 +32,50 @@ def table(
     register(spark)
     asked = parse({"stream": stream, **options})
     plan = asked.server.streams().plan(stream)
-    cold_to = _cold_to(plan, asked)
-    reader = spark.read.format("millstream").options(**options).option("stream", stream)
     last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
-    reader = reader.option("endSeq", last)
-    if spark.conf.get(PUSHDOWN_CONF, "false") == "true":
-        reader = reader.option("pushdown", "true")
-    if cold_to:
-        reader = reader.option("startSeq", max(cold_to + 1, asked.start_seq or 0))
-    frame = reader.load()
-    if cold_to:
-        columns = [name for name in frame.columns if name in RECORD_COLUMNS]
-        cold = _cold(spark, plan, asked, last).select(*columns)
+    cold_to = _cold_to(plan, asked)
+    columns = asked.table_columns()
+    if not cold_to:
+        frame = _rest(spark, replace(asked, end_seq=last), options)
+    else:
+        stored = [name for name in columns if name in RECORD_COLUMNS]
+        frame = _cold(spark, plan, asked, last).select(*stored)
         # Where the files hold all that is asked for, no Python need run.
-        whole = cold_to >= last and len(columns) == len(frame.columns)
-        frame = cold if whole else cold.unionByName(frame, allowMissingColumns=True)
+        if cold_to < last or len(stored) < len(columns):
+            first = max(cold_to + 1, asked.start_seq or 0)
+            rest = _rest(spark, replace(asked, start_seq=first, end_seq=last), options)
+            frame = frame.unionByName(rest, allowMissingColumns=True)
     return with_payload_json(frame) if payload_json else frame
+
+
+def _rest(spark: "SparkSession", asked: ReadOptions, options: dict[str, str]) -> "DataFrame":
+    """Return what does not come from cold files, by the source where filters may narrow it."""
+    if spark.conf.get(PUSHDOWN_CONF, "false") != "true":
+        return scan(spark, asked)
+    reader = spark.read.format("millstream").options(**options).option("pushdown", "true")
+    reader = reader.option("stream", asked.streams[0]).option("endSeq", asked.end_seq)
+    if asked.start_seq is not None:
+        reader = reader.option("startSeq", asked.start_seq)
+    return reader.load()
 
 
 def count(spark: "SparkSession", stream: str, **options: str) -> int:
     """Return how many records a stream, or several, holds now; ``options`` narrow it.
 
     Spark has no way to ask a Python source for a count: it would take every row. This counts where
-    the records are, by index and delete flags, and hands Spark a number for each few thousand.
+    the records are, by index and delete flags, and brings a number for each many thousand.
     """
     register(spark)
-    reader = spark.read.format("millstream").options(**options).option("stream", stream)
-    total = reader.option("columns", COUNT).load().agg({COUNT: "sum"}).first()
-    return int(total[0] or 0) if total else 0
+    found = scan(spark, parse({"stream": stream, **options, "columns": COUNT})).collect()
+    return sum(row[COUNT] or 0 for row in found)
 
 
 def _cold_to(plan: ReadPlan, asked: ReadOptions) -> int:
     """Return up to where cold files serve the table, 0 where the source reads everything."""
     if asked.access is Access.BROKER or len(plan.cold_deleted) > MOST_CONDITIONS:
         return 0
+    if COUNT in (asked.columns or ()):
+        return 0  # a row of the source counts many, a row of a file is one
     if not all("://" in file.path or os.path.exists(file.path) for file in plan.cold):
         return 0  # another machine's files
     reach = max((file.last_seq for file in plan.cold), default=0)
