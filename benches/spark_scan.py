@@ -1,5 +1,7 @@
 """Measure Spark over sealed segments beside Spark's own Parquet scan of the same rows.
 
+``table`` is ``millstream.spark.table`` or ``count``, ``source`` is ``format("millstream").load()``.
+
 python benches/spark_scan.py [--rows 2000000] [--segments 8] [--rounds 6]
 """
 
@@ -11,6 +13,7 @@ import os
 import tempfile
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
@@ -24,7 +27,7 @@ from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.pipelines.session import JAVA_OPTIONS
-from millstream.spark import reader, register, table
+from millstream.spark import count, reader, register, table
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange
@@ -124,17 +127,22 @@ def noop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def counting(frame: DataFrame) -> None:
-    """Count as ``millstream.spark.count`` does, or as Spark does."""
-    if "records" in frame.columns:
-        frame.agg({"records": "sum"}).collect()
-    else:
-        frame.count()
+def by_subject(frame: DataFrame) -> None:
+    """Count the records of each subject."""
+    frame.groupBy("subject").count().collect()
+
+
+def total(frame: DataFrame) -> None:
+    """Add up a column of numbers."""
+    frame.agg(F.sum("seq")).collect()
+
+
+AGGREGATES = (("sum of seq", "seq", total), ("count by subject", "subject", by_subject))
 
 
 def cpu_seconds() -> float:
-    """CPU time so far of Spark: the Java machine and the Python workers below this process."""
-    return sum(burnt for pid, burnt in cpu_by_process().items() if pid != os.getpid())
+    """CPU time so far of Spark: this driver, the Java machine and the Python workers below it."""
+    return sum(cpu_by_process().values())
 
 
 def cpu_by_process() -> dict[int, float]:
@@ -201,48 +209,48 @@ def main() -> None:
             ours.load().count()
         )
         history = table(spark, "COLD", url=url)
-        compare("cold history, all columns", history, theirs, noop, asked.rounds)
-        by_subject = lambda f: f.groupBy("subject").count().collect()  # noqa: E731
-        compare("cold history by subject", history, theirs, by_subject, asked.rounds)
-        compare("scan of all columns", ours.load(), theirs, noop, asked.rounds)
-        counted = ours.option("columns", "records").load()
-        compare("count", counted, theirs, counting, asked.rounds)
-        narrow = ours.option("columns", "seq").load()
-        compare("count of rows", narrow, theirs, lambda f: f.count(), asked.rounds)
-        compare("sum of seq", narrow, theirs, lambda f: f.agg(F.sum("seq")).collect(), asked.rounds)
-        narrow = ours.option("columns", "subject").load()
-        compare("count by subject", narrow, theirs, by_subject, asked.rounds)
+        run = Comparison(theirs, asked.rounds)
+        run.of("cold history, all columns", noop, table=history)
+        run.of("cold history by subject", by_subject, table=history)
+        run.of("all columns", noop, table=table(spark, "S", url=url), source=ours.load())
+        whole = lambda f: f.count() if f is theirs else count(spark, "S", url=url)  # noqa: E731
+        run.of("count", whole, table=ours.load())
+        for name, column, work in AGGREGATES:
+            narrow = ours.option("columns", column).load()
+            run.of(name, work, table=table(spark, "S", url=url, columns=column), source=narrow)
         spark.stop()
         server.shutdown()
 
 
-def turn(
-    ours_last: int, ours: DataFrame, theirs: DataFrame, work: Callable[[DataFrame], object]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The costs of the same work on both sides, ours first or last."""
-    native = cost(lambda: work(theirs)) if ours_last else None
-    mine = cost(lambda: work(ours))
-    return mine, native or cost(lambda: work(theirs))
+class Comparison:
+    """Ways to read the same rows beside Spark's scan of its own Parquet files.
 
-
-def compare(
-    name: str,
-    ours: DataFrame,
-    theirs: DataFrame,
-    work: Callable[[DataFrame], object],
-    rounds: int,
-) -> None:
-    """Print wall and CPU times, and our speed as a share of Parquet's; CPU is the steady figure.
-
-    Both sides take turns, each first in every other one, so that what else the machine does, and
-    what Java is still compiling, meets both.
+    All take turns, each first as often as the others, so that what else the machine does, and what
+    Java is still compiling, meets all.
     """
-    turns = [turn(at % 2, ours, theirs, work) for at in range(WARM_UP + rounds)][WARM_UP:]
-    for at, what in enumerate(("wall", "cpu")):
-        mine = median(turn[0][at] for turn in turns)
-        native = median(turn[1][at] for turn in turns)
-        ratio = f"{native / max(mine, 0.01):.2f}x"
-        print(f"{name}, {what}: {mine:.2f} s, parquet {native:.2f} s, {ratio}", flush=True)
+
+    def __init__(self, native: DataFrame, rounds: int) -> None:
+        self._native = native
+        self._rounds = rounds
+
+    def of(self, name: str, work: Callable[[DataFrame], object], **ours: DataFrame) -> None:
+        """Print wall and CPU times, and our speed as a share of Parquet's."""
+        frames = {**ours, "parquet": self._native}
+        turns = [self._turn(at, frames, work) for at in range(WARM_UP + self._rounds)][WARM_UP:]
+        for at, what in enumerate(("wall", "cpu")):
+            native = median(turn["parquet"][at] for turn in turns)
+            for way in ours:
+                mine = median(turn[way][at] for turn in turns)
+                times = f"{mine:.2f} s, parquet {native:.2f} s, {native / max(mine, 0.01):.2f}x"
+                print(f"{name}, {way}, {what}: {times}", flush=True)
+
+    def _turn(
+        self, at: int, frames: dict[str, DataFrame], work: Callable[[DataFrame], object]
+    ) -> dict[str, tuple[float, float]]:
+        """The costs of the same work on all sides, from another one on in each round."""
+        names = list(frames)
+        first = at % len(names)
+        return {way: cost(partial(work, frames[way])) for way in names[first:] + names[:first]}
 
 
 if __name__ == "__main__":
