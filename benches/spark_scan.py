@@ -137,7 +137,11 @@ def total(frame: DataFrame) -> None:
     frame.agg(F.sum("seq")).collect()
 
 
-AGGREGATES = (("sum of seq", "seq", total), ("count by subject", "subject", by_subject))
+AGGREGATES = (
+    ("sum of seq", "seq", total),
+    ("count by subject", "subject", by_subject),
+    ("count of rows", "seq", DataFrame.count),
+)
 
 
 def cpu_seconds() -> float:
@@ -225,8 +229,8 @@ def main() -> None:
 class Comparison:
     """Ways to read the same rows beside Spark's scan of its own Parquet files.
 
-    All take turns, each first as often as the others, so that what else the machine does, and what
-    Java is still compiling, meets all.
+    All take turns, each before and behind each other, so that what else the machine does, and what
+    Java is still compiling or has to clear away, meets all.
     """
 
     def __init__(self, native: DataFrame, rounds: int) -> None:
@@ -247,10 +251,11 @@ class Comparison:
     def _turn(
         self, at: int, frames: dict[str, DataFrame], work: Callable[[DataFrame], object]
     ) -> dict[str, tuple[float, float]]:
-        """The costs of the same work on all sides, from another one on in each round."""
+        """The costs of the same work on all sides, beginning with another in each round."""
         names = list(frames)
         first = at % len(names)
-        return {way: cost(partial(work, frames[way])) for way in names[first:] + names[:first]}
+        order = (names[first:] + names[:first])[:: -1 if at % 2 else 1]
+        return {way: cost(partial(work, frames[way])) for way in order}
 
 
 if __name__ == "__main__":
