@@ -1,7 +1,7 @@
 import pytest
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, go_text
-from millstream.streams.config import StreamConfig
+from millstream.streams.config import InvalidJson, StreamConfig
 
 STREAM = StreamConfig(name="S", subjects=("s.>",))
 CAPPED = StreamConfig(
@@ -38,6 +38,22 @@ def test_a_stream_caps_its_consumers_and_sets_their_defaults():
 )
 def test_what_cannot_work_is_refused(config, code):
     assert refusal(STREAM, **config) == code
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"opt_start_seq": -1},
+        {"rate_limit_bps": -1},
+        {"rate_limit_bps": 2**64},
+        {"ack_wait": 2**63},
+        {"opt_start_time": "yesterday"},
+        {"pause_until": "tomorrow"},
+    ],
+)
+def test_numbers_out_of_range_and_words_for_times_are_invalid_json(config):
+    with pytest.raises(InvalidJson):
+        ConsumerConfig.from_request(config, STREAM)
 
 
 def test_durations_are_written_as_go_writes_them():

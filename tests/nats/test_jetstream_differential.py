@@ -12,6 +12,7 @@ import nats
 from support.nats_server import nats_server
 
 NANO = 10**9
+LONG_AGO = "2020-01-01T00:00:00Z"
 CONSUMER = {"durable_name": "C", "ack_policy": "explicit"}
 ORDERS = {"name": "S", "subjects": ["s.*"]}
 
@@ -35,6 +36,11 @@ REQUESTS: list[tuple[str, Any]] = [
     ("STREAM.CREATE.T", b"{"),
     ("STREAM.CREATE.T", b""),
     ("STREAM.CREATE.T/x", {"name": "T/x"}),
+    ("STREAM.CREATE.T*", {"name": "T*"}),
+    ("STREAM.CREATE.T", {"name": "T", "compression": "zip"}),
+    ("STREAM.CREATE.T", {"name": "T", "mirror": {"name": "S", "filter_subject": "a..b"}}),
+    ("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "S"}]}),
+    ("STREAM.UPDATE.S", b""),
     ("STREAM.UPDATE.S", {**ORDERS, "description": "hi", "metadata": {"a": "b"}}),
     ("STREAM.UPDATE.S", {**ORDERS, "storage": "memory"}),
     ("STREAM.UPDATE.Z", {"name": "Z"}),
@@ -68,6 +74,16 @@ REQUESTS: list[tuple[str, Any]] = [
     ("CONSUMER.CREATE.S.N", {"stream_name": "S", "config": {"name": "N"}, "action": "update"}),
     ("CONSUMER.DURABLE.CREATE.S.D", {"stream_name": "S", "config": {**CONSUMER}}),
     ("CONSUMER.DURABLE.CREATE.S.D", {"stream_name": "S", "config": {"ack_policy": "all"}}),
+    make("D/D"),
+    ("CONSUMER.CREATE.S", {"stream_name": "S", "config": {"name": "D\\D"}}),
+    ("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": {"name": "called otherwise"}}),
+    ("CONSUMER.DELETE.S.D", b""),
+    (
+        "CONSUMER.DURABLE.CREATE.S.D",
+        {"stream_name": "S", "config": {"durable_name": "D", "name": "called otherwise"}},
+    ),
+    ("CONSUMER.DELETE.S.D", b""),
+    ("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": {}, "action": "remove"}),
     ("CONSUMER.CREATE.S.E.x.y", {"stream_name": "S", "config": {"filter_subject": "x.z"}}),
     ("CONSUMER.CREATE.S.E", {"stream_name": "Z", "config": {}}),
     make("E", filter_subject="s.b", max_deliver=5, backoff=[NANO, 2 * NANO], ack_policy="all"),
@@ -75,6 +91,8 @@ REQUESTS: list[tuple[str, Any]] = [
     make("X", opt_start_seq=4),
     make("X", deliver_policy="by_start_sequence"),
     make("X", deliver_policy="last_per_subject"),
+    make("X", deliver_policy="by_start_time", opt_start_seq=4),
+    make("X", deliver_policy="by_start_time", opt_start_seq=4, opt_start_time=LONG_AGO),
     make("X", filter_subject="a", filter_subjects=["b"]),
     make("X", filter_subjects=["a.*", "a.b"]),
     make("X", max_deliver=2, backoff=[1, 2, 3]),
@@ -89,6 +107,9 @@ REQUESTS: list[tuple[str, Any]] = [
     make("X", ack_wait=-1, ack_policy="explicit"),
     make("X", ack_policy="zz"),
     make("X", sample_freq="many"),
+    make("X", sample_freq="-5"),
+    make("X", sample_freq="%"),
+    make("X", priority_policy="bogus"),
     make("X", priority_policy="overflow"),
     make("X", priority_groups=["g"]),
     make("X", priority_timeout=NANO),
@@ -104,6 +125,8 @@ REQUESTS: list[tuple[str, Any]] = [
     ("CONSUMER.UNPIN.S.G", {"group": "a b"}),
     ("CONSUMER.UNPIN.S.G", {"group": "h"}),
     ("CONSUMER.UNPIN.S.G", {"group": "g"}),
+    ("CONSUMER.UNPIN.S.G", {"group": "g", "bogus": 1}),
+    ("CONSUMER.UNPIN.S.G", b"{"),
     ("CONSUMER.UNPIN.S.zz", {"group": "g"}),
     ("CONSUMER.PAUSE.S.G", {"pause_until": "2100-01-01T00:00:00Z"}),
     ("CONSUMER.INFO.S.G", b""),
@@ -112,6 +135,8 @@ REQUESTS: list[tuple[str, Any]] = [
     ("CONSUMER.PAUSE.S.zz", {"pause_until": "2000-01-01T00:00:00Z"}),
     ("CONSUMER.RESET.S.G", b""),
     ("CONSUMER.RESET.S.G", {"seq": 2}),
+    ("CONSUMER.RESET.S.G", {"bogus": 1}),
+    ("CONSUMER.RESET.S.G", b"{"),
     make("K", deliver_policy="new"),
     ("CONSUMER.RESET.S.K", {"seq": 2}),
     ("STREAM.LEADER.STEPDOWN.S", b""),

@@ -51,7 +51,12 @@ def test_the_duplicate_window_is_at_most_max_age():
             "discard new per subject requires discard new policy to be set",
         ),
         ({"allow_rollup_hdrs": True, "deny_purge": True}, "roll-ups require the purge permission"),
-        ({"name": "a.b"}, "stream name can not contain"),
+        ({"name": "a.b"}, "stream name is required and can not contain"),
+        ({"name": ""}, "stream name is required and can not contain"),
+        (
+            {"mirror": {"name": "M", "filter_subject": "a..b"}},
+            "subject filter 'a..b' for the mirror invalid subject",
+        ),
         ({"name": "a" * 256}, "stream name is too long, maximum allowed is 255"),
         ({"metadata": {"millstream.durability": "eternal"}}, "ephemeral, memory, disk, fsync"),
     ],
@@ -60,6 +65,21 @@ def test_an_impossible_configuration_is_refused_by_name(fields, why):
     with pytest.raises(InvalidStreamConfig) as refused:
         request(**fields)
     assert why in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_msgs": 2**63},
+        {"max_age": -(2**63) - 1},
+        {"max_msg_size": 2**31},
+        {"first_seq": -1},
+        {"first_seq": 2**64},
+    ],
+)
+def test_numbers_that_the_reference_has_no_room_for_are_invalid_json(fields):
+    with pytest.raises(InvalidJson, match="out of range"):
+        request(**fields)
 
 
 def test_unknown_fields_and_words_are_invalid_json():

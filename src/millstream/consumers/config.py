@@ -8,9 +8,11 @@ import msgspec
 
 from millstream.errors import InvalidStreamConfig, MillstreamError
 from millstream.streams.config import (
+    UNSIGNED,
     InvalidJson,
     ReplicasUnsupported,
     StreamConfig,
+    check_ranges,
     client_metadata,
 )
 from millstream.streams.times import go_text as go_text
@@ -30,6 +32,7 @@ MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
 
 _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 _GROUP = re.compile(r"[A-Za-z0-9/_=-]{1,16}")
 
 
@@ -204,12 +207,20 @@ def _converted(wire: Mapping[str, Any]) -> ConsumerConfig:
             raise InvalidJson(f'json: unknown field "{key}"')
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
-            quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
+            quoted = msgspec.json.encode(given[key]).decode()
+            if key == "priority_policy":
+                raise InvalidJson(f"unknown priority policy: {quoted}")
+            quoted = quoted.replace('"', '\\"')
             raise InvalidJson(f'can not unmarshal "{quoted}"')
     try:
-        return msgspec.convert(given, ConsumerConfig)
+        config = msgspec.convert(given, ConsumerConfig)
     except msgspec.ValidationError as error:
         raise InvalidJson(str(error)) from error
+    check_ranges(config, {"opt_start_seq": UNSIGNED, "rate_limit_bps": UNSIGNED})
+    for time in (config.opt_start_time, config.pause_until):
+        if time:
+            time_ns(time)
+    return config
 
 
 _NEVER_NEGATIVE = (
@@ -387,13 +398,15 @@ def _check_caps(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_sampling(config: ConsumerConfig) -> None:
+    if not config.sample_freq:
+        return
     text = config.sample_freq.removesuffix("%")
-    if text and not text.isdigit():
-        raise ConsumerRefused(
-            10095,
-            f'failed to parse consumer sampling configuration: strconv.Atoi: parsing "{text}": '
-            "invalid syntax",
-        )
+    why = f'strconv.Atoi: parsing "{text}": invalid syntax'
+    if _NUMBER.fullmatch(text):
+        if int(text) >= 0:
+            return
+        why = "<nil>"  # Go's word for no error: it was read, and is below zero
+    raise ConsumerRefused(10095, f"failed to parse consumer sampling configuration: {why}")
 
 
 def _check_mode(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -449,16 +462,16 @@ def _check_start(config: ConsumerConfig) -> None:
 
     if policy == "by_start_sequence" and not config.opt_start_seq:
         raise conflict("start sequence", "not")
-    if policy != "by_start_sequence" and config.opt_start_seq:
-        raise conflict("start sequence", "also")
     if policy == "by_start_time" and not config.opt_start_time:
         raise conflict("start time", "not")
+    if policy == "by_start_time" and config.opt_start_seq:
+        raise conflict("start start sequence", "also")  # the reference's very words
+    if policy != "by_start_sequence" and config.opt_start_seq:
+        raise conflict("start sequence", "also")
     if policy != "by_start_time" and config.opt_start_time:
         raise conflict("start time", "also")
     if policy == "last_per_subject" and not (config.filter_subject or config.filter_subjects):
         raise conflict("filter subject", "not")
-    if config.opt_start_time:
-        time_ns(config.opt_start_time)
 
 
 def _check_filters(config: ConsumerConfig) -> None:

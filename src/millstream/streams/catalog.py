@@ -174,6 +174,7 @@ class Catalog:
         """Create a stream; an identical one that exists is returned with False."""
         async with self._changing:
             config = self._following_origin(config, account)
+            self._check_cycle(config, account)
             known = self._streams.get((account, config.name))
             if known is not None:
                 if not known.config.same_as(config):
@@ -182,7 +183,6 @@ class Catalog:
             if config.sealed:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
             self._check_overlap(config, account)
-            self._check_cycle(config, account)
             entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
             await self._write(STREAM_SET, entry)
             stream = self._open(entry, config)

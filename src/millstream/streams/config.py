@@ -351,11 +351,26 @@ def _converted(given: dict[str, Any]) -> StreamConfig:
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
             quoted = msgspec.json.encode(given[key]).decode().replace('"', '\\"')
+            if key == "compression" and isinstance(given[key], str):
+                raise InvalidJson("unknown compression algorithm")
             raise InvalidJson(f'can not unmarshal "{quoted}"')
     try:
-        return msgspec.convert(given, StreamConfig)
+        config = msgspec.convert(given, StreamConfig)
     except msgspec.ValidationError as error:
         raise InvalidJson(str(error)) from error
+    check_ranges(config, {"first_seq": UNSIGNED, "max_msg_size": range(-(2**31), 2**31)})
+    return config
+
+
+UNSIGNED = range(2**64)
+_SIGNED = range(-(2**63), 2**63)
+
+
+def check_ranges(config: msgspec.Struct, others: Mapping[str, range]) -> None:
+    """Refuse numbers that the reference has no room for; ``others`` are not of 64 bits, signed."""
+    for key, value in msgspec.structs.asdict(config).items():
+        if type(value) is int and value not in others.get(key, _SIGNED):
+            raise InvalidJson(f"{key} is out of range")
 
 
 def _check_source_fields(source: Any) -> None:
@@ -480,8 +495,6 @@ def _check(config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool) ->
 
 
 def _check_name(config: StreamConfig) -> None:
-    if not config.name:
-        raise InvalidStreamConfig("stream name is required")
     if "/" in config.name or "\\" in config.name:
         raise PathInStreamName()
     _refuse(
@@ -490,8 +503,8 @@ def _check_name(config: StreamConfig) -> None:
             f"stream name is too long, maximum allowed is {MAX_NAME}",
         ),
         (
-            not _ILLEGAL_IN_NAMES.isdisjoint(config.name),
-            "stream name can not contain '.', '*', '>', path separators or blanks",
+            not config.name or not _ILLEGAL_IN_NAMES.isdisjoint(config.name),
+            "stream name is required and can not contain '.', '*', '>', '\\', '/'",
         ),
     )
 
@@ -513,7 +526,6 @@ def _check_limits(config: StreamConfig, sent: Mapping[str, Any] | None) -> None:
             config.allow_rollup_hdrs and config.deny_purge,
             "roll-ups require the purge permission",
         ),
-        (config.first_seq < 0, "first sequence can not be negative"),
     )
 
 

@@ -97,7 +97,7 @@ def check(sources: Sequence[Mapping[str, Any]]) -> None:
                 raise FeatureRefused(10216, "duplicate stream source consumer detected")
             seen.add((source.identity[0], "consumer"))
         if source.filter_subject and not is_pattern(source.filter_subject):
-            raise InvalidSourceFilter(source.filter_subject)
+            raise InvalidFilter(source.filter_subject, "source:")
         check_external(source)
 
 
@@ -117,6 +117,8 @@ def check_mirror(wire: Mapping[str, Any]) -> None:
             raise FeatureRefused(10152, "mirror subject filters can not overlap")
     if origin.external is None and not _is_name(origin.name):
         raise FeatureRefused(10142, "mirrored stream name is invalid")
+    if origin.filter_subject and not is_pattern(origin.filter_subject):
+        raise InvalidFilter(origin.filter_subject, "mirror")
     check_external(origin)
 
 
@@ -194,13 +196,13 @@ class TooSmall(FeatureRefused):
             super().__init__(10046, "stream source must have max message size >= target")
 
 
-class InvalidSourceFilter(InvalidStreamConfig):
-    """A source's filter that is no subject."""
+class InvalidFilter(InvalidStreamConfig):
+    """A mirror's or source's filter that is no subject."""
 
     err_code = 10049
 
-    def __init__(self, pattern: str) -> None:
-        super().__init__(f"subject filter '{pattern}' for the source: invalid subject")
+    def __init__(self, pattern: str, whose: str) -> None:
+        super().__init__(f"subject filter '{pattern}' for the {whose} invalid subject")
 
 
 class Origin(Protocol):

@@ -1,12 +1,12 @@
 """``$JS.API.CONSUMER.*``: create, change, look at and delete consumers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
 from millstream.nats.jetstream import account_limits, shapes
-from millstream.nats.jetstream.errors import expect_empty, name_mismatch, read_as
+from millstream.nats.jetstream.errors import expect_empty, name_mismatch, read_as, read_loosely
 from millstream.streams.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
 
@@ -35,7 +35,7 @@ class _Unpin(msgspec.Struct, frozen=True):
 
 
 class _Reset(msgspec.Struct, frozen=True):
-    seq: int = 0
+    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -45,6 +45,7 @@ class _Page(msgspec.Struct, frozen=True):
 async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Create a consumer that the server names."""
     request = _request(body, stream)
+    _check_path(request.config.get("name", ""))
     if request.config.get("durable_name"):
         raise ConsumerRefused(
             10020, "consumer expected to be ephemeral but a durable name was set in request"
@@ -55,33 +56,26 @@ async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
 async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters: str) -> Answer:
     """Create or update a consumer by name, perhaps with its filter in the subject."""
     request = _request(body, stream)
+    _check_path(name)
     config = request.config
-    if config.get("durable_name") and config["durable_name"] != name:
-        raise ConsumerRefused(
-            10017, "consumer name in subject does not match durable name in request"
-        )
-    if config.get("name") and config["name"] != name:
-        raise ConsumerRefused(
-            10017, "consumer name in subject does not match durable name in request"
-        )
+    if config.get("durable_name"):
+        _check_durable(config, name)
     if filters:
         _check_filter(config, ".".join(filters))
-    config["name"] = name
+    config["name"] = name  # whatever the body calls it
     return await _create(js, stream, request)
 
 
 async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Create or update a durable consumer, the older way."""
     request = _request(body, stream)
-    durable = request.config.get("durable_name")
-    if not durable:
+    _check_path(name)
+    if not request.config.get("durable_name"):
         raise ConsumerRefused(
             10018, "consumer expected to be durable but a durable name was not set"
         )
-    if durable != name:
-        raise ConsumerRefused(
-            10017, "consumer name in subject does not match durable name in request"
-        )
+    _check_durable(request.config, name)
+    request.config["name"] = name
     return await _create(js, stream, request)
 
 
@@ -90,8 +84,20 @@ def _request(body: bytes, stream: str) -> _Create:
     if request.stream_name != stream:
         raise name_mismatch()
     if request.action not in ("", "create", "update"):
-        raise InvalidJson(f'can not unmarshal "{request.action}"')
+        raise InvalidJson(f'unknown consumer action: "{request.action}"')
     return request
+
+
+def _check_path(name: object) -> None:
+    if isinstance(name, str) and ("/" in name or "\\" in name):
+        raise ConsumerRefused(10127, "Consumer name can not contain path separators")
+
+
+def _check_durable(config: dict[str, Any], name: str) -> None:
+    if config["durable_name"] != name:
+        raise ConsumerRefused(
+            10017, "consumer name in subject does not match durable name in request"
+        )
 
 
 def _check_replicas(config: dict[str, Any]) -> None:
@@ -157,7 +163,7 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Let another client of a priority group be pinned."""
     if not body.strip():
         raise InvalidJson("unexpected end of JSON input")
-    asked: _Unpin = read_as(body, _Unpin)
+    asked: _Unpin = read_loosely(body, _Unpin)
     if not asked.group:
         raise InvalidJson("consumer group not specified")
     check_group_name(asked.group)
@@ -171,7 +177,7 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
 
 async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Deliver anew, from a sequence or from the ack floor."""
-    asked: _Reset = read_as(body, _Reset)
+    asked: _Reset = read_loosely(body, _Reset)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     seq = consumer.reset(asked.seq)
     return {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}

@@ -52,14 +52,19 @@ def as_error(error: MillstreamError) -> dict[str, Any]:
     return {"code": error.status, "err_code": error.err_code, "description": error.message}
 
 
-def read_object(body: bytes, allowed: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Return a request's JSON object, empty for an empty body; strict about unknown fields."""
+def read_object(
+    body: bytes, allowed: tuple[str, ...] | None = None, cut: str = "unexpected EOF"
+) -> dict[str, Any]:
+    """Return a request's JSON object, empty for an empty body; strict about unknown fields.
+
+    ``cut`` is what is said of a body that ends too early.
+    """
     if not body.strip():
         return {}
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        why = "unexpected EOF" if "truncated" in str(error) else str(error)
+        why = cut if "truncated" in str(error) else str(error)
         raise InvalidJson(why) from error
     if value is None:
         return {}
@@ -73,7 +78,15 @@ def read_object(body: bytes, allowed: tuple[str, ...] | None = None) -> dict[str
 
 def read_as(body: bytes, shape: type[Any]) -> Any:
     """Return a request as a struct; strict about unknown fields and types."""
-    given = read_object(body, shape.__struct_fields__)
+    return _converted(read_object(body, shape.__struct_fields__), shape)
+
+
+def read_loosely(body: bytes, shape: type[Any]) -> Any:
+    """Return a request as a struct; fields that it does not have are left alone."""
+    return _converted(read_object(body, cut="unexpected end of JSON input"), shape)
+
+
+def _converted(given: dict[str, Any], shape: type[Any]) -> Any:
     try:
         return msgspec.convert({k: v for k, v in given.items() if v is not None}, shape)
     except msgspec.ValidationError as error:

@@ -71,9 +71,9 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise name_mismatch()
     if "/" in name or "\\" in name:
         raise PathInStreamName()
-    if wire.get("sealed"):
+    if wire.get("sealed") is True:
         raise InvalidStreamConfig("stream configuration for create can not be sealed")
-    if wire.get("mirror_direct") and not wire.get("mirror"):
+    if wire.get("mirror_direct") is True and not wire.get("mirror"):
         raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
     config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
     js.server_limits.check_stream(config)
