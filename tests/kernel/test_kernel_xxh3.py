@@ -10,26 +10,29 @@ def test_the_empty_string_has_the_published_hash() -> None:
     assert xxh3_64(b"") == 0x2D06800538D394C2
 
 
-def test_every_length_up_to_2048_agrees_with_the_library() -> None:
-    data = random.Random(1).randbytes(2048)
-    for size in range(2049):
-        assert xxh3_64(data[:size]) == xxhash.xxh3_64_intdigest(data[:size]), size
+@pytest.mark.parametrize("plain", [False, True])
+def test_every_length_up_to_3100_agrees_with_the_library(plain: bool) -> None:
+    data = random.Random(1).randbytes(3100)
+    for size in range(3101):
+        assert xxh3_64(data[:size], plain) == xxhash.xxh3_64_intdigest(data[:size]), size
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("fill", [0x00, 0xFF])
-def test_extreme_bytes_agree_with_the_library(fill: int) -> None:
+def test_extreme_bytes_agree_with_the_library(fill: int, plain: bool) -> None:
     for size in (*range(260), 1023, 1024, 1025, 5000):
         data = bytes([fill]) * size
-        assert xxh3_64(data) == xxhash.xxh3_64_intdigest(data), size
+        assert xxh3_64(data, plain) == xxhash.xxh3_64_intdigest(data), size
 
 
-def test_large_inputs_of_any_length_and_alignment_agree_with_the_library() -> None:
+@pytest.mark.parametrize("plain", [False, True])
+def test_large_inputs_of_any_length_and_alignment_agree_with_the_library(plain: bool) -> None:
     chance = random.Random(2)
     data = chance.randbytes(1 << 20)
     for _ in range(200):
         start = chance.randrange(64)
         part = data[start : start + chance.randrange(2048, len(data))]
-        assert xxh3_64(part) == xxhash.xxh3_64_intdigest(part)
+        assert xxh3_64(part, plain) == xxhash.xxh3_64_intdigest(part)
 
 
 def test_anything_but_bytes_is_refused() -> None:
