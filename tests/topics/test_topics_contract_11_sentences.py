@@ -199,6 +199,45 @@ async def test_s11_a_slot_is_free_after_any_kind_of_end(
     writer.close()
 
 
+async def test_s11_a_slot_is_free_after_a_stream_of_http2_has_ended(site: Site) -> None:
+    await site.api.write("a", 1)
+    site.api.topics.live.most = 1
+    client = await asyncio.create_subprocess_exec(
+        *("curl", "-sN", "--http2-prior-knowledge"),
+        f"http://127.0.0.1:{site.port}/v0/topics/a/tail",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert client.stdout is not None
+    async with asyncio.timeout(5):
+        await client.stdout.readuntil(b"caught-up")
+    assert told(await site.api.send("GET", "/v0/topics/a/tail")) == {
+        "limit": "max_sse_connections",
+        "max": 1,
+    }
+    client.terminate()
+    await client.communicate()
+    async with asyncio.timeout(5):
+        while site.api.topics.live.open:  # noqa: ASYNC110 - the server's end closes by itself
+            await asyncio.sleep(0)
+    await Events(await site.api.send("GET", "/v0/topics/a/tail")).close()
+
+
+async def test_s11_a_socket_is_refused_with_429_like_any_other_stream(site: Site) -> None:
+    await site.api.write("a", 1)
+    site.api.topics.live.most = 1
+    _, writer = await opened(site)
+    upgrade = {
+        "host": "localhost", "upgrade": "websocket", "connection": "Upgrade",
+        "sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    refused = await site.api.send("GET", "/v0/ws", headers=upgrade)
+    assert told(refused) == {"limit": "max_sse_connections", "max": 1}
+    writer.close()
+    async with asyncio.timeout(5):
+        while site.api.topics.live.open:  # noqa: ASYNC110 - the server's end closes by itself
+            await asyncio.sleep(0)
+
+
 # -- a full log (W9) -------------------------------------------------------------------------------
 
 CHANGES: list[tuple[str, str, Any]] = [
