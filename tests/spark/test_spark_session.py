@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import pyspark_millstream
 from millstream.spark import register
+from millstream.spark.session import PUT_BY_QUERIES, registered
 from millstream.spark.source import MillstreamSource
 
 
@@ -22,7 +23,7 @@ class FakeSession:
         self.dataSource = SimpleNamespace(register=self.registered.append)
         given = SparkConf(loadDefaults=False, _jvm=None).setAll(list(conf.items()))
         self.sparkContext: Any = SimpleNamespace(
-            pythonExec="python3", getConf=lambda: given, master=master
+            pythonExec="python3", getConf=lambda: given, master=master, environment={"A": "b"}
         )
 
 
@@ -79,6 +80,26 @@ def test_a_connect_session_is_registered_without_a_context() -> None:
     session = ConnectSession()
     register(session)  # type: ignore[arg-type]
     assert session.registered == [MillstreamSource]
+
+
+def test_a_table_does_not_register_again() -> None:
+    session = FakeSession()
+    registered(session)  # type: ignore[arg-type]
+    registered(session)  # type: ignore[arg-type]
+    assert session.registered == [MillstreamSource]
+
+
+def test_nothing_stays_in_the_environment_of_other_functions() -> None:
+    session = FakeSession()
+    seen: list[dict[str, str]] = []
+    register_it = session.dataSource.register
+    session.dataSource.register = lambda source: (
+        seen.append(dict(session.sparkContext.environment)),
+        register_it(source),
+    )
+    register(session)  # type: ignore[arg-type]
+    assert seen == [{"A": "b", **dict.fromkeys(PUT_BY_QUERIES, "")}]
+    assert session.sparkContext.environment == {"A": "b"}
 
 
 def test_spark_finds_the_source_by_itself_under_its_name() -> None:

@@ -10,6 +10,9 @@ from pyspark.sql.streaming import StreamingQuery
 from segment_writer import PlannedStream, serving, write_segment
 from spark_frames import Row
 
+from millstream.spark import register
+from millstream.spark.session import PUT_BY_QUERIES
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 STREAM_ID = 42
@@ -74,6 +77,19 @@ def test_batches_keep_their_bound_and_a_restart_goes_on_where_it_was(
     stream.rows += rows(71, 90)
     copy.run(columns="seq,payload")
     assert copy.seqs() == list(range(1, 91))
+
+
+def test_a_query_puts_no_new_key_into_the_environment_that_all_queries_share(
+    copy: Copy, spark: SparkSession
+) -> None:
+    register(spark)
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    shared = manager.lookupDataSource("millstream").dataSourceCls().envVars()
+    before = dict(shared)
+    copy.run(columns="seq")
+    assert set(shared) == set(before)
+    put = {name for name in before if shared[name] != before[name]}
+    assert put == set(PUT_BY_QUERIES)  # or Spark has changed, and this is no longer needed
 
 
 def test_a_query_may_start_at_a_sequence_or_at_the_head(copy: Copy, stream: PlannedStream) -> None:

@@ -2,13 +2,28 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from millstream.spark.source import MillstreamSource
 from millstream.spark.worker_python import lasting_python
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+# What a streaming query puts into the environment of its source's workers as it starts. All queries
+# of a session share that map, and Spark 4.3 puts without a lock, even while tasks pickle the map:
+# two new keys at once can spoil it for good. A key that is there already only gets its value again.
+PUT_BY_QUERIES = (
+    "SPARK_LOCAL_DIRS",
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_PYTHON_RUNTIME",
+)
+_known: "WeakSet[SparkSession]" = WeakSet()
 
 
 def register(spark: "SparkSession") -> None:
@@ -19,17 +34,45 @@ def register(spark: "SparkSession") -> None:
     ``spark.pyspark.python``, they get the Python of this process. A Spark Connect session has no
     say in that: its server's Python must have millstream installed.
     """
-    _use_this_python(spark)
-    spark.dataSource.register(MillstreamSource)
+    context = _context_of(spark)
+    if context is None:
+        spark.dataSource.register(MillstreamSource)
+    else:
+        _use_this_python(context)
+        with _whole_environment(context):
+            spark.dataSource.register(MillstreamSource)
+    _known.add(spark)
 
 
-def _use_this_python(spark: "SparkSession") -> None:
+def registered(spark: "SparkSession") -> None:
+    """Register it unless that was done: it costs more than to plan a small read."""
+    if spark not in _known:
+        register(spark)
+
+
+def _context_of(spark: "SparkSession") -> "SparkContext | None":
     try:
-        context = spark.sparkContext
+        return spark.sparkContext
     except Exception:  # Spark Connect: the attribute exists and raises
-        return
+        return None
+
+
+def _use_this_python(context: "SparkContext") -> None:
     if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
         return
     # On a cluster the command would have to be on every machine, and only this Python may be.
     local = context.master.startswith("local")
     context.pythonExec = lasting_python() if local else sys.executable
+
+
+@contextmanager
+def _whole_environment(context: "SparkContext") -> Iterator[None]:
+    """Give what is registered meanwhile every key that queries will put; Spark sets each anew."""
+    before = dict(context.environment)
+    for name in PUT_BY_QUERIES:
+        context.environment.setdefault(name, "")
+    try:
+        yield
+    finally:
+        context.environment.clear()
+        context.environment.update(before)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
-from millstream.spark.columns import COUNT, RECORD_COLUMNS
+from millstream.spark.columns import COUNT, RECORD_COLUMNS, spark_schema
 from millstream.spark.options import Access, ReadOptions, parse, time_ns
 from millstream.spark.planner import lost
 from millstream.spark.scan import scan
-from millstream.spark.session import register
+from millstream.spark.session import registered
 from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def table(
     any, are read by Spark's own Parquet reader; the rest comes from sealed segments and the tail.
     ``payload_json`` adds the payload as VARIANT, null where it is no JSON.
     """
-    register(spark)
+    registered(spark)
     asked = parse({"stream": stream, **options})
     plan = asked.server.streams().plan(stream)
     last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
@@ -65,7 +65,7 @@ def count(spark: "SparkSession", stream: str, **options: str) -> int:
     Spark has no way to ask a Python source for a count: it would take every row. This counts where
     the records are, by index and delete flags, and brings a number for each many thousand.
     """
-    register(spark)
+    registered(spark)
     found = scan(spark, parse({"stream": stream, **options, "columns": COUNT})).collect()
     return sum(row[COUNT] or 0 for row in found)
 
@@ -91,7 +91,9 @@ def _cold(spark: "SparkSession", plan: ReadPlan, asked: ReadOptions, last: int) 
     first = max(asked.start_seq or 0, plan.first_seq)
     files = [file for file in plan.cold if file.last_seq >= first and file.base_seq <= last]
     files = files or plan.cold[:1]  # for the columns: no row of it meets the conditions
-    cold = spark.read.parquet(*(file.path for file in files))
+    # Without the schema Spark would look for it, by a job of its own.
+    reader = spark.read.schema(spark_schema(RECORD_COLUMNS))
+    cold = reader.parquet(*(file.path for file in files))
     if first > files[0].base_seq:
         cold = cold.where(cold.seq >= first)
     if last < files[-1].last_seq:
