@@ -627,3 +627,16 @@ async def test_a_roll_up_moves_consumers_as_a_purge_does(tmp_path):
         info = await api(client, "CONSUMER.INFO.S.C")
         assert (info["delivered"]["stream_seq"], info["ack_floor"]["stream_seq"]) == (1, 1)
         assert info["num_pending"] == 1
+
+
+async def test_a_request_that_wants_no_answer_is_carried_out(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        told = await client.subscribe("$JS.EVENT.ADVISORY.STREAM.*.S")
+        await client.publish("$JS.API.STREAM.CREATE.S", b'{"name": "S"}')
+        (made,) = await take(told, 1)
+        await client.publish("$JS.API.STREAM.DELETE.S")
+        (gone,) = await take(told, 1)
+        assert [message.subject.split(".")[-2] for message in (made, gone)] == [
+            "CREATED",
+            "DELETED",
+        ]

@@ -1,12 +1,18 @@
 """``$JS.API.CONSUMER.*``: create, change, look at and delete consumers."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
 from millstream.nats.jetstream import account_limits, shapes
-from millstream.nats.jetstream.errors import expect_empty, name_mismatch, read_as, read_loosely
+from millstream.nats.jetstream.errors import (
+    Unsigned,
+    expect_empty,
+    name_mismatch,
+    read_as,
+    read_loosely,
+)
 from millstream.streams.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
 
@@ -35,7 +41,7 @@ class _Unpin(msgspec.Struct, frozen=True):
 
 
 class _Reset(msgspec.Struct, frozen=True):
-    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seq: Unsigned = 0
 
 
 class _Page(msgspec.Struct, frozen=True):

@@ -72,12 +72,12 @@ ROUTES: dict[str, Route] = {
     "STREAM.DELETE": Route("stream_delete", streams.delete, _ONE, {}),
     "STREAM.INFO": Route("stream_info", streams.info, _ONE, _PAGE),
     "STREAM.NAMES": Route("stream_names", streams.names, range(1), {**_PAGE, "streams": None}),
-    "STREAM.LIST": Route("stream_list", streams.listing, range(1), {**_PAGE, "streams": None}),
+    "STREAM.LIST": Route("stream_list", streams.listing, range(1), {**_PAGE, "streams": []}),
     "STREAM.PURGE": Route("stream_purge", streams.purge, _ONE, {"purged": 0}),
     "STREAM.MSG.GET": Route("stream_msg_get", messages.get, _ONE, {}),
     "STREAM.MSG.DELETE": Route("stream_msg_delete", messages.delete, _ONE, {}),
     "STREAM.SNAPSHOT": Route("stream_snapshot", snapshots.snapshot, _ONE, {}),
-    "STREAM.RESTORE": Route("stream_restore", snapshots.restore, _ONE, {}),
+    "STREAM.RESTORE": Route("stream_restore", snapshots.restore, _ONE, {"deliver_subject": ""}),
     "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
@@ -339,7 +339,7 @@ class JetStream:
         for at in range(len(batch)):
             subject, reply, headers, payload, origin = batch.message(at)
             found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
-            if found is None or not reply:
+            if found is None:
                 continue  # the reference leaves unknown requests unanswered
             if self._in_flight >= MOST_IN_FLIGHT:
                 log.warning("request dropped, too many are under way subject=%r", subject)
@@ -376,7 +376,8 @@ class JetStream:
         finally:
             self._in_flight -= 1
             self.requests += 1
-        self._hub.publish(self._interest, reply, b"", b"", answer)
+        if reply:  # who does not want to hear of it has it carried out all the same
+            self._hub.publish(self._interest, reply, b"", b"", answer)
         if self.outlet.is_heard(AUDIT.encode()):  # else nobody needs to know who asked
             self._tell_audit(subject, payload, answer)
         self._hub.flush()

@@ -1,12 +1,15 @@
 """What goes wrong at the JetStream API, and how an answer says so."""
 
-from typing import Any
+import re
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.streams.config import API_LEVEL, InvalidJson
 from millstream.streams.extras import first_values
+
+Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # in the shape of a request
 
 
 class ApiError(MillstreamError):
@@ -28,12 +31,15 @@ class LevelTooLow(ApiError):
         super().__init__(412, 10185, "JetStream minimum api level required")
 
 
+_NUMBER = re.compile(rb"[+-]?[0-9]+")
+
+
 def check_level(headers: bytes) -> None:
     """Refuse a request that asks for more than this API level; raises LevelTooLow."""
     if b"Nats-Required-Api-Level" not in headers:
         return
     level = first_values(headers).get(b"Nats-Required-Api-Level", b"")
-    if not level.isdigit() or int(level) > API_LEVEL:
+    if level and (not _NUMBER.fullmatch(level) or int(level) > API_LEVEL):
         raise LevelTooLow()
 
 
@@ -93,7 +99,10 @@ def _converted(given: dict[str, Any], shape: type[Any]) -> Any:
         raise InvalidJson(str(error)) from error
 
 
+_EMPTY = re.compile(rb"\s*\{\s*\}\s*")
+
+
 def expect_empty(body: bytes) -> None:
     """Refuse a body where none belongs; an empty object counts as none."""
-    if body.strip() not in (b"", b"{}", b"null"):
+    if body and not _EMPTY.fullmatch(body):
         raise ApiError(400, 10038, "expected an empty request payload")

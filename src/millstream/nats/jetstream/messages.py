@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.message import Record
-from millstream.nats.jetstream.errors import ApiError, bad_request, read_as
+from millstream.nats.jetstream.errors import ApiError, Unsigned, bad_request, read_as
 from millstream.streams.presence import once_here
 from millstream.streams.stream import Stream
 from millstream.streams.times import rfc3339, time_ns
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 class GetRequest(msgspec.Struct, frozen=True):
     """Which record: by sequence, newest or next of a subject, or by time."""
 
-    seq: int = 0
+    seq: Unsigned = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
     start_time: str = ""
@@ -30,7 +30,7 @@ class GetRequest(msgspec.Struct, frozen=True):
     batch: int = 0
     max_bytes: int = 0
     multi_last: tuple[str, ...] = ()
-    up_to_seq: int = 0
+    up_to_seq: Unsigned = 0
     up_to_time: str = ""
 
     @property
@@ -54,14 +54,17 @@ class GetRequest(msgspec.Struct, frozen=True):
 
 
 class _Delete(msgspec.Struct, frozen=True):
-    seq: int = 0
+    seq: Unsigned = 0
     no_erase: bool = False
 
 
 async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one record as JSON."""
     asked: GetRequest = read_as(body, GetRequest)
-    if asked.is_empty or asked.conflicts or asked.batch or asked.max_bytes or asked.multi_last:
+    if asked.batch > 0 or asked.max_bytes > 0:
+        raise bad_request()
+    asked = msgspec.structs.replace(asked, batch=0, multi_last=(), up_to_seq=0, up_to_time="")
+    if asked.is_empty or asked.conflicts:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
     record = await once_here(lambda: find(stream, asked))

@@ -7,6 +7,7 @@ import msgspec
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, shapes
 from millstream.nats.jetstream.errors import (
+    Unsigned,
     bad_request,
     expect_empty,
     name_mismatch,
@@ -15,7 +16,7 @@ from millstream.nats.jetstream.errors import (
 )
 from millstream.streams.config import PathInStreamName, ReplicasUnsupported, StreamConfig
 from millstream.streams.stream import Stream
-from millstream.subjects.subject import is_pattern, overlap
+from millstream.subjects.subject import overlap
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream
@@ -40,8 +41,8 @@ class _InfoRequest(msgspec.Struct, frozen=True):
 
 class _Purge(msgspec.Struct, frozen=True):
     filter: str = ""
-    seq: int = 0
-    keep: int = 0
+    seq: Unsigned = 0
+    keep: Unsigned = 0
 
 
 async def account_info(js: "JetStream", body: bytes) -> Answer:
@@ -162,8 +163,6 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     if asked.seq and asked.keep:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
-    if asked.filter and not is_pattern(asked.filter):
-        raise bad_request()
     stream.removals.purges += 1
     try:
         purged = await stream.purge(asked.filter, asked.seq, asked.keep)
