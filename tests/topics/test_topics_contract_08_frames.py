@@ -119,6 +119,24 @@ async def test_s8_records_of_the_watchers_own_node_bring_neither_a_frame_nor_cau
     await events.close()
 
 
+@pytest.mark.parametrize("config", [{}, {"ttl_ms": 60_000}, {"cap_records": 9}])
+async def test_s8_caught_up_is_not_said_again_while_nothing_has_come(
+    api: Api, config: dict[str, int]
+) -> None:
+    await api.call("PUT", "/v0/topics/a", config)
+    await api.write("a", 1)
+    await api.write("b", 1)
+    events = await stream(api, (await watch(api, {"a": {}, "b": {}}))["wid"])
+    assert [(await events.named())[0] for _ in range(4)] == ["record", "caught-up"] * 2
+    for number in range(3):
+        await api.write("b", number)
+        found = [await events.named() for _ in range(2)]
+        assert [(name, data["topic"]) for name, data in found] == [
+            ("record", "b"), ("caught-up", "b"),
+        ]  # fmt: skip
+    await events.close()
+
+
 async def test_s8_a_loss_later_in_a_connection_has_the_reason_of_the_log(api: Api) -> None:
     await api.call("PUT", "/v0/topics/a", {"cap_records": 1})
     await api.write("a", 1)
