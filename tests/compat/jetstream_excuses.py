@@ -169,20 +169,29 @@ def forgive_floors(mine: Any, other: Any, went: Deliveries) -> None:
 
     Where a filtered purge removes one behind deliveries that are still pending, the reference moves
     the consumer sequence there, unless the end of that delivery, which it leaves to another thread,
-    comes first. Acks of those before it move nothing then.
+    comes first. Acks of those before it move nothing then, not even that of the last one pending.
     """
     if isinstance(mine, list) and isinstance(other, list):
         for a, b in zip(mine, other, strict=False):
             forgive_floors(a, b, went)
     elif isinstance(mine, dict) and isinstance(other, dict):
         floor, shown = mine.get("ack_floor"), other.get("ack_floor")
-        if floor and shown and mine.get("num_ack_pending"):
+        if floor and shown and _is_below_pending(mine):
             place = shown["stream_seq"]
             records = went[mine["stream_name"], mine["name"]][shown["consumer_seq"]]
             if place <= floor["stream_seq"] and any(record > place for record in records):
-                floor |= {key: shown[key] for key in ("consumer_seq", "stream_seq")}
+                floor |= {key: shown[key] for key in _POSITION}
         for key in mine.keys() & other.keys():
             forgive_floors(mine[key], other[key], went)
+
+
+_POSITION = ("consumer_seq", "stream_seq")
+
+
+def _is_below_pending(info: dict[str, Any]) -> bool:
+    """Whether a floor can be right: where nothing is pending it is the last delivery."""
+    delivered, floor = info["delivered"], info["ack_floor"]
+    return info["num_ack_pending"] > 0 or all(delivered[key] == floor[key] for key in _POSITION)
 
 
 def deliveries(seen: Any, known: Deliveries | None = None) -> Deliveries:

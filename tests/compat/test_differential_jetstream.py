@@ -31,7 +31,7 @@ PACES = (0.0, 0.02, 0.08)
 # of mirrors in counts, a -NAK of the last delivery, a purge of one pending record, an ack that
 # makes no room, the floor after a purge, what was given up once more is allowed, the answer to
 # who makes a push consumer, a floor that a filtered purge has moved.
-ONCE_DIFFERED = (3046, 3091, 694, 1090, 2005, 47793, 50548, 51117, 50898, 61263)
+ONCE_DIFFERED = (3046, 3091, 694, 1090, 2005, 47793, 50548, 51117, 50898, 61263, 75280)
 SHOWN = int(os.environ.get("MILLSTREAM_JS_SHOWN", "5"))
 
 

@@ -41,9 +41,20 @@ def test_a_floor_that_counts_a_purged_delivery_behind_it_is_excused(floor: tuple
     assert differences([*FOUR, info(*floor)], [*FOUR, info(3, 0)], PURGES) == []
 
 
+def test_such_a_floor_is_excused_where_nothing_is_pending_any_more() -> None:
+    ours, theirs = (info(*floor, num_ack_pending=0) for floor in ((4, 4), (3, 0)))
+    assert differences([*FOUR, ours], [*FOUR, theirs], PURGES) == []
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "occasions"),
     [
+        pytest.param(
+            info(3, 3, num_ack_pending=0),
+            info(3, 0, num_ack_pending=0),
+            PURGES,
+            id="a floor behind the last delivery",
+        ),
         pytest.param(info(2, 2), info(3, 3), PURGES, id="a floor that is behind"),
         pytest.param(info(3, 3), info(2, 2), PURGES, id="a floor that is ahead"),
         pytest.param(info(3, 3), info(0, 0), PURGES, id="a floor above what is pending"),
