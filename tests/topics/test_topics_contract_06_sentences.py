@@ -70,6 +70,17 @@ async def test_s6_fan_in_is_told_before_a_router_that_points_elsewhere(api: Api)
     assert answer["error"]["detail"]["reason"] == "router_repoint_forbidden"
 
 
+async def test_s6_a_routers_own_edge_is_no_other_source_of_its_destination(api: Api) -> None:
+    await put(api, "r", "a", "b")
+    _, answer = await put(api, "r", "c", "b")
+    assert answer["error"]["detail"] == {
+        "router": "r",
+        "reason": "router_repoint_forbidden",
+        "existing_source": "a",
+        "existing_dest": "b",
+    }
+
+
 async def test_s6_the_name_is_told_before_equal_ends(api: Api) -> None:
     _, answer = await put(api, "-bad", "a", "a")
     assert "router's name" in answer["error"]["message"]

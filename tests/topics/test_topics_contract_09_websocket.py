@@ -106,9 +106,12 @@ async def test_s9_publish_takes_the_fields_of_a_write(site: Site) -> None:
         assert [record.get("$node") for record in page["records"]] == ["n"]
 
 
-async def test_s9_the_ack_comes_before_the_records_of_the_same_publish(site: Site) -> None:
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+async def test_s9_the_ack_comes_before_the_records_of_the_same_publish(
+    site: Site, durability: str
+) -> None:
     async with talk(site) as client:
-        await client.ask("publish", **publish("a", 0))
+        await client.ask("publish", **publish("a", 0, config={"durability": durability}))
         await client.ask("subscribe", topic="a", tail=True)
         await client.until("caught_up")
         for number in range(20):
