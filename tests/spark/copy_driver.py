@@ -42,26 +42,11 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     return writer.trigger(processingTime="0 seconds").start()
 
 
-def await_first_batch(query: StreamingQuery) -> None:
-    """Wait until a query has run once, so that the next one does not start beside it.
-
-    PySpark 4.3 keeps one map of variables for all workers of a data source, into which each query
-    puts its own without a lock. Two that do so for the first time at once may spoil it, and then
-    every task of the session fails (``OptionalDataException``).
-    """
-    until = time.monotonic() + 60
-    while query.isActive and query.lastProgress is None and time.monotonic() < until:
-        time.sleep(0.05)
-
-
 def main() -> None:
     url, home = sys.argv[1], Path(sys.argv[2])
     spark = session(home / "spark")
     copies = writers(spark, url, home)
-    queries = []
-    for copy in copies:
-        queries.append(start(copy))
-        await_first_batch(queries[-1])
+    queries = [start(copy) for copy in copies]
     while not (home / "stop").exists():
         for at, query in enumerate(queries):
             if not query.isActive:  # the broker was away for longer than its patience

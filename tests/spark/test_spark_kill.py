@@ -123,7 +123,7 @@ def copied(streams: NatsStreams, home: Path) -> tuple[int, int]:
 def await_progress(streams: NatsStreams, home: Path, driver: Driver) -> None:
     """Return once both copies have moved on; a driver that stands still is killed once more.
 
-    A session of Spark may be spoilt (see ``copy_driver``). Nothing may be lost by that either.
+    A session of Spark that stands still for any reason must lose nothing either.
     """
     before = copied(streams, home)
     until = time.monotonic() + count(360, 1200)  # a busy machine is slow, not wrong
