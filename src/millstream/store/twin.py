@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 256 << 10  # rows; readers take large groups faster, and still skip by statistics
 GROUP_BYTES = 64 << 20  # of payloads and headers, whichever comes first
+PAGE_BYTES = 256 << 10  # a quarter of the usual: Java copies each page whole, and large ones dearly
 BATCH = 8 << 10  # rows taken in at once: the loop waits while Arrow looks at Python's values
 BREATH = 500  # records after which the loop has its turn for certain
 Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
@@ -71,7 +72,12 @@ def make(records: Iterable[Fields], stream: str) -> bytes:
 
     sink = io.BytesIO()
     with pq.ParquetWriter(
-        sink, schema(), compression="zstd", write_page_checksum=True, use_dictionary=_DICTIONARIES
+        sink,
+        schema(),
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=_DICTIONARIES,
+        data_page_size=PAGE_BYTES,
     ) as writer:
         for group in _groups(records, stream):
             table = pa.Table.from_batches(group)
