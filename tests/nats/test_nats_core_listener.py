@@ -23,18 +23,28 @@ class Noticed(logging.Handler):
         self.event.set()
 
 
+class Reception:
+    """Takes who is accepted, and says who came."""
+
+    def __init__(self) -> None:
+        self.peers: asyncio.Queue[str] = asyncio.Queue()
+        self._taken: list[int] = []
+
+    def __call__(self, fd: int, peer: str) -> None:
+        self.peers.put_nowait(peer)
+        self._taken.append(fd)
+
+    def close(self) -> None:
+        for fd in self._taken:
+            os.close(fd)
+
+
 async def test_running_out_of_descriptors_is_waited_out() -> None:
     noticed = Noticed()
     logging.getLogger("millstream.nats.listener").addHandler(noticed)
     loop = asyncio.get_running_loop()
-    peers: asyncio.Queue[str] = asyncio.Queue()
-    taken: list[int] = []
-
-    def accepted(fd: int, peer: str) -> None:
-        peers.put_nowait(peer)
-        taken.append(fd)
-
-    listener = Listener(loop, accepted)
+    reception = Reception()
+    listener = Listener(loop, reception)
     address = listener.start("127.0.0.1", 0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as client:
@@ -47,12 +57,11 @@ async def test_running_out_of_descriptors_is_waited_out() -> None:
             await asyncio.wait_for(noticed.event.wait(), 5)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert peers.empty()
-        assert await asyncio.wait_for(peers.get(), 5) == "127.0.0.1"
+        assert reception.peers.empty()
+        assert await asyncio.wait_for(reception.peers.get(), 5) == "127.0.0.1"
     listener.stop()
     logging.getLogger("millstream.nats.listener").removeHandler(noticed)
-    for fd in taken:
-        os.close(fd)
+    reception.close()
 
 
 async def test_a_handover_that_fails_closes_the_connection_and_the_server_goes_on() -> None:
@@ -87,25 +96,17 @@ def somewhere_on_ipv6() -> Iterator[socket.socket]:
 
 @pytest.mark.usefixtures("somewhere_on_ipv6")
 async def test_who_listens_everywhere_is_there_for_ipv6_too() -> None:
-    loop = asyncio.get_running_loop()
-    peers: asyncio.Queue[str] = asyncio.Queue()
-    taken: list[int] = []
-
-    def accepted(fd: int, peer: str) -> None:
-        peers.put_nowait(peer)
-        taken.append(fd)
-
-    listener = Listener(loop, accepted)
+    reception = Reception()
+    listener = Listener(asyncio.get_running_loop(), reception)
     host, port = listener.start("0.0.0.0", 0)
     assert host == "0.0.0.0"
     for address in ("127.0.0.1", "::1"):
         _, writer = await asyncio.open_connection(address, port)
-        assert await asyncio.wait_for(peers.get(), 5) == address
+        assert await asyncio.wait_for(reception.peers.get(), 5) == address
         writer.close()
         await writer.wait_closed()
     listener.stop()
-    for fd in taken:
-        os.close(fd)
+    reception.close()
 
 
 async def test_a_port_that_another_has_on_ipv6_is_taken(somewhere_on_ipv6: socket.socket) -> None:
