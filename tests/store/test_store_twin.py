@@ -81,6 +81,23 @@ def test_row_groups_are_large_and_bounded_in_rows_and_in_bytes(
     assert groups([]) == []
 
 
+def test_sequences_and_times_are_kept_as_differences_whatever_they_are() -> None:
+    times = [1_700_000_000_123_456_789, 0, 0, (1 << 63) - 1, 1_000]  # also a clock that goes back
+    seqs = [1, 2, 9, 1 << 40, (1 << 62) + 3]
+    data = twin.make(
+        [(n, at, b"s", b"", b"", b"", b"", b"") for n, at in zip(seqs, times, strict=True)], "S"
+    )
+    group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
+    found = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    for name in ("seq", "ts", "ts_ns"):
+        assert "DELTA_BINARY_PACKED" in found[name].encodings
+    assert (found["seq"].statistics.min, found["seq"].statistics.max) == (seqs[0], seqs[-1])
+    columns = pq.read_table(io.BytesIO(data), columns=["seq", "ts", "ts_ns"])
+    assert columns["seq"].to_pylist() == seqs
+    assert columns["ts_ns"].to_pylist() == times
+    assert columns["ts"].cast("int64").to_pylist() == [at // 1000 for at in times]
+
+
 def test_without_twins_wanted_there_are_none() -> None:
     disk = FakeDisk()
     bench, _ = filled(disk, replace(OPTIONS, cold=replace(COLD, twins="none")))

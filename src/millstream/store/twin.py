@@ -77,6 +77,7 @@ def make(records: Iterable[Fields], stream: str) -> bytes:
         compression="zstd",
         write_page_checksum=True,
         use_dictionary=_DICTIONARIES,
+        column_encoding=_ENCODINGS,
         data_page_size=PAGE_BYTES,
     ) as writer:
         for group in _groups(records, stream):
@@ -86,6 +87,8 @@ def make(records: Iterable[Fields], stream: str) -> bytes:
 
 
 _DICTIONARIES = ["stream", "subject", "tag", "node"]
+# They only grow, by little: smaller than plain and sooner read, be times distinct or all the same.
+_ENCODINGS = dict.fromkeys(("seq", "ts", "ts_ns"), "DELTA_BINARY_PACKED")
 
 
 def _groups(records: Iterable[Fields], stream: str) -> Iterator[list["pa.RecordBatch"]]:
