@@ -3,16 +3,17 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from millstream.clock import ManualClock
-from millstream.http.connection import HttpConnection, way_past
+from millstream.http.connection import HttpConnection
 from millstream.http.door import HttpDoor
 from millstream.http.request import Request
 from millstream.http.response import Answer, Parcel, Response
+from millstream.http.way import Way, send_all
 
 
 async def nothing(request: Request) -> Answer:
@@ -63,7 +64,7 @@ async def test_nothing_is_pushed_to_a_client_that_is_behind_or_gone(transport: T
 async def test_who_joined_is_sent_to_without_being_asked(transport: Transport) -> None:
     way = connected(transport).join(lambda: None)
     assert way is not None
-    way(Parcel(b"piece").chunked)
+    way.send(Parcel(b"piece").chunked)
     assert transport.written == b"5\r\npiece\r\n"
 
 
@@ -104,6 +105,11 @@ class Kept(asyncio.Protocol):
 
 
 Pair = tuple[asyncio.Transport, socket.socket]
+Send = Callable[[Way, bytes], None]
+
+BOTH = pytest.mark.parametrize(
+    "send", [Way.send, lambda way, data: send_all([way], data)], ids=["alone", "with others"]
+)
 
 
 @pytest.fixture
@@ -119,19 +125,23 @@ async def pair() -> AsyncIterator[Pair]:
     await asyncio.sleep(0)
 
 
-async def test_a_pushed_piece_is_with_the_client_before_the_loop_goes_round(pair: Pair) -> None:
+@BOTH
+async def test_a_pushed_piece_is_with_the_client_before_the_loop_goes_round(
+    pair: Pair, send: Send
+) -> None:
     transport, client = pair
-    way_past(transport)(b"piece")
+    send(Way(transport), b"piece")
     client.setblocking(False)
     assert client.recv(100) == b"piece"
 
 
-async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair) -> None:
+@BOTH
+async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair, send: Send) -> None:
     transport, client = pair
-    way = way_past(transport)
+    way = Way(transport)
     pieces = [b"%06d" % n * 500 for n in range(40)]
     for piece in pieces:
-        way(piece)
+        send(way, piece)
     assert transport.get_write_buffer_size()
     client.setblocking(False)
     heard, whole = b"", b"".join(pieces)
@@ -140,26 +150,54 @@ async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair) -> 
             heard += await asyncio.get_running_loop().sock_recv(client, 65536)
             if not transport.get_write_buffer_size() and len(pieces) == 40:
                 pieces.append(b"last")  # which finds the transport empty again
-                way(b"last")
+                send(way, b"last")
                 whole += b"last"
     assert heard == whole
 
 
-async def test_a_piece_for_one_who_left_is_the_transports_to_fail(pair: Pair) -> None:
+@BOTH
+async def test_a_piece_for_one_who_left_is_the_transports_to_fail(pair: Pair, send: Send) -> None:
     transport, client = pair
     client.close()
-    way = way_past(transport)
-    way(b"piece")
-    way(b"piece")
+    way = Way(transport)
+    send(way, b"piece")
+    send(way, b"piece")
     protocol = transport.get_protocol()
     assert isinstance(protocol, Kept)
     async with asyncio.timeout(10):
         await protocol.lost.wait()
 
 
-async def test_pieces_over_tls_go_through_their_transport() -> None:
+@BOTH
+async def test_pieces_over_tls_go_through_their_transport(send: Send) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = Transport(socket=ours, sslcontext=ssl.create_default_context())
-        way_past(transport)(b"piece")  # type: ignore[arg-type]
+        send(Way(transport), b"piece")  # type: ignore[arg-type]
         assert transport.written == b"piece"
+
+
+async def test_a_piece_for_many_reaches_each_in_the_way_that_it_can(pair: Pair) -> None:
+    transport, client = pair
+    client.close()
+    full, clear, hidden = [socket.socketpair() for _ in range(3)]
+    loop = asyncio.get_running_loop()
+    made = [(await loop.create_connection(Kept, sock=ours))[0] for ours, _ in (full, clear)]
+    encrypted = Transport(socket=hidden[0], sslcontext=ssl.create_default_context())
+    made[0].write(b"." * 1_000_000)
+    assert made[0].get_write_buffer_size()
+    ways = [Way(each) for each in (made[0], transport, encrypted, made[1])]  # type: ignore[arg-type]
+    send_all(ways, b"piece")
+    assert encrypted.written == b"piece"
+    assert clear[1].recv(100) == b"piece"
+    full[1].setblocking(False)
+    heard = b""
+    async with asyncio.timeout(10):
+        while len(heard) < 1_000_005:
+            heard += await loop.sock_recv(full[1], 1_000_000)
+    assert heard == b"." * 1_000_000 + b"piece"
+    for each in made:
+        each.abort()
+    await asyncio.sleep(0)
+    for end in (full[1], clear[1], *hidden):
+        end.close()

@@ -11,6 +11,7 @@ from topics_api import Api, Events
 
 from millstream.http.request import ANYONE, Caller
 from millstream.http.response import Parcel, StreamedResponse
+from millstream.http.way import Way
 from millstream.topics.alarm import Alarm
 from millstream.topics.events import EventStream
 from millstream.topics.row import FEW
@@ -35,9 +36,15 @@ class Line:
         self._write(parcel.chunked)
         return True
 
-    def join(self, stirred: Callable[[], None]) -> Callable[[bytes], None] | None:
+    def join(self, stirred: Callable[[], None]) -> Way | None:
         self._stirred = stirred
-        return None if self.is_behind else self._write
+        return None if self.is_behind else Way(self)  # type: ignore[arg-type]
+
+    def get_extra_info(self, name: str) -> None:
+        """Tell nothing of a socket: pieces come by ``write``."""
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
 
     def stir(self) -> None:
         stirred, self._stirred = self._stirred, None

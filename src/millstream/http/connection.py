@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -20,6 +19,7 @@ from millstream.http.response import (
     encode_head,
     error_body,
 )
+from millstream.http.way import Way
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,7 +105,7 @@ class HttpConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
         self.stalled = False  # an answer waits for the client to read
         self._stirred: Callable[[], None] | None = None  # called when the client is behind or gone
-        self._way: Callable[[bytes], None] | None = None  # of pieces that are pushed
+        self._way: Way | None = None  # of pieces that are pushed
         self._body_since = 0.0
         self._read_at = 0.0  # when what came last was read
         self._was_in_head = False
@@ -406,19 +406,19 @@ class HttpConnection(asyncio.Protocol):
         """Send a piece of the stream under way, unless the client is behind with reading it."""
         if self._transport is None or self.stalled:
             return False
-        self._way_past(self._transport)(parcel.chunked)
+        self._way_to(self._transport).send(parcel.chunked)
         return True
 
-    def join(self, stirred: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """Return what sends pieces without asking, until the client is behind or gone."""
+    def join(self, stirred: Callable[[], None]) -> Way | None:
+        """Return the way for pieces sent without asking, until the client is behind or gone."""
         if self._transport is None or self.stalled:
             return None
         self._stirred = stirred
-        return self._way_past(self._transport)
+        return self._way_to(self._transport)
 
-    def _way_past(self, transport: asyncio.Transport) -> Callable[[bytes], None]:
+    def _way_to(self, transport: asyncio.Transport) -> Way:
         if self._way is None:
-            self._way = way_past(transport)
+            self._way = Way(transport)
         return self._way
 
     def _stir(self) -> None:
@@ -443,34 +443,3 @@ class HttpConnection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
-
-
-def way_past(transport: asyncio.Transport) -> Callable[[bytes], None]:
-    """Return what sends on a transport's socket while nothing waits in the transport.
-
-    A transport's own write takes half as long again as the system's, which counts where a piece
-    goes to hundreds. What the socket does not take, and whatever is wrong with it, is left to the
-    transport. The socket stays this client's until ``connection_lost`` was called.
-    """
-    sock = transport.get_extra_info("socket")
-    if sock is None or transport.get_extra_info("sslcontext") is not None:
-        return transport.write
-    fd, waiting, later, write = (
-        sock.fileno(),
-        transport.get_write_buffer_size,
-        transport.write,
-        os.write,
-    )
-
-    def send(data: bytes) -> None:
-        if waiting():
-            later(data)
-            return
-        try:
-            sent = write(fd, data)
-        except OSError:
-            sent = 0
-        if sent < len(data):
-            later(data[sent:])
-
-    return send

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from millstream.errors import MillstreamError
+from millstream.http.way import Way
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
@@ -40,8 +41,8 @@ class Push(Protocol):
         """Send a piece at once; False when the client is behind or gone."""
         ...
 
-    def join(self, stirred: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """Return what sends framed pieces without asking, until ``stirred`` is called.
+    def join(self, stirred: Callable[[], None]) -> Way | None:
+        """Return the way for framed pieces sent without asking, until ``stirred`` is called.
 
         That is when the client falls behind, or leaves; None when it is so already. One who joins
         anew is no longer called for the last time.

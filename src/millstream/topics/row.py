@@ -1,8 +1,9 @@
 """Row: watchers who wait in one place of a topic, so that a single decision serves them all."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from millstream.http.way import Way, send_all
 from millstream.topics.seat import Seat
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Row:
         self._cursor = cursor
         self._holds = True
         self._members: list[Seat] = []
-        self._ways: list[Callable[[bytes], None]] = []
+        self._ways: list[Way] = []
         self._standings: dict[int, Standing] = {}  # by identity: a key's watchers have the same
         for seat in seats:
             if not self._seated(seat):
@@ -64,9 +65,7 @@ class Row:
         # Somebody may fall behind by this, which ends the row: the others get it all the same.
         self._cursor, self.told_at = news.cursor, now
         if news.parcel is not None:
-            data = news.parcel.chunked
-            for send in self._ways:
-                send(data)
+            send_all(self._ways, news.parcel.chunked)
         return True
 
     def end(self) -> None:
