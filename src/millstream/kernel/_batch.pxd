@@ -19,6 +19,7 @@ cdef class Batch:
     cdef char *data
     cdef Py_ssize_t used
     cdef Py_ssize_t room
+    cdef Py_ssize_t expected  # what it may come to; one that grows gets this much at once
     cdef uint32_t *starts
     cdef Py_ssize_t length
     cdef Py_ssize_t starts_room

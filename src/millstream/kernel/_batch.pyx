@@ -54,7 +54,7 @@ cdef class Batch:
             if self.used + extra > MOST:
                 with gil:
                     raise OverflowError("a batch holds at most 4 GiB")
-            room = 2 * room + 4096
+            room = max(2 * room, self.expected) if room else 4096
             if room < self.used + extra:
                 room = self.used + extra
             grown = realloc(self.data, room)

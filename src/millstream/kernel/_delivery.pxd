@@ -11,6 +11,7 @@ cdef class Delivery(Connections):
     cdef Sub **spent          # subscriptions that reached their maximum
     cdef Py_ssize_t spent_count
     cdef Py_ssize_t spent_room
+    cdef Py_ssize_t chunk_bytes  # what the messages of this read may come to in a batch
     cdef uint64_t dice
     cdef uint64_t in_msgs
     cdef uint64_t in_bytes

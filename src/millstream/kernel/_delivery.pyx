@@ -143,6 +143,7 @@ cdef class Delivery(Connections):
     cdef int _give_sink(self, SinkSlot slot, Pub *pub) noexcept:
         if slot.batch is None:
             slot.batch = Batch.__new__(Batch)
+            slot.batch.expected = self.chunk_bytes
         try:
             slot.batch.add_raw(
                 pub.subject, pub.subject_len, pub.reply, pub.reply_len, pub.body,

@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
-def encode(
+def encode_head(
     position: int,
     epoch: int,
     nonce: int,
     durable: int,
     flags: int,
     runs: Sequence[tuple[int, int, int, int]],
-    parts: Sequence[bytes],
+    body: bytes,
 ) -> bytes: ...

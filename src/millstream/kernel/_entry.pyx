@@ -40,43 +40,39 @@ cdef enum:
     HEAD_CHECKED = 56
 
 
-def encode(
+def encode_head(
     uint64_t position, uint64_t epoch, uint64_t nonce, uint64_t durable, uint16_t flags,
-    list runs not None, list parts not None,
+    list runs not None, bytes body not None,
 ):
-    """Return one entry; ``runs`` are (stream id, first seq, count, bytes), ``parts`` the body."""
+    """Return what one entry has before its body; ``runs`` are (stream id, first seq, count, bytes).
+
+    The body is long and stays where it is: whoever writes the entry writes both.
+    """
     cdef Head head
     cdef RunSlot slot
-    cdef bytes part, entry
+    cdef bytes before
     cdef char *start
-    cdef char *body
     cdef char *to
-    cdef Py_ssize_t size = sizeof(Head) + sizeof(RunSlot) * len(runs)
-    cdef Py_ssize_t table = size
+    cdef Py_ssize_t table = sizeof(RunSlot) * len(runs)
+    cdef Py_ssize_t size = <Py_ssize_t>sizeof(Head) + table + PyBytes_GET_SIZE(body)
     if len(runs) > 0xFFFF:
         raise OverflowError("an entry names at most 65535 runs")
-    for part in parts:
-        size += PyBytes_GET_SIZE(part)
     if size > 0xFFFFFFFF:
         raise OverflowError("an entry holds at most 4 GiB")
     head.magic, head.length, head.position = C_MAGIC, <uint32_t>size, position
     head.epoch, head.nonce, head.durable = epoch, nonce, durable
     head.flags, head.runs, head.count = flags, <uint16_t>len(runs), 0
-    entry = PyBytes_FromStringAndSize(NULL, size)
-    start = PyBytes_AS_STRING(entry)
+    before = PyBytes_FromStringAndSize(NULL, sizeof(Head) + table)
+    start = PyBytes_AS_STRING(before)
     to = start + sizeof(Head)
     for run in runs:
         slot.stream_id, slot.first_seq, slot.frames, slot.size = run
         head.count += slot.frames
         memcpy(to, &slot, sizeof(RunSlot))
         to += sizeof(RunSlot)
-    body = to
-    for part in parts:
-        memcpy(to, PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
-        to += PyBytes_GET_SIZE(part)
-    head.body_check = xxh3(body, to - body)
+    head.body_check = xxh3(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
     # The table is summed with the head as if nothing were between them.
     memcpy(start + sizeof(Head) - HEAD_CHECKED, &head, HEAD_CHECKED)
-    head.check = xxh3(start + sizeof(Head) - HEAD_CHECKED, HEAD_CHECKED + table - sizeof(Head))
+    head.check = xxh3(start + sizeof(Head) - HEAD_CHECKED, HEAD_CHECKED + table)
     memcpy(start, &head, sizeof(Head))
-    return entry
+    return before

@@ -222,6 +222,7 @@ cdef class Hub(Publishing):
         """Parse ``data`` and keep what is left over."""
         cdef Py_ssize_t used = 0
         if size >= conn.needs:
+            self.chunk_bytes = size + (size >> 1)  # an entry's head is longer than a PUB line
             used = self._parse(conn, data, size)
         if not conn.closed and used < size:
             append(&conn.inbox, data + used, size - used)

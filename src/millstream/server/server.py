@@ -14,6 +14,7 @@ from millstream.server.about import websocket_shown
 from millstream.server.build import Parts, build
 from millstream.server.config import is_loopback
 from millstream.server.facts import RecoveredStream, ServerFacts
+from millstream.server.heap import keep_heap
 from millstream.server.lame_duck import departures, take
 from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.loaded import Load
@@ -42,6 +43,7 @@ def run(
     if output is None:
         form = "%(asctime)s %(levelname)s %(name)s %(message)s"
         logging.basicConfig(level=logging.INFO, format=form)
+    keep_heap()
     return uvloop.run(_serve(options, announce, load, output, SystemClock()))
 
 

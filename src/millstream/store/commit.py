@@ -1,5 +1,6 @@
 """The one step that makes a record durable, whatever stands behind it."""
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -29,8 +30,11 @@ class CommitEngine(Protocol):
     free) or ``ShardReadOnly`` (it takes nothing any more).
     """
 
-    def append_at(self, position: int, entry: bytes, sync: bool) -> Outcome:
-        """Store ``entry`` at ``position``; with ``sync`` everything up to it is then stable."""
+    def append_at(self, position: int, entry: Sequence[bytes], sync: bool) -> Outcome:
+        """Store ``entry``, the parts of which belong together, at ``position``.
+
+        With ``sync`` everything up to it is then stable.
+        """
         ...
 
     def sync(self) -> None:

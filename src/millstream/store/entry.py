@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from millstream.kernel._entry import encode
+from millstream.kernel._entry import encode_head
 from millstream.kernel._frames import RECORD
 from millstream.store import blocks
 from millstream.store.keys import KeyRing
@@ -95,12 +95,17 @@ def encode_entry(
     continues: bool = False,
     ring: KeyRing | None = None,
     again: bool = False,
-) -> bytes:
-    """Return one entry; ``parts`` are whole frames in the order of ``runs``."""
+) -> tuple[bytes, bytes]:
+    """Return one entry as head and body; ``parts`` are whole frames in the order of ``runs``.
+
+    They are written one behind the other. One part is the body as it is: most entries are a single
+    batch, whose frames the log keeps anyway.
+    """
     flags = COMMITS * commits | CONTINUES * continues | AGAIN * again
     if ring is not None and ring.seals and parts:
         parts, flags = list(_sealed(parts, ring)), flags | SEALED
-    return encode(position, epoch, nonce, durable, flags, list(runs), list(parts))
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    return encode_head(position, epoch, nonce, durable, flags, list(runs), body), body
 
 
 def _sealed(parts: Sequence[bytes], ring: KeyRing | None) -> Iterator[bytes]:

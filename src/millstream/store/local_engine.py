@@ -12,13 +12,14 @@ names the machine's boot in its lower one: entries of an earlier boot may have l
 import errno
 import logging
 import struct
+from collections.abc import Sequence
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import ShardReadOnly, StorageFull, StorageUnusable
 from millstream.store.commit import Ok, Outcome, Taken
-from millstream.store.files import File, Files, is_no_space, write_all
+from millstream.store.files import Buffer, File, Files, is_no_space, write_all
 
 VERSION = 1
 SEALED_VERSION = 2  # of a file whose entries are sealed
@@ -142,7 +143,7 @@ class LocalEngine:
         """Return where the next entry goes in the current file."""
         return self._tail
 
-    def append_at(self, position: int, entry: bytes, sync: bool) -> Outcome:
+    def append_at(self, position: int, entry: Sequence[bytes], sync: bool) -> Outcome:
         """Write ``entry`` behind the last one; with ``sync`` return only once it is stable.
 
         ``StorageFull`` leaves no byte of the entry behind. Any other failure may have left some,
@@ -153,16 +154,16 @@ class LocalEngine:
             raise ShardReadOnly(self._broken)
         if position != self.position:
             return Taken(self._nonce)
-        file = self._file_with_room(len(entry))
-        self._write(file, entry, self._tail)
-        self._tail += len(entry)
-        self.written += len(entry)
+        size = sum(map(len, entry))
+        self._write(self._file_with_room(size), entry, self._tail)
+        self._tail += size
+        self.written += size
         self.position += 1
         if sync:
             self.sync()
         return Ok()
 
-    def begin(self, entries: list[bytes]) -> None:
+    def begin(self, entries: Sequence[Sequence[bytes]]) -> None:
         """Start a file with entries that replace what an earlier run left from their position on.
 
         The header comes last: only with it does the file count, and then it is complete.
@@ -172,13 +173,14 @@ class LocalEngine:
         self._next_index = index + 1
         if self._file is not None:
             self._file.close()
-        self._limit = max(limit, HEADER.size + sum(map(len, entries)))
+        size = sum(len(part) for entry in entries for part in entry)
+        self._limit = max(limit, HEADER.size + size)
         self._grow(file, self._limit)
         first = self.position
         self._file, self.index, self._tail = file, index, HEADER.size
         for entry in entries:
             self._write(file, entry, self._tail)
-            self._tail += len(entry)
+            self._tail += sum(map(len, entry))
             self.position += 1
         self.sync()
         header = WalHeader(self._shard, index, self._epoch, self._nonce, first, self.key_id)
@@ -245,7 +247,7 @@ class LocalEngine:
             limit = HEADER.size + size
             self._grow(file, limit)
         header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self.key_id)
-        self._write(file, encode_header(header), 0)  # refused: the next attempt starts here again
+        self._write(file, [encode_header(header)], 0)  # refused: the next attempt starts here again
         if self._file is not None:
             self._file.close()
         self._ahead = None
@@ -283,18 +285,21 @@ class LocalEngine:
                 raise StorageFull("no space left for the write-ahead log") from error
             self._break("grow", error)
 
-    def _write(self, file: File, data: bytes, offset: int) -> None:
-        rest: bytes | memoryview = data
+    def _write(self, file: File, parts: Sequence[bytes], offset: int) -> None:
+        size, done = sum(map(len, parts)), 0
+        rest: Sequence[Buffer] = parts
         try:
-            while rest:
-                wrote = file.pwritev((rest,), offset + len(data) - len(rest))
+            while done < size:
+                wrote = file.pwritev(rest, offset + done)
                 if wrote <= 0:
                     raise OSError(errno.EIO, "the disk accepts no bytes")
-                rest = memoryview(rest)[wrote:] if wrote < len(rest) else b""
+                done += wrote
+                if done < size:
+                    rest = (memoryview(b"".join(parts))[done:],)
         except OSError as error:
             if not is_no_space(error):
                 self._break("write", error)
-            self._wipe(file, len(data) - len(rest), offset)
+            self._wipe(file, done, offset)
             raise StorageFull("no space left for the write-ahead log") from error
 
     def _wipe(self, file: File, size: int, offset: int) -> None:

@@ -127,9 +127,9 @@ class Shards:
 
     def _entries(
         self, pieces: list[tuple[Run, bytes]], durable: int, epoch: int, nonce: int
-    ) -> list[bytes]:
+    ) -> list[tuple[bytes, bytes]]:
         """Return entries for what recovery decided above the durable mark."""
-        entries: list[bytes] = []
+        entries: list[tuple[bytes, bytes]] = []
         position = durable + 1
         while pieces:
             size, take = 0, 0
