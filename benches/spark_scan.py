@@ -2,7 +2,7 @@
 
 ``table`` is ``millstream.spark.table`` or ``count``, ``source`` is ``format("millstream").load()``.
 
-python benches/spark_scan.py [--rows 2000000] [--segments 8] [--rounds 6]
+python benches/spark_scan.py [--rows 2000000] [--segment-rows 387000] [--warm-up 8] [--rounds 6]
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from millstream.spark import count, reader, register, table
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
 from millstream.spark.planner import FileRange
+from millstream.spark.rows import FRAME_HEADER, FRAME_TRAILER
 from millstream.spark.server import Server
 from millstream.store import twin
+from millstream.store.file_log import LogOptions
 from millstream.store.segment_files import data_header, encode_idx
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STREAM_ID = 7
-WARM_UP = 3  # rounds that do not count: Java compiles what it runs often
 COLUMNS = tuple(name for name in RECORD_COLUMNS if name != "headers")
 T0 = 1_700_000_000_000_000_000
 
@@ -50,22 +51,30 @@ def payload(number: int) -> bytes:
     return text + b"x" * (98 - len(text)) + b'"}'
 
 
-def write_segments(directory: Path, rows: int, count: int) -> list[dict[str, Any]]:
-    """Write ``count`` sealed segments as the store does; returns their part of a read plan."""
+def write_segments(directory: Path, rows: int, each: int) -> list[dict[str, Any]]:
+    """Write sealed segments as the store does; returns their part of a read plan."""
     segments = []
-    each = rows // count
-    for base in range(1, each * count, each):
+    for base in range(1, rows + 1, each):
+        last = min(base + each - 1, rows)
         batch, index = Batch(), SegmentIndex(base, SubjectTable())
-        for number in range(base, base + each):
+        for number in range(base, last + 1):
             batch.add(b"orders.eu.%d" % (number % 50), b"", b"", payload(number))
         data = data_header(STREAM_ID, base)
-        data += encode_batch(batch, 0, each, STREAM_ID, base, T0 + base, index, len(data), False)
+        size = last - base + 1
+        data += encode_batch(batch, 0, size, STREAM_ID, base, T0 + base, index, len(data), False)
         path, idx = directory / f"{base}.data", directory / f"{base}.idx"
         path.write_bytes(data)
         idx.write_bytes(encode_idx(index, STREAM_ID, len(data)))
         names = {"path": str(path), "idx_path": str(idx), "bytes": len(data)}
-        segments.append(names | {"base_seq": base, "last_seq": base + each - 1})
+        segments.append(names | {"base_seq": base, "last_seq": last})
     return segments
+
+
+def store_rows() -> int:
+    """How many of these records the store puts into a segment."""
+    frame = FRAME_HEADER + len(b"orders.eu.10") + len(payload(1)) + FRAME_TRAILER
+    bounds = LogOptions()
+    return min(bounds.segment_records, bounds.segment_bytes // frame)
 
 
 def write_twins(directory: Path, segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -188,12 +197,13 @@ def main() -> None:
     """Print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--segments", type=int, default=8)
+    parser.add_argument("--segment-rows", type=int, default=store_rows())
+    parser.add_argument("--warm-up", type=int, default=8, help="rounds that do not count")
     parser.add_argument("--rounds", type=int, default=6)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
-        segments = write_segments(home, asked.rows, asked.segments)
+        segments = write_segments(home, asked.rows, asked.segment_rows)
         for columns in (COLUMNS, ("seq", "payload"), ("seq",)):
             best = max(decoded(segments, columns) for _ in range(asked.rounds))
             print(f"decode and verify {','.join(columns)}: {best / 1e6:.1f} M rows/s of CPU")
@@ -213,7 +223,7 @@ def main() -> None:
             ours.load().count()
         )
         history = table(spark, "COLD", url=url)
-        run = Comparison(theirs, asked.rounds)
+        run = Comparison(theirs, asked.warm_up, asked.rounds)
         run.of("cold history, all columns", noop, table=history)
         run.of("cold history by subject", by_subject, table=history)
         run.of("all columns", noop, table=table(spark, "S", url=url), source=ours.load())
@@ -233,14 +243,17 @@ class Comparison:
     Java is still compiling or has to clear away, meets all.
     """
 
-    def __init__(self, native: DataFrame, rounds: int) -> None:
+    def __init__(self, native: DataFrame, warm_up: int, rounds: int) -> None:
         self._native = native
+        self._warm_up = warm_up  # Java compiles what it runs often, also what plans a query
         self._rounds = rounds
 
     def of(self, name: str, work: Callable[[DataFrame], object], **ours: DataFrame) -> None:
         """Print wall and CPU times, and our speed as a share of Parquet's."""
         frames = {**ours, "parquet": self._native}
-        turns = [self._turn(at, frames, work) for at in range(WARM_UP + self._rounds)][WARM_UP:]
+        for at in range(self._warm_up):
+            self._turn(at, frames, work)
+        turns = [self._turn(at, frames, work) for at in range(self._rounds)]
         for at, what in enumerate(("wall", "cpu")):
             native = median(turn["parquet"][at] for turn in turns)
             for way in ours:
