@@ -28,6 +28,7 @@ DEFAULT_HEARTBEAT_MS = 15_000
 LONGEST_HEARTBEAT_MS = 60_000
 
 _encode = msgspec.json.encode
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Session(msgspec.Struct):
@@ -287,7 +288,8 @@ def _news_frames(event_id: bytes, records: bytes, caught_up: bytes) -> bytes:
 
 
 def _event_id(cursors: dict[str, int]) -> bytes:
-    return base64.urlsafe_b64encode(_encode(cursors)).rstrip(b"=")
+    text = binascii.b2a_base64(_encode(cursors), newline=False)
+    return text.rstrip(b"=").translate(_URL_SAFE)
 
 
 def _throttled(name: str) -> bytes:
