@@ -11,7 +11,7 @@ from millstream.errors import ShardReadOnly, StorageFull
 from millstream.store import committer as committer_module
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
-from support.store_bench import SMALL, Bench, records
+from support.store_bench import SMALL, Bench, records, wal_syncs
 
 MARKED = "write /data/meta/marks-00.bin"
 
@@ -339,6 +339,20 @@ def test_what_can_wait_does_not_wait_for_a_sync_that_is_far_away() -> None:
     bench.store.soon = steps.append
     log.delete([1], lambda error: None, can_wait=True)
     assert len(steps) == 1
+
+
+def test_much_that_is_written_is_synced_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "DIRTY_BYTES", 1000)
+    disk = FakeDisk()
+    bench = Bench(disk, options=replace(SMALL, dirty_age=60.0))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    before = wal_syncs(disk)
+    for written in (1, 2):
+        bench.append(log, [bytes(400)])
+        bench.run()
+        assert wal_syncs(disk) - before == written // 2  # 461 bytes and an entry's head each
 
 
 class _Bell(threading.Condition):

@@ -7,15 +7,11 @@ import pytest
 
 from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
-from millstream.store.reservation import LEAST, MOST, QUICK, SLOW, Reservation
+from millstream.store.reservation import BATCHES, LEAST, MOST, QUICK, SLOW, Reservation
 from support.fake_disk import FakeDisk, Mode
-from support.store_bench import SMALL, Answer, Bench
+from support.store_bench import SMALL, Answer, Bench, wal_syncs
 
 FEW = replace(SMALL, dirty_age=60.0, log=replace(SMALL.log, reserve_records=8))
-
-
-def wal_syncs(disk: FakeDisk) -> int:
-    return sum(call.startswith("sync /data/wal") for call in disk.trace)
 
 
 def filled(bench: Bench, count: int) -> FileLog:
@@ -33,6 +29,13 @@ def test_the_first_promise_is_the_smallest_and_quick_use_makes_the_next_larger()
     assert reservation.grow(300, now=5.0 + QUICK / 2) == 300 + 4 * LEAST
     assert reservation.grow(2000, now=5.0 + SLOW / 2) == 2000 + 4 * LEAST
     assert reservation.grow(4000, now=5.0 + SLOW * 2) == 4000 + LEAST
+
+
+def test_a_large_batch_is_promised_room_for_several_of_its_kind() -> None:
+    reservation = Reservation()
+    assert reservation.grow(400, now=5.0, count=400) == 400 + BATCHES * 400
+    assert reservation.ahead(6800, now=5.0 + QUICK / 2, count=400) == 6800 + 4 * BATCHES * 400
+    assert Reservation().grow(MOST, now=5.0, count=MOST) == 2 * MOST
 
 
 def test_no_promise_is_larger_than_the_most() -> None:

@@ -15,7 +15,7 @@ from millstream.store.files import Files
 from millstream.store.keys import KeyRing
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
-from support.fake_disk import Crashed
+from support.fake_disk import Crashed, FakeDisk
 
 SMALL = StoreOptions(
     wal_file_bytes=4096,
@@ -33,6 +33,11 @@ PROMISING = replace(SMALL, log=replace(SMALL.log, reserve_records=4))  # ahead, 
 FORMS = {"plain": SMALL, "compressed": COMPRESSED, "sealed": SEALED, "both": SEALED}
 
 Answer = list[MillstreamError | None]
+
+
+def wal_syncs(disk: FakeDisk) -> int:
+    """Return how often the write-ahead log was synced."""
+    return sum(call.startswith("sync /data/wal") for call in disk.trace)
 
 
 class Bench:

@@ -41,6 +41,7 @@ SMALL_GROUP = 2 << 20  # bytes that the loop writes itself: below a millisecond 
 SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
 SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
+DIRTY_BYTES = 8 << 20  # are synced before their time: a file that ends waits for less to be written
 LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
 
@@ -133,6 +134,7 @@ class Committer:
         self._slow_until = 0.0
         self._stopping = False
         self._dirty_since: float | None = None
+        self._synced_bytes = 0  # of what the engine has written, when the last sync began
         self._marked = engine.synced_position  # the durable mark that the log itself tells
         self._thread: threading.Thread | None = None
         self.ring: KeyRing | None = None  # seals entries
@@ -224,6 +226,8 @@ class Committer:
                 written, error = [], ShardReadOnly("a sync of the write-ahead log failed")
             if self._dirty_since is None and not self._paused:
                 self._dirty_since = now
+            if self._engine.written - self._synced_bytes >= DIRTY_BYTES:
+                self._call_thread()
         if error is not None:
             self._fail(group[len(written) :], error)
         self._settle(written, None, None if self._awaiting else self._engine.position)
@@ -363,6 +367,7 @@ class Committer:
         """Make stable what is written now; what the loop writes meanwhile is dirty again."""
         with self._lock:
             self._dirty_since = None
+            self._synced_bytes = self._engine.written
             noted, self._noted = self._noted, {}
         self._engine.sync()
         if self.marks is not None:
@@ -448,7 +453,8 @@ class Committer:
             log.warning("durable mark not written error=%s", error)
 
     def _due(self, since: float) -> bool:
-        return self._clock.monotonic() - since >= self._dirty_age
+        dirty = self._engine.written - self._synced_bytes
+        return dirty >= DIRTY_BYTES or self._clock.monotonic() - since >= self._dirty_age
 
     def _finish(self) -> None:
         while self.step():

@@ -153,7 +153,7 @@ class FileLog(LogRecords):
         last = first + count - 1
         is_disk = self._durability is Durability.DISK
         if is_disk and last > self._reservation.suffices_to(self.reserved_seq):
-            self._reserve_for(last)
+            self._reserve_for(last, count)
         segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
         before = self.subjects.headed
@@ -301,7 +301,7 @@ class FileLog(LogRecords):
         self._host.check(self._log_id)
         first = self.next_seq
         if self._durability is Durability.DISK:
-            self._reserve_for(first + count)
+            self._reserve_for(first + count, count)
         self.next_seq = first + count
         committed = partial(self._skipped, first, self.next_seq - 1, reason, done)
         sync = self._durability is Durability.FSYNC
@@ -380,16 +380,16 @@ class FileLog(LogRecords):
         if error is not None:
             log.error("records in memory only log=%x error=%s", self._log_id, error)
 
-    def _reserve_for(self, last: int) -> None:
+    def _reserve_for(self, last: int, count: int) -> None:
         """See to it that ``last`` is never given out twice, also when the power fails."""
         if not self._reservation.covers(last, self.reserved_seq):
-            self._reserve(last)
+            self._reserve(last, count)
         elif self._reservation.is_low(last, self.reserved_seq):
-            self._reserve_ahead()
+            self._reserve_ahead(count)
 
-    def _reserve(self, last: int) -> None:
+    def _reserve(self, last: int, count: int) -> None:
         """Promise more before anything else: what is appended now waits for that sync."""
-        self.reserved_seq = self._reservation.grow(last, self._host.clock.monotonic())
+        self.reserved_seq = self._reservation.grow(last, self._host.clock.monotonic(), count)
         body = msgspec.json.encode(self.reserved_seq)
         self._host.control(RESERVE, self._log_id, body, self._reserve_logged, sync=True)
 
@@ -397,10 +397,10 @@ class FileLog(LogRecords):
         if error is not None:
             self.reserved_seq = self.committed_seq
 
-    def _reserve_ahead(self) -> None:
+    def _reserve_ahead(self, count: int) -> None:
         """Promise more while there is enough left, so that nobody waits for the sync."""
         reservation, now = self._reservation, self._host.clock.monotonic()
-        wanted = self.reserved_seq = reservation.ahead(self.reserved_seq, now)
+        wanted = self.reserved_seq = reservation.ahead(self.reserved_seq, now, count)
         done = partial(self._reserved_ahead, wanted)
         body = msgspec.json.encode(wanted)
         self._host.control(RESERVE, self._log_id, body, done, sync=True, apart=True)

@@ -9,6 +9,7 @@ records wait for its sync only where the log outruns it.
 LEAST = 256  # sequences
 MOST = 1 << 20
 GROWTH = 4
+BATCHES = 16  # for so many like one that is larger than the least: whoever sends it has more
 QUICK = 1.0  # seconds; a promise that was used up sooner is followed by a larger one
 SLOW = 10.0  # and one that lasted longer by a smaller one: a power cut costs what is left of it
 
@@ -35,21 +36,27 @@ class Reservation:
         """Say whether to ask ahead: a quarter of the last promise is used up."""
         return not self._coming and 4 * (reserved - last) < 3 * self._step
 
-    def grow(self, above: int, now: float) -> int:
-        """Return how far the next promise reaches: further, the faster the last one was used."""
+    def grow(self, above: int, now: float, count: int = 1) -> int:
+        """Return how far the next promise reaches, asked for by a batch of ``count``.
+
+        Further, the faster the last one was used.
+        """
         lasted, self._asked_at = now - self._asked_at, now
         if not self._step:
             self._step = self._least
         elif lasted < QUICK:
-            self._step = min(GROWTH * self._step, MOST)
+            self._step *= GROWTH
         elif lasted > SLOW:
             self._step = max(self._step // GROWTH, self._least)
+        if count > self._least:
+            self._step = max(self._step, BATCHES * count)
+        self._step = min(self._step, MOST)
         self._coming = 0
         return above + self._step
 
-    def ahead(self, reserved: int, now: float) -> int:
+    def ahead(self, reserved: int, now: float, count: int = 1) -> int:
         """Return likewise how far it reaches, and hold at ``reserved`` until ``granted``."""
-        wanted = self.grow(reserved, now)
+        wanted = self.grow(reserved, now, count)
         self._coming, self._held = wanted, reserved
         return wanted
 
