@@ -1,59 +1,36 @@
 """A stream as a table without cold files: the rows of the source, past its interface."""
 
+import gc
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from planned_orders import LIVE, damage, planned_orders, seqs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from segment_writer import PlannedStream, serving, write_segment
-from spark_frames import Row
+from segment_writer import PlannedStream, serving
 
 from millstream.spark import count, table
 from millstream.spark.options import parse
+from millstream.spark.partitions import read_partition
 from millstream.spark.problems import DataLoss
-from millstream.spark.scan import scan
+from millstream.spark.scan import read_tasks, scan
+from millstream.spark.source import BatchReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-STREAM_ID = 42
-T0 = 1_700_000_000_000_000_000
-HEADERS = b"NATS/1.0\r\nTrace: a\r\nTrace: b\r\n\r\n"
-
-
-def row(seq: int) -> Row:
-    return Row(
-        seq,
-        T0 + seq * 1_000_000_000,
-        (b"orders.eu", b"orders.us", b"bills.eu")[seq % 3],
-        b'{"n":%d}' % seq if seq % 2 else b"no JSON",
-        headers=HEADERS if seq % 10 == 0 else b"",
-        tag=b"even" if seq % 2 == 0 else b"",
-        meta=b"{}" if seq % 7 == 0 else b"",
-        deleted=seq == 7,
-    )
-
-
-LIVE = [seq for seq in range(1, 101) if seq != 7]
 
 
 @pytest.fixture
 def stream(tmp_path: Path) -> PlannedStream:
-    """Two sealed segments (1..40, 41..80) and a tail (81..100); record 7 is deleted."""
-    rows = [row(seq) for seq in range(1, 101)]
-    segments = [write_segment(tmp_path, rows[:40], STREAM_ID)]
-    segments.append(write_segment(tmp_path, rows[40:80], STREAM_ID))
-    return PlannedStream(segments, rows, STREAM_ID)
+    return planned_orders(tmp_path)
 
 
 @pytest.fixture
 def url(stream: PlannedStream) -> Iterator[str]:
     with serving({"ORDERS": stream, "BILLS": stream}) as served:
         yield served
-
-
-def seqs(frame: DataFrame) -> list[int]:
-    return sorted(found.seq for found in frame.select("seq").collect())
 
 
 def rows(frame: DataFrame) -> list[str]:
@@ -92,6 +69,26 @@ def test_each_task_gets_its_own_records_and_no_others(
     assert stream.reads == 2  # the tail alone went through the server: 15 and 5 records
 
 
+def test_a_worker_looks_for_garbage_only_among_what_a_task_made(
+    spark: SparkSession, url: str
+) -> None:
+    options = parse({"url": url, "stream": "ORDERS"})
+    partitions = BatchReader(options, ("seq",)).partitions()
+    tasks = [pickle.dumps(one) for one in partitions]
+
+    def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = sum(len(batch) for batch in read_tasks(tasks, numbers))
+        kept = [gc.get_freeze_count(), found]
+        yield pa.RecordBatch.from_arrays([pa.array([n]) for n in kept], ["frozen", "found"])
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(look, "frozen bigint, found bigint").collect()
+    assert row.frozen > 10_000
+    assert row.found == len(LIVE)
+    before = gc.get_freeze_count()
+    assert sum(len(batch) for one in partitions for batch in read_partition(one)) == len(LIVE)
+    assert gc.get_freeze_count() == before  # nobody else's process
+
+
 def test_several_streams_are_one_scan(spark: SparkSession, url: str) -> None:
     found = scan(spark, parse({"url": url, "streams": "ORDERS,BILLS", "columns": "seq"}))
     assert seqs(found) == sorted(LIVE * 2)
@@ -119,10 +116,7 @@ def test_what_the_plan_says_is_lost_fails_where_the_table_is_made(
 def test_what_a_task_finds_lost_fails_the_query(
     spark: SparkSession, url: str, stream: PlannedStream
 ) -> None:
-    path = Path(stream.segments[0].path)
-    content = bytearray(path.read_bytes())
-    content[content.index(b'{"n":11}')] ^= 4
-    path.write_bytes(bytes(content))
+    damage(stream, b'{"n":11}')
     frame = table(spark, "ORDERS", url=url)
     with pytest.raises(PySparkException, match=r"has lost records 11..11 \(corruption\)"):
         frame.collect()

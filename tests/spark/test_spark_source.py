@@ -4,39 +4,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from planned_orders import LIVE, damage, planned_orders, row, seqs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from segment_writer import PlannedStream, serving, write_segment
-from spark_frames import Row
+from segment_writer import PlannedStream, serving
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-STREAM_ID = 42
-T0 = 1_700_000_000_000_000_000
-HEADERS = b"NATS/1.0\r\nTrace: a\r\nTrace: b\r\n\r\n"
 Load = Callable[..., DataFrame]
-
-
-def row(seq: int) -> Row:
-    return Row(
-        seq,
-        T0 + seq * 1_000_000_000,
-        (b"orders.eu", b"orders.us", b"bills.eu")[seq % 3],
-        b"payload %d" % seq,
-        headers=HEADERS if seq % 10 == 0 else b"",
-        tag=b"even" if seq % 2 == 0 else b"",
-        deleted=seq == 7,
-    )
 
 
 @pytest.fixture
 def stream(tmp_path: Path) -> PlannedStream:
-    """Two sealed segments (1..40, 41..80) and a tail (81..100); record 7 is deleted."""
-    rows = [row(seq) for seq in range(1, 101)]
-    segments = [write_segment(tmp_path, rows[:40], STREAM_ID)]
-    segments.append(write_segment(tmp_path, rows[40:80], STREAM_ID))
-    return PlannedStream(segments, rows, STREAM_ID)
+    return planned_orders(tmp_path)
 
 
 @pytest.fixture
@@ -48,13 +29,6 @@ def load(spark: SparkSession, stream: PlannedStream) -> Iterator[Load]:
             return spark.read.format("millstream").options(**given).load()
 
         yield loaded
-
-
-LIVE = [seq for seq in range(1, 101) if seq != 7]
-
-
-def seqs(frame: DataFrame) -> list[int]:
-    return sorted(found.seq for found in frame.select("seq").collect())
 
 
 def failure(frame: Callable[[], object]) -> str:
@@ -188,10 +162,3 @@ def test_mistakes_are_answered_in_one_sentence(load: Load, spark: SparkSession) 
         lambda: load(url="http://127.0.0.1:9").collect()
     )
     assert "name the stream to read" in failure(lambda: spark.read.format("millstream").load())
-
-
-def damage(stream: PlannedStream, payload: bytes) -> None:
-    path = Path(stream.segments[0].path)
-    content = bytearray(path.read_bytes())
-    content[content.index(payload)] ^= 4
-    path.write_bytes(bytes(content))

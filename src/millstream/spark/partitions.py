@@ -1,13 +1,16 @@
 """What batch and streaming reads share: ranges of streams as Spark's partitions."""
 
+import gc
 import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from millstream.client.streams import ReadPlan
@@ -121,6 +124,18 @@ def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of a partition; Spark gives an empty one when there is nothing."""
     from millstream.spark import reader  # by tasks alone: see ``task``
 
+    _exempt_modules()
     if partition.value is None:
         return iter(())
     return chain.from_iterable(reader.read(part, task) for part, task in partition.value)
+
+
+@cache
+def _exempt_modules() -> None:
+    """Let a worker not look for garbage among what it has imported, which stays.
+
+    Spark collects all garbage behind each task: with Arrow, numpy and PySpark loaded that took as
+    much time as to read half a million sequences.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()
