@@ -133,11 +133,13 @@ def within_file(records: Records) -> bool:
 
 def batches(records: Records, most: int) -> Iterator[Records]:
     """Cut records into runs that make good Arrow batches: of ``most`` rows, bounded in bytes."""
-    position = 0
-    offsets = records.entries["offset"].astype(np.int64)
+    position, offsets = 0, records.entries["offset"]
     while position < len(records):
-        within = np.searchsorted(offsets, offsets[position] + BATCH_BYTES, side="right")
-        stop = min(position + most, max(int(within), position + 1))
+        stop = min(position + most, len(records))
+        bound = int(offsets[position]) + BATCH_BYTES
+        if int(offsets[stop - 1]) > bound:  # seldom: to look at all costs more than the cut
+            near = offsets[position:stop].astype(np.int64)
+            stop = position + max(int(np.searchsorted(near, bound, side="right")), 1)
         yield records.select(slice(position, stop))
         position = stop
 
