@@ -12,6 +12,7 @@ import pytest
 from millstream.clock import ManualClock, SystemClock
 from millstream.http import sockets
 from millstream.http.browser import BrowserGuard
+from millstream.http.connection import HttpConnection
 from millstream.http.door import App, HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
@@ -137,6 +138,53 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_sent() -> None:
         status, body = await read_answer(reader)
         assert (status, b'"payload_too_large"' in body) == (413, True)
         assert await reader.read() == b""
+
+
+async def test_who_closed_their_half_is_let_go_with_the_last_answer() -> None:
+    gate = asyncio.Event()
+
+    async def slow(request: Request) -> Answer:
+        await gate.wait()
+        return Response(200, b"done", b"text/plain", close=True)
+
+    async with Served(slow) as served:
+        reader, writer = await served.connect()
+        writer.write(GET)
+        writer.write_eof()
+        await served.accepted(1)
+        await asyncio.sleep(0.01)
+        gate.set()
+        assert (await read_answer(reader))[1] == b"done"
+        await until(lambda: not served.door.connections)  # no clock moves: nobody lingers
+
+
+async def test_no_more_than_the_read_ahead_is_taken_while_a_request_is_answered() -> None:
+    gate, read = asyncio.Event(), []
+
+    async def slow(request: Request) -> Answer:
+        await gate.wait()
+        return Response(200, b"done", b"text/plain")
+
+    class Transport(asyncio.Transport):
+        def pause_reading(self) -> None:
+            read.append("paused")
+
+        def resume_reading(self) -> None:
+            read.append("resumed")
+
+        def write(self, data: object) -> None:
+            read.append("answered")
+
+    door = HttpDoor(asyncio.get_running_loop(), slow, ManualClock(), hosts=None)
+    connection = HttpConnection(door, slow)
+    connection.connection_made(Transport())
+    connection.data_received(GET)
+    connection.data_received(b"GET /" + b"a" * door.limits.read_ahead_bytes)
+    assert read == ["paused"]
+    gate.set()
+    await until(lambda: not connection.busy)
+    assert read[:2] == ["paused", "answered"]
+    connection.connection_lost(None)
 
 
 async def test_head_answers_without_a_body() -> None:
@@ -365,6 +413,8 @@ async def test_a_door_by_a_name_that_leads_to_loopback_keeps_other_hosts_out_too
         ({"Host": "127.0.0.1", "Origin": "http://127.0.0.1"}, 200),
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "mill.localhost"}, 200),
+        ({"Host": "evillocalhost"}, 403),
         ({"Host": "127.0.0.1", "Origin": "http://evil.example"}, 403),
         ({"Host": "127.0.0.1:8222", "Origin": "http://127.0.0.1:9999"}, 403),
         ({"Host": "127.0.0.1", "Origin": "null"}, 403),

@@ -156,6 +156,23 @@ async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair, sen
 
 
 @BOTH
+async def test_a_piece_waits_for_the_transport_even_where_the_socket_has_room(
+    pair: Pair, send: Send
+) -> None:
+    transport, client = pair
+    transport.write(b"." * 100_000)
+    waiting = transport.get_write_buffer_size()
+    assert waiting
+    heard = client.recv(100_000)  # there is room now, and the loop has not seen it yet
+    send(Way(transport), b"piece")
+    client.setblocking(False)
+    async with asyncio.timeout(10):
+        while len(heard) < 100_005:
+            heard += await asyncio.get_running_loop().sock_recv(client, 65536)
+    assert heard == b"." * 100_000 + b"piece"
+
+
+@BOTH
 async def test_a_piece_for_one_who_left_is_the_transports_to_fail(pair: Pair, send: Send) -> None:
     transport, client = pair
     client.close()

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord
 from millstream.store.log import Gap
@@ -139,6 +140,15 @@ async def test_a_byte_budget_ends_a_page_but_one_record_always_comes(api: Any) -
     await api.write("u", *big)
     assert len((await api.diff("u"))["records"]) == 1
     assert len((await api.diff("u", max_batch_bytes=2**40))["records"]) == 3
+
+
+async def test_one_record_above_the_byte_budget_comes_to_who_passes_over_others_too(
+    api: Any,
+) -> None:
+    body = {"records": [{"data": "x" * 100, "tag": tag} for tag in ("a", "b", "b")]}
+    await api.call("POST", "/v0/topics/t", body)
+    page = await api.diff("t", max_batch_bytes=1, filter={"tag": "b"})
+    assert (len(page["records"]), page["next_from_seq"]) == (1, 2)
 
 
 async def test_a_cap_leaves_a_tombstone(api: Any) -> None:
@@ -280,6 +290,19 @@ async def test_a_long_poll_ends_when_the_server_stops_or_the_topic_goes(api: Any
     async with asyncio.timeout(3):
         status, _ = await poll
     assert status == 404
+
+
+async def test_a_long_poll_ends_when_its_key_is_revoked(api: Any) -> None:
+    await api.write("t", 1)
+    caller = Caller(key="k")
+    ask = {"from_seq": 1, "wait_ms": 30_000}
+    poll = asyncio.create_task(api.error("POST", "/v0/topics/t/diff", ask, caller=caller))
+    await asyncio.sleep(0)
+    assert not poll.done()
+    caller.standing.revoked = True
+    api.topics.wake()
+    async with asyncio.timeout(3):
+        assert await poll == (401, "unauthorized")
 
 
 async def publish(api: Any, payload: bytes, headers: bytes = b"") -> None:

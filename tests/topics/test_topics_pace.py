@@ -49,6 +49,24 @@ async def test_a_topic_of_negative_priority_is_paused_told_and_still_read(api: A
     await events.close()
 
 
+async def test_who_comes_while_a_topic_is_paused_reads_on_as_soon_as_the_load_has_gone(
+    api: Api,
+) -> None:
+    await api.call("PUT", "/v0/topics/low", {"priority": -1})
+    await api.write("low", 1)
+    impose(api, PRESSED)
+    events = Events(await api.send("GET", "/v0/topics/low/tail?from_seq=0"))
+    assert (await events.named())[1]["code"] == "throttled"
+    waiting = asyncio.ensure_future(events.named())
+    await asyncio.sleep(0)
+    impose(api, CALM)
+    api.topics.scheduler._turn_later()  # as the governor's next look has it
+    async with asyncio.timeout(5):  # the heartbeat would wake it after fifteen seconds
+        name, shown = await waiting
+    assert (name, shown["records"][0]["data"]) == ("record", 1)
+    await events.close()
+
+
 async def test_other_topics_are_pushed_while_one_is_paused(api: Api) -> None:
     await api.call("PUT", "/v0/topics/low", {"priority": -1})
     await api.call("PUT", "/v0/topics/high", {"priority": 900})

@@ -251,6 +251,23 @@ async def test_news_of_a_topic_with_a_time_to_live_are_shared_too(api: Api) -> N
         await leave(events, waiting)
 
 
+async def test_news_that_can_expire_are_forgotten_once_everybody_was_told(api: Api) -> None:
+    await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
+    pulse = api.topics.pulses.of(api.stream("t"))
+    variant, told = pulse.variant("a way to see it"), []
+
+    def told_of() -> None:
+        assert pulse.may_share
+        variant.keep(0, "what the first has rendered")
+        told.append(dict(variant.chunks))
+
+    leave = pulse.listen(told_of)
+    await api.write("t", 1)
+    assert told == [{0: "what the first has rendered"}]
+    assert (variant.chunks, pulse.may_share) == ({}, False)
+    leave()
+
+
 async def test_what_is_pushed_puts_the_heartbeat_off() -> None:
     alarm = Alarm()
     loop = asyncio.get_running_loop()

@@ -71,6 +71,16 @@ async def test_a_tail_goes_on_after_the_last_event_that_the_client_saw(api: Any)
     await events.close()
 
 
+async def test_a_tail_goes_on_from_the_head_when_the_client_saw_more_than_there_is(
+    api: Any,
+) -> None:
+    await api.write("t", 1, 2)
+    for seen in (event_id({"t": 99}), event_id({"other": 1}), "%%%"):
+        events = await tail(api, "/v0/topics/t/tail", **{"last-event-id": seen})
+        assert (await events.named()) == ("caught-up", {"topic": "t", "head_seq": 2})
+        await events.close()
+
+
 async def test_refusals_of_a_tail(api: Any) -> None:
     assert await api.error("GET", "/v0/topics/no/tail") == (404, "topic_not_found")
     json = {"accept": "application/json"}
@@ -178,6 +188,18 @@ async def test_a_gap_is_reported_before_the_records_after_it(api: Any) -> None:
         },
     )
     assert await seqs(events) == [3, 4]
+    await events.close()
+
+
+async def test_a_watcher_that_lost_everything_hears_that_it_has_caught_up_again(api: Any) -> None:
+    await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
+    events = await tail(api, "/v0/topics/t/tail")
+    assert (await events.named())[0] == "caught-up"
+    await api.write("t", 1)
+    api.pass_time(2)
+    name, lost = await events.named()
+    assert (name, lost["reason"], lost["gap_to"]) == ("tombstone", "ttl", 1)
+    assert (await events.named()) == ("caught-up", {"topic": "t", "head_seq": 1})
     await events.close()
 
 

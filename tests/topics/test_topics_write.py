@@ -303,6 +303,31 @@ async def test_a_failed_write_stores_no_key_and_the_next_one_tries(api: Any) -> 
     assert (await api.write("t", 1, idempotency_key="k"))["deduped"] is False
 
 
+async def test_a_write_that_waits_for_another_of_its_key_tries_itself_when_that_fails(
+    api: Any,
+) -> None:
+    await api.call("PUT", "/v0/topics/t")
+    stream = api.stream("t")
+    append, begun = stream.begin_append, []
+
+    def fails_once(batch: object) -> asyncio.Future[tuple[int, int]]:
+        stream.begin_append = append
+        begun.append(asyncio.get_running_loop().create_future())
+        return begun[0]
+
+    stream.begin_append = fails_once
+    body = {**records(1), "idempotency_key": "k"}
+    first = asyncio.create_task(api.error("POST", "/v0/topics/t", body))
+    second = asyncio.create_task(api.write("t", 1, idempotency_key="k"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not second.done()
+    begun[0].set_exception(StorageFull("the disk is full; free some space and writes resume"))
+    assert await first == (507, "insufficient_storage")
+    answer = await second
+    assert (answer["first_seq"], answer["deduped"]) == (1, False)
+
+
 async def test_a_full_topic_that_rejects_takes_all_or_nothing(api: Any) -> None:
     await api.call("PUT", "/v0/topics/t", {"cap_records": 3, "discard": "reject"})
     await api.write("t", 1, 2)
