@@ -13,6 +13,7 @@ from millstream.spark.columns import spark_schema
 from millstream.spark.options import ReadOptions
 from millstream.spark.partitions import read_partition
 from millstream.spark.source import BatchReader
+from millstream.spark.worker_socket import acknowledge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ def read_tasks(
     tasks: Sequence[bytes], numbers: Iterator["pa.RecordBatch"]
 ) -> Iterator["pa.RecordBatch"]:
     """Yield the Arrow batches of the tasks whose numbers come in."""
+    acknowledge()
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             yield from read_partition(pickle.loads(tasks[number]))

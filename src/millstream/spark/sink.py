@@ -25,6 +25,7 @@ from millstream.spark import publishing
 from millstream.spark.entries import Layout, encode, parts_of
 from millstream.spark.options import Delivery, WriteOptions
 from millstream.spark.problems import SparkSourceError
+from millstream.spark.worker_socket import acknowledge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +64,7 @@ class _Writer:
         context = TaskContext.get()
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
+        acknowledge()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             sent = publishing.publish(self._options, self._layout, batch, partition, iterator)
             return Staged(batch, partition, None, sent)

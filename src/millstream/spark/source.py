@@ -22,6 +22,7 @@ from millstream.spark.partitions import (
     stream_names,
 )
 from millstream.spark.problems import OptionError
+from millstream.spark.worker_socket import Prompt
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -80,7 +81,7 @@ class MillstreamSource(DataSource):
         return parse(self.options)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Prompt, DataSourceReader):
     """One look at the streams, cut into tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:

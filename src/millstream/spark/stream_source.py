@@ -24,11 +24,12 @@ from millstream.spark.partitions import Range, planned, read_partition, resolved
 from millstream.spark.problems import DataLoss, OptionError
 from millstream.spark.source import NO_SEGMENTS
 from millstream.spark.task import replaced
+from millstream.spark.worker_socket import Prompt
 
 log = logging.getLogger(__name__)
 
 
-class StreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and partitions of one query; lives on the driver, and pickled in its tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
