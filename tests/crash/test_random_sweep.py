@@ -11,7 +11,7 @@ from millstream.store.file_log import FileLog
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
-from support.store_bench import SMALL, Answer, Bench, image
+from support.store_bench import PROMISING, SMALL, Answer, Bench, image
 from support.sweep import Sent, check_recovery
 
 CLASSES = (Durability.FSYNC, Durability.DISK, Durability.FSYNC, Durability.DISK, Durability.MEMORY)
@@ -29,6 +29,8 @@ class RandomWorkload:
         self.options = PIECES if seed % 3 == 0 else SMALL
         if seed % 4 < 2:
             self.options = replace(self.options, shards=2)
+        if seed % 5 > 2:  # many promises ahead, which the loop writes too
+            self.options = replace(self.options, log=PROMISING.log)
         self.clock = ManualClock()
         self.n = 0
         self.bench: Bench | None = None

@@ -9,9 +9,10 @@ import pytest
 
 from millstream.errors import ShardReadOnly, StorageFull
 from millstream.store import committer as committer_module
+from millstream.store import segment as segment_module
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
-from support.store_bench import SMALL, Bench, records, wal_syncs
+from support.store_bench import PROMISING, SMALL, Bench, records, wal_syncs
 
 MARKED = "write /data/meta/marks-00.bin"
 
@@ -353,6 +354,51 @@ def test_much_that_is_written_is_synced_before_its_time(monkeypatch: pytest.Monk
         bench.append(log, [bytes(400)])
         bench.run()
         assert wal_syncs(disk) - before == written // 2  # 461 bytes and an entry's head each
+
+
+def test_near_the_end_of_a_file_less_waits_for_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "LEAST_DIRTY_BYTES", 100)
+    disk = FakeDisk()
+    bench = Bench(disk, options=replace(SMALL, dirty_age=60.0))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    engine = bench.store.shards.committers[0]._engine
+    before, room = wal_syncs(disk), engine.room
+    while wal_syncs(disk) == before:
+        bench.append(log, [bytes(100)])
+        bench.run()
+    assert 2 * room // 3 - 250 < engine.room <= 2 * room // 3  # half as much is written as is left
+
+
+def test_a_promise_ahead_keeps_no_write_from_the_loop() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, options=replace(PROMISING, dirty_age=60.0))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    (committer,) = bench.store.shards.committers
+    before = wal_syncs(disk)
+    while not committer._apart:  # as the loop has written a promise
+        _, answer = bench.append(log, [b"written by the loop"])
+        bench.deliver()
+        assert answer == [None]
+    assert wal_syncs(disk) == before
+    committer.step()
+    assert (wal_syncs(disk), committer._apart) == (before + 1, [])
+
+
+def test_a_growing_segment_is_synced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_module, "DIRTY_BYTES", 2000)
+    disk = FakeDisk()
+    large = replace(SMALL.log, segment_bytes=1 << 20, segment_records=1000)
+    bench = Bench(disk, options=replace(SMALL, wal_file_bytes=1 << 16, log=large))
+    log = bench.store.create_log(1, Durability.DISK)
+    for _ in range(12):
+        bench.append(log, [bytes(540)])  # 602 bytes each, and the file's header
+        bench.run()
+    synced = [call for call in disk.trace if call.startswith("sync ") and call.endswith(".data")]
+    assert len(synced) == 3
 
 
 class _Bell(threading.Condition):

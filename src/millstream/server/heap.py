@@ -7,8 +7,10 @@ chunk has its pages made anew: an eighth of the processor time of storing record
 
 import ctypes
 
-KEPT = 16 << 20  # bytes at the end of the heap that stay although nobody uses them
-AT_ONCE = 1 << 20  # by which the heap grows beyond what is asked for
+# Bytes at the end of the heap that stay although nobody uses them: about as much as a stream that
+# takes all it can has in memory while a segment of it is sealed.
+KEPT = 64 << 20
+AT_ONCE = 8 << 20  # by which the heap grows beyond what is asked for
 MAPPED = 4 << 20  # what is larger is no part of the heap: indexes, which grow without a copy
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)

@@ -42,6 +42,7 @@ SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
 SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
 DIRTY_BYTES = 8 << 20  # are synced before their time: a file that ends waits for less to be written
+LEAST_DIRTY_BYTES = 1 << 20  # near the end of a file, where half of what is left is the bound
 LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
 
@@ -131,6 +132,7 @@ class Committer:
         self._called = False  # the thread was told of work and has not come yet
         self._unanswered = 0  # groups that the thread wrote and the loop has not answered yet
         self._awaiting: deque[set[int]] = deque()  # logs of each group that waits for its sync
+        self._apart: list[Submission] = []  # written by the loop, answered by the next sync
         self._slow_until = 0.0
         self._stopping = False
         self._dirty_since: float | None = None
@@ -226,10 +228,14 @@ class Committer:
                 written, error = [], ShardReadOnly("a sync of the write-ahead log failed")
             if self._dirty_since is None and not self._paused:
                 self._dirty_since = now
-            if self._engine.written - self._synced_bytes >= DIRTY_BYTES:
+            apart = [each for each in written if each.sync]
+            self._apart += apart
+            if apart or self._engine.written - self._synced_bytes >= self._most_dirty():
                 self._call_thread()
         if error is not None:
             self._fail(group[len(written) :], error)
+        if apart:
+            written = [each for each in written if not each.sync]
         self._settle(written, None, None if self._awaiting else self._engine.position)
 
     def _may_write_here(self) -> bool:
@@ -240,7 +246,9 @@ class Committer:
             return False
         size = 0
         for submission in self._queue:
-            if submission.sync or (self._awaiting and self._waits_for_sync(submission)):
+            if submission.sync and not submission.apart:
+                return False
+            if self._awaiting and self._waits_for_sync(submission):
                 return False
             size += submission.size
             if size > SMALL_GROUP:  # a long queue is not looked through to its end
@@ -284,7 +292,8 @@ class Committer:
         the failed ones, and giving back only the first would leave a hole or reuse a number.
         """
         with self._lock:
-            waiting = list(self._queue)
+            waiting = [*self._apart, *self._queue]
+            self._apart.clear()
             self._queue.clear()
         if isinstance(error, ShardReadOnly):
             self.read_only = self.read_only or str(error)
@@ -369,9 +378,14 @@ class Committer:
             self._dirty_since = None
             self._synced_bytes = self._engine.written
             noted, self._noted = self._noted, {}
+            covered = len(self._apart)
         self._engine.sync()
         if self.marks is not None:
             self.marks.write(noted)
+        if covered:
+            with self._lock:
+                apart, self._apart = self._apart[:covered], self._apart[covered:]
+            self._post(partial(self._settle, apart, None))
 
     def _write(self, group: list[Submission]) -> tuple[list[Submission], MillstreamError | None]:
         """Write the group as entries of about 1 MiB; says how much of it is in the log."""
@@ -436,7 +450,7 @@ class Committer:
         self._post(partial(self._settle_failed, group, error))
 
     def _sync_if_due(self) -> bool:
-        if self._dirty_since is None or not self._due(self._dirty_since):
+        if self._dirty_since is None or not (self._apart or self._due(self._dirty_since)):
             return False
         try:
             self._sync()
@@ -454,7 +468,11 @@ class Committer:
 
     def _due(self, since: float) -> bool:
         dirty = self._engine.written - self._synced_bytes
-        return dirty >= DIRTY_BYTES or self._clock.monotonic() - since >= self._dirty_age
+        return dirty >= self._most_dirty() or self._clock.monotonic() - since >= self._dirty_age
+
+    def _most_dirty(self) -> int:
+        """Return how much may wait for its sync: less, the nearer the end of the file is."""
+        return min(DIRTY_BYTES, max(self._engine.room // 2, LEAST_DIRTY_BYTES))
 
     def _finish(self) -> None:
         while self.step():

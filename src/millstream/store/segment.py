@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from millstream.store.cold_copy import ColdCopy
 
 MERGE_BYTES = 256 << 10
+DIRTY_BYTES = 8 << 20  # a sync of a whole segment keeps the disk from the WAL for tens of ms
 NO_FRAMES = Frames(b"", b"")
 
 _tokens = count(1)
@@ -96,6 +97,7 @@ class Segment:
         self.flushed = HEADER_BYTES  # bytes handed to the file
         self.flushed_seq = base_seq - 1
         self.synced = 0  # bytes of the file known to be stable
+        self._brought = 0  # bytes up to the last sync of a growing file
         self.full = False  # takes no more records
         self.sealed = False  # .data complete and stable, .idx beside it
         self.busy = False  # a job works on the files
@@ -378,9 +380,16 @@ class Segment:
             return  # deletes are in the snapshot and the WAL
         if flush.parts:
             write_parts(file, flush.parts, flush.offset)
+            self._bring_to_disk(flush.end)
         if flush.generation == self.head.generation:  # else the new file has them already
             for offset in flush.flags:
                 write_all(file, bytes((DELETED,)), offset)
+
+    def _bring_to_disk(self, end: int) -> None:
+        """Sync a growing file piece by piece, so that little is left when it is sealed."""
+        if end - self._brought >= DIRTY_BYTES and not self.failed:
+            self._brought = end
+            self.sync()
 
     def wrote(self, flush: Flush, cache_bytes: int) -> None:
         """Note on the loop what ``write`` did; blocks beyond the cache leave the memory."""
