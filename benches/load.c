@@ -44,11 +44,13 @@ typedef struct Conn {
     char *in;
     size_t in_start, in_end;
     char *out; /* small writes: subscriptions, requests, replies, acks */
-    size_t out_len, out_cap;
+    size_t out_start, out_len, out_cap;
     const char *burst; /* unsent rest of a slice of the template */
     size_t burst_len;
     long sent, quota, received, outstanding;
     uint64_t *asked_at; /* per window slot */
+    char *asks;         /* ready-made requests, one per window slot; NULL where each differs */
+    size_t *ask_ends;
     long fetch_left;
 } Conn;
 
@@ -74,7 +76,7 @@ static Template template;
 static long errors, delivered;
 static uint64_t *latency_ns;
 static long latency_count;
-static uint64_t started_at, progress_at;
+static uint64_t started_at, progress_at; /* progress: when something last came */
 static void (*on_message)(Conn *, const Message *);
 static char *filler;
 
@@ -110,11 +112,12 @@ static void watch(Conn *c, int out) {
 }
 
 static void put(Conn *c, const char *data, size_t size) {
-    if (c->out_len + size > c->out_cap) {
-        c->out_cap = (c->out_len + size) * 2;
+    size_t end = c->out_start + c->out_len;
+    if (end + size > c->out_cap) {
+        c->out_cap = (end + size) * 2;
         c->out = realloc(c->out, c->out_cap);
     }
-    memcpy(c->out + c->out_len, data, size);
+    memcpy(c->out + end, data, size);
     c->out_len += size;
     c->dirty = 1;
 }
@@ -139,9 +142,9 @@ static void flush(Conn *c) {
         c->burst_len -= (size_t)n;
     }
     if (!c->burst_len && c->out_len) {
-        size_t n = (size_t)try_send(c, c->out, c->out_len);
-        memmove(c->out, c->out + n, c->out_len - n);
+        size_t n = (size_t)try_send(c, c->out + c->out_start, c->out_len);
         c->out_len -= n;
+        c->out_start = c->out_len ? c->out_start + n : 0;
     }
     c->dirty = 0;
     watch(c, c->burst_len || c->out_len);
@@ -366,18 +369,38 @@ static void answer(Conn *c, const Message *m) {
 
 static void asked(Conn *c, long slot);
 
+static int asked_size(void) { return !strcmp(opt.mode, "get") ? 0 : opt.size; /* its answer has that */ }
+
+static int ask_line(char *line, Conn *c, long slot, const char *token) {
+    return sprintf(line, "PUB %s%s _INBOX.%d.%ld %d\r\n", opt.subject, token, c->number, slot,
+                   asked_size());
+}
+
+/* Where all requests of a slot are alike they are made beforehand: the run is the server's. */
+static void make_asks(Conn *c) {
+    size_t end = 0, size = (size_t)asked_size();
+    c->asks = malloc((size_t)opt.window * (size + 256));
+    c->ask_ends = malloc((size_t)opt.window * sizeof *c->ask_ends);
+    for (long slot = 0; slot < opt.window; slot++) {
+        end += (size_t)ask_line(c->asks + end, c, slot, "");
+        memcpy(c->asks + end, filler, size);
+        memcpy(c->asks + end + size, "\r\n", 2);
+        c->ask_ends[slot] = end += size + 2;
+    }
+}
+
 static void ask(Conn *c, long slot) {
-    char line[256];
-    char token[64] = "";
-    if (opt.spread) {
+    if (c->asks) {
+        size_t start = slot ? c->ask_ends[slot - 1] : 0;
+        put(c, c->asks + start, c->ask_ends[slot] - start);
+    } else {
+        char line[256], token[64];
         long k = c->sent % opt.spread;
         sprintf(token, ".%ld.%ld", k % 100, k / 100);
+        put(c, line, (size_t)ask_line(line, c, slot, token));
+        put(c, filler, (size_t)asked_size());
+        put(c, "\r\n", 2);
     }
-    int size = !strcmp(opt.mode, "get") ? 0 : opt.size; /* of a get, the answer has that size */
-    int n = sprintf(line, "PUB %s%s _INBOX.%d.%ld %d\r\n", opt.subject, token, c->number, slot, size);
-    put(c, line, (size_t)n);
-    put(c, filler, (size_t)size);
-    put(c, "\r\n", 2);
     asked(c, slot);
 }
 
@@ -403,7 +426,7 @@ static void ask_next(Conn *c, long slot) {
 }
 
 static void asked(Conn *c, long slot) {
-    c->asked_at[slot] = now_ns();
+    c->asked_at[slot] = progress_at; /* when the answer before it came */
     c->sent++;
     c->outstanding++;
 }
@@ -421,7 +444,7 @@ static void take_answer(Conn *c, const Message *m, int good) {
             fprintf(stderr, "load: bad answer: %.*s\n", m->payload_len, m->payload);
         return;
     }
-    latency_ns[latency_count++] = now_ns() - c->asked_at[slot];
+    latency_ns[latency_count++] = progress_at - c->asked_at[slot];
     c->asked_at[slot] = 0;
     c->received++;
     c->outstanding--;
@@ -591,6 +614,8 @@ static void prepare_asking(int with_responder) {
     char subject[64];
     for (int i = 0; i < opt.publishers; i++) {
         conns[i]->asked_at = calloc((size_t)opt.window, sizeof(uint64_t));
+        if (!opt.spread && strcmp(opt.mode, "create"))
+            make_asks(conns[i]);
         sprintf(subject, "_INBOX.%d.*", i);
         subscribe(conns[i], subject, 1);
     }
