@@ -20,7 +20,7 @@ run: build      ## set up if needed, then serve; ARGS='--port 5222' passes optio
 build: .venv/.kernel millstream ## the environment, the compiled kernel and ./millstream
 	@$(BIN)/python -m compileall -q src  # so that the first start is as quick as the next
 
-test: .venv/.dev .venv/.spark build lint ## everything, long forms in their short form
+test: .venv/.dev .venv/.spark .venv/.browser build lint ## everything, long forms in their short form
 	$(PYTEST) -n $(JOBS) -m "not spark"
 	$(PYTEST) -m spark
 
@@ -80,6 +80,10 @@ clean:          ## remove everything that was built, but no data
 .venv/.spark: requirements/spark.txt .venv/.dev
 	scripts/bootstrap.sh java
 	$(BIN)/pip install -q -r $<
+	@touch $@
+
+.venv/.browser: .venv/.run
+	scripts/bootstrap.sh browser
 	@touch $@
 
 .venv/.kernel: $(wildcard $(KERNEL)/*.pyx $(KERNEL)/*.pxd) setup.py .venv/.run
