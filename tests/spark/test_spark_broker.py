@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.client import connect
 from millstream.spark import count
 from millstream.spark.options import parse
+from millstream.spark.problems import StreamReplaced
 from millstream.spark.source import BatchReader
+from millstream.spark.stream_source import StreamingReader
 from support.small_broker import SmallBroker, small_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -168,3 +171,22 @@ def test_a_stream_deleted_and_made_anew_ends_the_query(
     publish(broker, 1, 10)
     with pytest.raises(PySparkException, match="deleted and created again"):
         run()
+
+
+def test_a_stream_of_another_server_is_refused_by_a_checkpoint(
+    broker: SmallBroker, tmp_path: Path
+) -> None:
+    def reader(at: SmallBroker) -> StreamingReader:
+        return StreamingReader(parse({"url": at.url, "stream": "ORDERS"}), ("seq",))
+
+    begun = reader(broker).initialOffset()
+    with small_broker(tmp_path / "elsewhere") as other:
+        other.create("ORDERS", ["orders.>"])
+        assert other.stream("ORDERS").incarnation == broker.stream("ORDERS").incarnation
+        with pytest.raises(StreamReplaced, match=r"on another server .* checkpointLocation"):
+            reader(other).latestOffset(begun, ReadAllAvailable())
+    end = reader(broker).latestOffset(begun, ReadAllAvailable())
+    assert end["ORDERS"]["seq"] == broker.stream("ORDERS").state().last_seq
+    # A checkpoint of an earlier version goes on, and is bound to the stream from then on.
+    older = {"v": 1, "ORDERS": {"seq": 3, "incarnation": begun["ORDERS"]["incarnation"]}}
+    assert reader(broker).latestOffset(older, ReadAllAvailable()) == end

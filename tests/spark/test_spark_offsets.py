@@ -6,15 +6,24 @@ from millstream.spark.offsets import Position, UnknownOffset, offset_of, positio
 
 
 def test_a_position_survives_the_checkpoint() -> None:
-    positions = [Position("ORDERS", 120, 7), Position("LATER", 9, 8, first=4)]
+    positions = [Position("ORDERS", 120, 7), Position("LATER", 9, 8, first=4, identity="x7")]
     offset = offset_of(positions)
     assert offset == {
         "v": 1,
         "ORDERS": {"seq": 120, "incarnation": 7},
-        "LATER": {"seq": 9, "incarnation": 8, "from": 4},
+        "LATER": {"seq": 9, "incarnation": 8, "identity": "x7", "from": 4},
     }
     assert positions_of(offset) == {"ORDERS": positions[0], "LATER": positions[1]}
     assert positions[1].before().seq == 3
+
+
+def test_a_position_belongs_to_one_stream_of_one_server() -> None:
+    position = Position("S", 120, 1, identity="x7")
+    assert position.is_of(1, "x7")
+    assert not position.is_of(1, "y8")
+    assert not position.is_of(2, "x7")
+    assert Position("S", 120, 1).is_of(1, "x7")  # a checkpoint of an earlier version
+    assert position.is_of(1, "")  # a server of an earlier version
 
 
 def test_a_position_never_moves_back() -> None:

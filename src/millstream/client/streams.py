@@ -100,6 +100,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
     cold: list[ColdFile] = []  # history that any reader of Parquet can take
     whole: bool = True  # false: some subjects are hidden, so no file is named
     cold_deleted: list[tuple[int, int]] = []  # rows of cold files that do not count
+    identity: str = ""  # tells the stream from all others, also of other servers
 
 
 class StagedFile(msgspec.Struct, frozen=True):

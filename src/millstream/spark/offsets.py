@@ -1,9 +1,11 @@
 """A streaming query's position: how far into which incarnation of which streams.
 
-Spark keeps it in its checkpoint as JSON: ``{"v": 1, "ORDERS": {"seq": 120, "incarnation": 7}}``.
+Spark keeps it in its checkpoint as JSON:
+``{"v": 1, "ORDERS": {"seq": 120, "incarnation": 7, "identity": "x7Qm2Lp0"}}``.
 ``seq`` is the last sequence taken. The incarnation tells a stream from one of the same name that
-replaced it: sequences of the old one mean nothing in the new. A stream that the query found on its
-way also has ``from``, the first sequence that it took of it.
+replaced it, the identity from one of another server: sequences of the one mean nothing in the
+other. Checkpoints of earlier versions have no identity. A stream that the query found on its way
+also has ``from``, the first sequence that it took of it.
 """
 
 from collections.abc import Iterable
@@ -27,6 +29,7 @@ class Position:
     seq: int
     incarnation: int
     first: int = 0  # where the query met the stream, if that was on its way
+    identity: str = ""  # empty where the checkpoint is older than this field
 
     def at(self, seq: int) -> "Position":
         """Return the position moved on to ``seq``; never back."""
@@ -36,9 +39,16 @@ class Position:
         """Return where the query stood when it met the stream."""
         return replace(self, seq=max(self.first, 1) - 1)
 
-    def stored(self) -> dict[str, int]:
+    def is_of(self, incarnation: int, identity: str) -> bool:
+        """Whether this is a position in that very stream, as far as both sides can tell."""
+        unknown = not self.identity or not identity
+        return self.incarnation == incarnation and (unknown or self.identity == identity)
+
+    def stored(self) -> dict[str, int | str]:
         """Return the position as the checkpoint holds it."""
-        plain = {"seq": self.seq, "incarnation": self.incarnation}
+        plain: dict[str, int | str] = {"seq": self.seq, "incarnation": self.incarnation}
+        if self.identity:
+            plain["identity"] = self.identity
         return plain | ({"from": self.first} if self.first else {})
 
 
@@ -57,7 +67,11 @@ def positions_of(offset: dict[str, Any]) -> Positions:
             raise UnknownOffset(f"the checkpoint has offsets of version {offset['v']}")
         return {
             stream: Position(
-                stream, int(stored["seq"]), int(stored["incarnation"]), int(stored.get("from", 0))
+                stream,
+                int(stored["seq"]),
+                int(stored["incarnation"]),
+                int(stored.get("from", 0)),
+                str(stored.get("identity", "")),
             )
             for stream, stored in offset.items()
             if stream != "v"

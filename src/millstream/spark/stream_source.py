@@ -23,7 +23,7 @@ from millstream.spark.options import ReadOptions, StartFrom
 from millstream.spark.partitions import Range, planned, read_partition, resolved, stream_names
 from millstream.spark.problems import DataLoss, OptionError
 from millstream.spark.source import NO_SEGMENTS
-from millstream.spark.task import replaced
+from millstream.spark.task import not_the_same
 from millstream.spark.worker_socket import Prompt
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
             start = plan.first_seq if plan.time_seq is None else plan.time_seq
         elif options.start_from is StartFrom.LATEST:
             start = plan.last_seq + 1
-        return Position(plan.stream, start - 1, plan.incarnation)
+        return Position(plan.stream, start - 1, plan.incarnation, identity=plan.identity)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much one micro-batch takes."""
@@ -104,6 +104,8 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         if begun is None:
             begun = Position(name, plan.first_seq - 1, plan.incarnation, plan.first_seq)
         _same(begun, plan)
+        # A checkpoint of an earlier version learns here which stream it belongs to.
+        begun = replace(begun, identity=begun.identity or plan.identity)
         return begun, begun.at(plan.last_seq)
 
     def _bounded(self, name: str, begun: Position, head: Position) -> Position:
@@ -206,8 +208,8 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
 
 
 def _same(position: Position, plan: ReadPlan) -> None:
-    if position.incarnation != plan.incarnation:
-        raise replaced(position.stream)
+    if not position.is_of(plan.incarnation, plan.identity):
+        raise not_the_same(position.stream)
 
 
 def _check(options: ReadOptions) -> None:

@@ -43,3 +43,13 @@ def replaced(stream: str) -> StreamReplaced:
         f"stream {stream!r} was deleted and created again: its sequences mean other records now; "
         "start the read afresh (a streaming query needs a new checkpoint)"
     )
+
+
+def not_the_same(stream: str) -> StreamReplaced:
+    """Return the failure of a query whose checkpoint was written for another stream."""
+    return StreamReplaced(
+        f"stream {stream!r} is not the one that this checkpoint was written for: it was deleted "
+        "and created again, or it is on another server or data directory, and its sequences mean "
+        "other records; give the query a checkpointLocation that is new (and, so that it does not "
+        "start at the first record, startFrom, startSeq or startTime)"
+    )

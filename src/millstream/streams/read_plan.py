@@ -1,6 +1,6 @@
 """Where a stream's records are, for readers that take the files themselves.
 
-    {"stream", "incarnation", "first_seq", "last_seq", "gaps": [[from, to, reason]],
+    {"stream", "incarnation", "identity", "first_seq", "last_seq", "gaps": [[from, to, reason]],
      "segments": [{"path", "idx_path", "base_seq", "last_seq", "bytes"}],
      "tail": {"from_seq", "to_seq"}, "next_from_seq"?, "time_seq"?, "until_seq"?,
      "cold"?: [{"path", "base_seq", "last_seq"}], "cold_deleted"?: [[from, to]]}
@@ -8,6 +8,9 @@
 Sealed segments never change but for delete flags, so a reader with the files needs no server. The
 tail is what is not sealed yet: the server reads it out as ranges of frames. A page lists at most
 ``MAX_SEGMENTS``; with more, ``next_from_seq`` says where the next page starts.
+
+``incarnation`` is what files and frames carry, and starts at 1 in each data directory; ``identity``
+tells the stream from those of other directories too.
 
 Files hold everything: who may read only some subjects gets a plan without them (``"whole": false``)
 and ranges that leave out the rest.
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millstream.errors import BadRequest, NotHere
+from millstream.streams.sources import identity_of
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -123,6 +127,7 @@ def plan_for(
     plan: dict[str, Any] = {
         "stream": stream.name,
         "incarnation": stream.incarnation,
+        "identity": identity_of(stream),
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
         "gaps": _gaps(state),

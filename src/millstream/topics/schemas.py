@@ -169,7 +169,7 @@ _ANSWERS: dict[str, Schema] = {
             "segments": listed(FREE),
             "tail": shape({"from_seq": COUNT, "to_seq": COUNT}),
         },
-        {"next_from_seq": COUNT},
+        {"identity": TEXT, "next_from_seq": COUNT},
     ),
     "Claimed": shape({"topic": TEXT, "claimed": listed(FREE), "count": COUNT, "ready": COUNT}),
     "Redriven": shape(
