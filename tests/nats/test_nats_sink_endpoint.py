@@ -89,6 +89,30 @@ def test_a_batch_is_committed_once_however_often_it_is_sent(
     assert held(broker) == [b"x", b"y"]
 
 
+def test_a_batch_number_of_another_query_is_refused_and_not_taken_for_a_repetition(
+    tmp_path: Path,
+) -> None:
+    with small_broker(tmp_path / "again") as broker:
+        broker.create("OUT", ["out.>"])
+        streams = NatsStreams(broker.url)
+        old = Batch("copy", 2, query="q1")
+        streams.commit("OUT", old, [stage(streams, old, "a", entries(b"x"))])
+        streams.close()
+    with small_broker(tmp_path / "again") as broker:
+        streams = NatsStreams(broker.url)
+        assert streams.commit("OUT", old, []).duplicate
+        anew = Batch("copy", 0, query="q2")
+        file = stage(streams, anew, "a", entries(b"y"))
+        with pytest.raises(ReadRefused, match=r"of query q1, and query q2 .* another sinkId"):
+            streams.commit("OUT", anew, [file])
+        assert held(broker) == [b"x"]
+        # Who does not say which query it is, or meets a mark that does not, is taken at its number.
+        assert streams.commit("OUT", Batch("copy", 1), []).duplicate
+        streams.commit("OUT", Batch("older", 1), [])
+        assert streams.commit("OUT", Batch("older", 1, query="q1"), []).duplicate
+        streams.close()
+
+
 def test_the_last_batch_is_known_after_a_restart(tmp_path: Path) -> None:
     for start in range(3):
         with small_broker(tmp_path / "again") as broker:

@@ -129,6 +129,42 @@ def test_a_query_writes_each_micro_batch_once_over_restarts_and_repeats(
     assert mark.batch == 3
 
 
+def test_a_query_that_lost_its_checkpoint_is_refused_and_loses_nothing(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    broker.create("IN", ["in.>"])
+    publish(broker, 1, 30)
+    copy(spark, broker, tmp_path / "lost", sinkId="copy")
+    publish(broker, 31, 40)
+    with pytest.raises(PySparkException, match=r"checkpoint was lost.* another sinkId"):
+        copy(spark, broker, tmp_path / "new", sinkId="copy")
+    assert len(payloads(spark, broker)) == 30
+    copy(spark, broker, tmp_path / "lost", sinkId="copy")  # who still has it goes on
+    assert payloads(spark, broker) == sorted(str(n) for n in range(1, 41))
+
+
+def test_batches_of_foreach_batch_belong_to_their_query_too(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    broker.create("IN", ["in.>"])
+    publish(broker, 1, 10)
+    source = spark.readStream.format("millstream").option("url", broker.url).load("IN")
+
+    def each(frame: DataFrame, batch: int) -> None:
+        rows = frame.selectExpr("'out.' || subject subject", "payload")
+        save(rows, broker, sinkId="each", batchId=batch)
+
+    def run(checkpoint: Path) -> None:
+        writer = source.writeStream.foreachBatch(each).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(120)
+
+    run(tmp_path / "lost")
+    publish(broker, 11, 15)
+    with pytest.raises(PySparkException, match="checkpoint was lost"):
+        run(tmp_path / "new")
+    assert len(payloads(spark, broker)) == 10
+
+
 def test_rows_whose_message_id_is_known_are_left_out(
     spark: SparkSession, broker: SmallBroker
 ) -> None:

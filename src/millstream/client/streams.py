@@ -112,11 +112,16 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One batch of a sink; ``once`` says that the sink ends with it."""
+    """One batch of a sink; ``once`` says that the sink ends with it.
+
+    ``query`` says who counts the batches, where the sink's name does not: a number that another
+    query has used is then refused, not taken for the same batch.
+    """
 
     sink: str
     batch: int
     once: bool = False
+    query: str = ""
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -242,7 +247,8 @@ def _further(at_ns: int, max_bytes: int) -> dict[str, int]:
 
 def _commit_body(batch: Batch, files: list[StagedFile]) -> dict[str, object]:
     named = [msgspec.to_builtins(file) for file in files]
-    return {"sink": batch.sink, "batch": batch.batch, "once": batch.once, "files": named}
+    body = {"sink": batch.sink, "batch": batch.batch, "once": batch.once, "files": named}
+    return body | ({"query": batch.query} if batch.query else {})
 
 
 def _path(stream: str, what: str) -> str:

@@ -49,7 +49,9 @@ def publish(
 ) -> int:
     """Publish the rows of one task and return how many, once all are acknowledged."""
     inbox = f"_INBOX.{secrets.token_hex(11)}"
-    prefix = f"{batch.sink}/{batch.batch}/{partition}"
+    # A query that starts anew counts from 0 again: its messages repeat nothing of an earlier one.
+    whose = f"{batch.sink}/{batch.query}" if batch.query else batch.sink
+    prefix = f"{whose}/{batch.batch}/{partition}"
     sent = 0
     with options.server.client() as client:
         acks = client.subscribe(f"{inbox}.*")

@@ -106,7 +106,15 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Stage the rows of one partition."""
-        return self._stage(self._batch, iterator)
+        return self._stage(self._of_query(self._batch), iterator)
+
+    def _of_query(self, batch: Batch) -> Batch:
+        """Return the batch of ``foreachBatch`` as its query's; elsewhere there is none."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY_ID)
+        if batch.once or query is None:
+            return batch
+        return Batch(batch.sink, batch.batch, query=query)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of all partitions visible."""
@@ -125,13 +133,15 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None
         batch_id = context.getLocalProperty(BATCH_ID)
-        sink = self._options.sink_id or context.getLocalProperty(QUERY_ID)
-        if batch_id is None or sink is None:
+        query = context.getLocalProperty(QUERY_ID)
+        if batch_id is None or query is None:
             raise NoBatchId(
                 f"Spark sets neither {BATCH_ID} nor {QUERY_ID} in its tasks: without them nothing "
                 "tells a batch that is written again from a new one"
             )
-        return self._stage(Batch(sink, int(batch_id)), iterator)
+        named = self._options.sink_id
+        batch = Batch(named, int(batch_id), query=query) if named else Batch(query, int(batch_id))
+        return self._stage(batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Make the micro-batch visible, or do nothing if it is."""

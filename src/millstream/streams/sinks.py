@@ -2,7 +2,8 @@
 
 A sink stages the records of a batch in as many files as it likes (`staging`), then commits: the
 server appends all of them in one step, whole or absent, and the same commit notes the batch as the
-sink's last. A batch at or below that note is acknowledged and dropped.
+sink's last. A batch at or below that note is acknowledged and dropped, unless another query sends
+it: that one counts from 0 again, and its batch holds other records.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from millstream.clock import Clock
-from millstream.errors import BadRequest, Throttled
+from millstream.errors import BadRequest, MillstreamError, Throttled
 from millstream.kernel._batch import Batch
 from millstream.store.files import Files
 from millstream.store.log import Committed, Note
@@ -54,6 +55,24 @@ class Store(Protocol):
         ...
 
 
+class OtherQuery(MillstreamError):
+    """A query begins to count where another one has written under the same name of a sink."""
+
+    status = 400
+    err_code = 10003
+    http_status = 409
+    code = "other_query"
+
+    def __init__(self, asked: "CommitRequest", mark: "Mark") -> None:
+        super().__init__(
+            f"sink {asked.sink!r} holds batches up to {mark.batch} of query {mark.query}, and "
+            f"query {asked.query} sends its batch {asked.batch}: the query's checkpoint was lost, "
+            "or another query has the same sinkId. Nothing was written. Give the query another "
+            "sinkId, and start its source (startSeq, startTime) after what was written",
+            {"sink": asked.sink, "batch": asked.batch, "last_batch": mark.batch},
+        )
+
+
 class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a part of staged records belongs."""
 
@@ -64,12 +83,16 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What makes a batch visible: its staged files in order. ``once``: the sink ends with it."""
+    """What makes a batch visible: its staged files in order. ``once``: the sink ends with it.
+
+    ``query`` says whose count of batches this is, where the sink's name does not.
+    """
 
     sink: str
     batch: int
     files: list[StagedFile] = []
     once: bool = False
+    query: str = ""
 
 
 class AbortRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,6 +122,7 @@ class Mark(msgspec.Struct, frozen=True):
     records: int
     ts_ns: int
     once: bool = False
+    query: str = ""  # empty where nobody said: such a mark is of any query
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -140,11 +164,12 @@ class Sinks:
 
     async def commit(self, stream: Stream, asked: CommitRequest) -> CommitAnswer:
         """Append a batch whole and note it as the sink's last, or do nothing if it was before."""
-        place = _place(stream, asked.sink, asked.batch)
+        place = _place(stream, asked.sink, asked.batch, asked.query)
         if len(asked.files) > MOST_PARTS:
             raise BadRequest(f"a commit names at most {MOST_PARTS} staged files")
         lock = self._committing.setdefault(stream.incarnation, asyncio.Lock())
         async with lock:  # a commit that is sent again meets the first one's outcome
+            self._check_query(stream, asked)
             if self._is_done(stream, asked.sink, asked.batch):
                 answer = CommitAnswer(asked.sink, asked.batch, 0, duplicate=True)
             else:
@@ -171,7 +196,8 @@ class Sinks:
     # -- committing --------------------------------------------------------------------------
 
     async def _append(self, stream: Stream, asked: CommitRequest, batch: Batch) -> CommitAnswer:
-        mark = Mark(asked.sink, asked.batch, len(batch), self._clock.time_ns(), asked.once)
+        now = self._clock.time_ns()
+        mark = Mark(asked.sink, asked.batch, len(batch), now, asked.once, asked.query)
         note = Note(SINK_BATCH, msgspec.json.encode(mark))
         stored = await stream.deposit(batch, note) if len(batch) else None
         if stored is None:  # nothing to append, but the batch is over all the same
@@ -198,6 +224,14 @@ class Sinks:
     def _is_done(self, stream: Stream, sink: str, batch: int) -> bool:
         mark = self.mark(stream, sink)
         return mark is not None and batch <= mark.batch
+
+    def _check_query(self, stream: Stream, asked: CommitRequest) -> None:
+        """Refuse what is no batch sent again, but the same number of another query."""
+        mark = self.mark(stream, asked.sink)
+        if mark is None or asked.batch > mark.batch or not mark.query or not asked.query:
+            return
+        if mark.query != asked.query:
+            raise OtherQuery(asked, mark)
 
     def _check_room(self, stream: Stream, asked: CommitRequest) -> None:
         marks = self._marks.get(stream.incarnation, {})
@@ -246,9 +280,11 @@ class Sinks:
         )
 
 
-def _place(stream: Stream, sink: str, batch: int) -> Place:
+def _place(stream: Stream, sink: str, batch: int, query: str = "") -> Place:
     if not 0 < len(sink.encode()) <= LONGEST_SINK:
         raise BadRequest(f"the name of a sink has 1 to {LONGEST_SINK} bytes")
+    if len(query.encode()) > LONGEST_SINK:
+        raise BadRequest(f"the name of a query has at most {LONGEST_SINK} bytes")
     if not 0 <= batch < 1 << 63:
         raise BadRequest("batches are numbered from 0")
     if stream.config.mirror is not None:
