@@ -70,3 +70,17 @@ def test_records_are_counted_with_those_of_cold_files(spark: SparkSession, tmp_p
         assert count(spark, "ORDERS", url=url) == 18
         counted = table(spark, "ORDERS", url=url, columns="records").collect()
         assert sum(row.records for row in counted) == 18
+
+
+def test_cold_files_in_a_store_that_spark_cannot_open_are_read_through_the_server(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = PlannedStream([], ROWS, STREAM_ID)
+    cold = cooled(tmp_path, ROWS[:12])
+    with serving({"ORDERS": stream}) as url:
+        stream.cold = {"cold": [cold | {"path": "s3://bucket/ORDERS/seg.parquet"}]}
+        assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 21))
+        stream.rows, stream.reads = ROWS[:12], 0
+        stream.cold = {"cold": [cold | {"path": f"file://{tmp_path}/seg.parquet"}]}
+        assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 13))
+        assert stream.reads == 0  # a url that Spark can open is its own affair

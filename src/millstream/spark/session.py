@@ -1,5 +1,6 @@
 """Makes a Spark session know the source, and run it with the Python that imported this."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from millstream.spark.worker_python import lasting_python
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 # What a streaming query puts into the environment of its source's workers as it starts. All queries
 # of a session share that map, and Spark 4.3 puts without a lock, even while tasks pickle the map:
@@ -48,6 +51,26 @@ def registered(spark: "SparkSession") -> None:
     """Register it unless that was done: it costs more than to plan a small read."""
     if spark not in _known:
         register(spark)
+
+
+def can_open(spark: "SparkSession", url: str) -> bool:
+    """Whether this Spark itself can open a file at a url: it has the file system, and may look.
+
+    A session of Spark Connect cannot be asked to look; what its configuration names is believed.
+    """
+    context = _context_of(spark)
+    if context is None:
+        scheme = url.partition("://")[0]
+        return spark.conf.get(f"spark.hadoop.fs.{scheme}.impl", None) is not None
+    from py4j.protocol import Py4JError  # a client of Spark Connect may be without it
+
+    try:
+        path = context._jvm.org.apache.hadoop.fs.Path(url)
+        hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+        return bool(path.getFileSystem(hadoop).exists(path))
+    except Py4JError as error:
+        log.info("not opened by Spark, the server reads it url=%s error=%s", url, error)
+        return False
 
 
 def _context_of(spark: "SparkSession") -> "SparkContext | None":

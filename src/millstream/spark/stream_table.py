@@ -10,7 +10,7 @@ from millstream.spark.columns import COUNT, RECORD_COLUMNS, spark_schema
 from millstream.spark.options import Access, ReadOptions, parse, time_ns
 from millstream.spark.planner import lost
 from millstream.spark.scan import scan
-from millstream.spark.session import registered
+from millstream.spark.session import can_open, registered
 from millstream.spark.subject_filter import pattern_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def table(
     asked = parse({"stream": stream, **options})
     plan = asked.server.streams().plan(stream)
     last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
-    cold_to = _cold_to(plan, asked)
+    cold_to = _cold_to(spark, plan, asked)
     columns = asked.table_columns()
     if not cold_to:
         frame = _rest(spark, replace(asked, end_seq=last), options)
@@ -70,17 +70,24 @@ def count(spark: "SparkSession", stream: str, **options: str) -> int:
     return sum(row[COUNT] or 0 for row in found)
 
 
-def _cold_to(plan: ReadPlan, asked: ReadOptions) -> int:
+def _cold_to(spark: "SparkSession", plan: ReadPlan, asked: ReadOptions) -> int:
     """Return up to where cold files serve the table, 0 where the source reads everything."""
     if asked.access is Access.BROKER or len(plan.cold_deleted) > MOST_CONDITIONS:
         return 0
     if COUNT in (asked.columns or ()):
         return 0  # a row of the source counts many, a row of a file is one
-    if not all("://" in file.path or os.path.exists(file.path) for file in plan.cold):
-        return 0  # another machine's files
+    if not _reachable(spark, [file.path for file in plan.cold]):
+        return 0  # another machine's files, or a store that this Spark knows nothing of
     reach = max((file.last_seq for file in plan.cold), default=0)
     # What is lost in between is for the source to tell.
     return 0 if lost(plan, max(asked.start_seq or 0, plan.first_seq), reach) else reach
+
+
+def _reachable(spark: "SparkSession", paths: list[str]) -> bool:
+    """Whether Spark can open the files: each path, and the first of those in an object store."""
+    urls = [path for path in paths if "://" in path]
+    there = all(os.path.exists(path) for path in paths if "://" not in path)
+    return there and all(can_open(spark, url) for url in urls[:1])
 
 
 def _cold(spark: "SparkSession", plan: ReadPlan, asked: ReadOptions, last: int) -> "DataFrame":
