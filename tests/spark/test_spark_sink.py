@@ -64,6 +64,20 @@ def test_a_subject_may_be_a_template_and_other_columns_make_the_payload(
     assert bytes(row.payload) == b'{"id":7,"region":"eu","note":null}'
 
 
+def test_json_says_what_spark_types_say(spark: SparkSession, broker: SmallBroker) -> None:
+    frame = spark.sql(
+        "select cast(1.50 as decimal(10,2)) amount, map() e, map('a', map()) m, array() l, "
+        """parse_json('{"k":[1,2]}') v, struct(parse_json('7') as v) s"""
+    )
+    save(frame, broker, subject="out.a")
+    save(frame.selectExpr("v payload"), broker, subject="out.b")
+    found = {row.subject: bytes(row.payload) for row in stored(spark, broker).collect()}
+    assert found == {
+        "out.a": b'{"amount":1.50,"e":{},"m":{"a":{}},"l":[],"v":{"k":[1,2]},"s":{"v":7}}',
+        "out.b": b'{"k":[1,2]}',
+    }
+
+
 def test_a_job_is_there_whole_or_not_at_all(spark: SparkSession, broker: SmallBroker) -> None:
     frame = spark.range(0, 100, 1, 2).selectExpr(
         "'out.x' subject", "if(id = 99, raise_error('a bad row'), cast(id as string)) payload"

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.spark.json_values import ENCODER, plain_values
 from millstream.spark.problems import OptionError, SparkSourceError
 from millstream.spark.rows import Ints
 
@@ -166,30 +166,27 @@ def _filled(batch: pa.RecordBatch, template: str) -> pa.Array:
 
 def _payloads(batch: pa.RecordBatch, layout: Layout) -> pa.Array:
     if "payload" not in layout.columns:
-        rows = batch.select(layout.others()).to_pylist()
-        return _json(rows)
+        names = layout.others()
+        columns = [plain_values(batch.column(name)) for name in names]
+        return _json(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     values = batch.column("payload")
-    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+    if any(is_kind(values.type) for is_kind in _AS_THEY_ARE):
         return _bytes(values)
-    return _json(values.to_pylist())
+    return _json(plain_values(values))
+
+
+_AS_THEY_ARE = (
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_large_string,
+    pa.types.is_large_binary,
+)
 
 
 def _json(values: Iterable[Any]) -> pa.Array:
-    encoder = msgspec.json.Encoder(enc_hook=str)
     return pa.array(
-        [b"" if value is None else encoder.encode(_plain(value)) for value in values], pa.binary()
+        [b"" if value is None else ENCODER.encode(value) for value in values], pa.binary()
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: Arrow gives maps as pairs, and bytes as bytes."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            return {str(key): _plain(one) for key, one in value}
-        return [_plain(one) for one in value]
-    return value
 
 
 def _headers(batch: pa.RecordBatch) -> pa.Array:
