@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.client import connect
+from millstream.client.streams import StreamMissing
 from millstream.spark import count
 from millstream.spark.options import parse
-from millstream.spark.problems import StreamReplaced
+from millstream.spark.problems import DataLoss, StreamReplaced
 from millstream.spark.source import BatchReader
 from millstream.spark.stream_source import StreamingReader
 from support.small_broker import SmallBroker, small_broker
@@ -190,3 +191,25 @@ def test_a_stream_of_another_server_is_refused_by_a_checkpoint(
     # A checkpoint of an earlier version goes on, and is bound to the stream from then on.
     older = {"v": 1, "ORDERS": {"seq": 3, "incarnation": begun["ORDERS"]["incarnation"]}}
     assert reader(broker).latestOffset(older, ReadAllAvailable()) == end
+
+
+def test_a_query_tells_a_stream_that_never_was_from_one_that_is_gone(broker: SmallBroker) -> None:
+    def reader(streams: str, **options: str) -> StreamingReader:
+        return StreamingReader(parse({"url": broker.url, "streams": streams} | options), ("seq",))
+
+    misspelt = reader("ORDERZ")
+    misspelt.prepareForTriggerAvailableNow()
+    with pytest.raises(StreamMissing, match="no stream named 'ORDERZ'"):
+        misspelt.initialOffset()
+    broker.create("BILLS", ["bills"])
+    begun = reader("ORDERS,BILLS").initialOffset()
+    broker.delete_stream("BILLS")
+    with pytest.raises(DataLoss, match="stream 'BILLS' is gone"):
+        reader("ORDERS,BILLS").latestOffset(begun, ReadAllAvailable())
+    others = reader("ORDERS,BILLS", failOnDataLoss="false")
+    others.prepareForTriggerAvailableNow()
+    end = others.latestOffset(begun, ReadAllAvailable())
+    assert end["ORDERS"]["seq"] > COUNT
+    assert end["BILLS"] == begun["BILLS"]
+    with pytest.raises(StreamMissing, match="no stream named 'NEW'"):
+        reader("ORDERS,NEW").latestOffset(reader("ORDERS").initialOffset(), ReadAllAvailable())

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -69,13 +70,17 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what arrives from now on belongs to the next run."""
-        self._until = {name: self._head(name).last_seq for name in stream_names(self._options)}
+        self._until = {}
+        for name in stream_names(self._options):
+            with suppress(StreamMissing):  # told where the query starts, or goes on
+                self._until[name] = self._head(name).last_seq
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends: at the heads, or as far as the limit lets it."""
         begun = positions_of(start)
         self._renew_holds(begun)
-        now = {name: self._now(name, begun.get(name)) for name in self._present(begun)}
+        looked = [(name, self._now(name, begun.get(name))) for name in self._present(begun)]
+        now = {name: place for name, place in looked if place is not None}
         self._heads = {name: head for name, (_, head) in now.items()}
         ends = {name: self._bounded(name, *place) for name, place in now.items()}
         if isinstance(limit, ReadMaxRows | ReadMaxBytes):
@@ -98,9 +103,15 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
             self._missing(missing[0])
         return names
 
-    def _now(self, name: str, begun: Position | None) -> tuple[Position, Position]:
-        """Return where a stream's next records start, and its head."""
-        plan = self._head(name)
+    def _now(self, name: str, begun: Position | None) -> tuple[Position, Position] | None:
+        """Return where a stream's next records start, and its head; None if it is gone."""
+        try:
+            plan = self._head(name)
+        except StreamMissing:
+            if begun is None:  # it never was: a mistake, not a loss
+                raise
+            self._missing(name)
+            return None
         if begun is None:
             begun = Position(name, plan.first_seq - 1, plan.incarnation, plan.first_seq)
         _same(begun, plan)
@@ -194,11 +205,7 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
                 log.warning("position not shown stream=%s error=%s", position.stream, error)
 
     def _head(self, name: str, at_ns: int = 0) -> ReadPlan:
-        try:
-            return self._options.server.streams().plan(name, NO_SEGMENTS, at_ns=at_ns)
-        except StreamMissing:
-            self._missing(name)
-            raise
+        return self._options.server.streams().plan(name, NO_SEGMENTS, at_ns=at_ns)
 
     def _missing(self, name: str) -> None:
         if self._options.fail_on_data_loss:
