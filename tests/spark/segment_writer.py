@@ -36,6 +36,7 @@ class PlannedStream:
         self.segments = segments
         self.rows = rows
         self.stream_id = stream_id
+        self.name = "ORDERS"
         self.first_seq = rows[0].seq
         self.gaps: list[tuple[int, int, str]] = []
         self.cold: dict[str, Any] = {}  # what the plan says about cold files
@@ -45,7 +46,7 @@ class PlannedStream:
         last = self.rows[-1].seq
         sealed = max([s.last_seq for s in self.segments], default=self.first_seq - 1)
         return {
-            "stream": "ORDERS",
+            "stream": self.name,
             "incarnation": self.stream_id,
             "first_seq": self.first_seq,
             "last_seq": last,

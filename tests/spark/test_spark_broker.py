@@ -11,7 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.client import connect
 from millstream.client.streams import StreamMissing
-from millstream.spark import count
+from millstream.message import NewRecord
+from millstream.spark import count, table
 from millstream.spark.options import parse
 from millstream.spark.problems import DataLoss, StreamReplaced
 from millstream.spark.source import BatchReader
@@ -213,3 +214,14 @@ def test_a_query_tells_a_stream_that_never_was_from_one_that_is_gone(broker: Sma
     assert end["BILLS"] == begun["BILLS"]
     with pytest.raises(StreamMissing, match="no stream named 'NEW'"):
         reader("ORDERS,NEW").latestOffset(reader("ORDERS").initialOffset(), ReadAllAvailable())
+
+
+def test_a_subject_is_read_from_whichever_stream_holds_it(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    broker.create("BILLS", ["bills"])
+    broker.append("BILLS", [NewRecord(payload=b"number 0", subject=b"bills")])
+    reader = spark.read.format("millstream").option("url", broker.url)
+    assert numbers(reader.option("subject", "bills").load()) == [0]
+    assert count(spark, "*", url=broker.url, subject="bills") == 1
+    assert table(spark, "*", url=broker.url, columns="stream").distinct().count() == 2

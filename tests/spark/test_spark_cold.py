@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from segment_writer import PlannedStream, serving
 from spark_frames import Row
 
+from millstream.client.streams import StreamMissing
 from millstream.spark import count, table
 from millstream.spark.problems import DataLoss
 from millstream.store import twin
@@ -84,3 +85,29 @@ def test_cold_files_in_a_store_that_spark_cannot_open_are_read_through_the_serve
         stream.cold = {"cold": [cold | {"path": f"file://{tmp_path}/seg.parquet"}]}
         assert seqs(table(spark, "ORDERS", url=url)) == list(range(1, 13))
         assert stream.reads == 0  # a url that Spark can open is its own affair
+
+
+def test_a_table_is_of_several_streams_and_of_columns_that_are_made(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cold = PlannedStream([], [Row(s, T0, b"a", b"[%d]" % s) for s in range(1, 6)], STREAM_ID)
+    whole = list(cold.rows)
+    cold.cold = {"cold": [cooled(tmp_path, whole[:3])]}
+    plain = PlannedStream([], [Row(s, T0, b"b", b"{") for s in (1, 2)], 8)
+    cold.name, plain.name = "COLD", "PLAIN"
+    with serving({"COLD": cold, "PLAIN": plain}) as url:
+        found = table(spark, "COLD,PLAIN", url=url).select("seq", "subject").collect()
+        assert sorted((r.subject, r.seq) for r in found) == [
+            *(("a", s) for s in range(1, 6)), ("b", 1), ("b", 2),
+        ]  # fmt: skip
+        for asked in ({"payload_json": True}, {"payloadJson": "true"}):
+            frame = table(spark, "COLD,PLAIN", url=url, columns="seq", **asked)
+            assert frame.columns == ["seq", "payload_json"]
+            number = "try_variant_get(payload_json, '$[0]', 'int') n"
+            rows = frame.selectExpr("seq", number).collect()
+            assert sorted((r.seq, r.n or 0) for r in rows) == [
+                (1, 0), (1, 1), (2, 0), (2, 2), (3, 3), (4, 4), (5, 5),
+            ]  # fmt: skip
+        with pytest.raises(StreamMissing, match="no stream named 'NOPE'"):
+            table(spark, "COLD,NOPE", url=url)
+        assert count(spark, "COLD", url=url, streams="PLAIN") == 7

@@ -72,6 +72,27 @@ def test_load_with_a_name_names_the_stream() -> None:
     assert parse({"streams": "A, LOG-*"}).streams == ("A", "LOG-*")
 
 
+def test_stream_and_streams_name_streams_together() -> None:
+    assert parse({"streams": "B,C", "stream": "A,B"}).streams == ("A", "B", "C")
+    assert parse({"path": "A", "streams": "B"}).streams == ("A", "B")
+    assert parse({"path": "A", "stream": "A"}).streams == ("A",)
+    with pytest.raises(OptionError, match=r"named twice: 'A' by option stream and 'B' by load"):
+        parse({"path": "B", "stream": "A"})
+    with pytest.raises(OptionError, match=r"named twice: 'A' by option stream and 'B' by save"):
+        parse_write({"path": "B", "stream": "A"})
+
+
+def test_a_subject_alone_is_read_from_all_streams() -> None:
+    options = parse({"subject": "orders.>"})
+    assert (options.streams, options.subject) == (("*",), "orders.>")
+
+
+def test_a_hold_needs_a_consumer() -> None:
+    with pytest.raises(OptionError, match="name one by option consumer"):
+        parse({"stream": "A", "retentionHold": "60"})
+    assert parse({"stream": "A", "retentionHold": "0"}).retention_hold == 0.0
+
+
 def test_a_sink_has_options_of_its_own() -> None:
     given = {"path": "OUT", "subject": "out.{id}", "sinkId": "s", "delivery": "At-Least-Once"}
     options = parse_write(given | {"checkpointLocation": "/c", "apiKey": "k"})

@@ -91,8 +91,17 @@ class WriteOptions:
 def parse(options: Mapping[str, str]) -> ReadOptions:
     """Return checked options; names are compared without case, as everywhere in Spark."""
     values = _values(options, _READ_OPTIONS, "read")
+    if "stream" in values:  # both spellings may be given: they name streams together
+        named = (*values.pop("stream"), *values.get("streams", ()))  # type: ignore[misc]
+        values["streams"] = tuple(dict.fromkeys(named))
     if "streams" not in values:
-        raise OptionError('name the stream to read: .option("stream", "ORDERS")')
+        if "subject" not in values:
+            raise OptionError('name the stream to read: .option("stream", "ORDERS")')
+        values["streams"] = ("*",)  # whichever holds records of that subject
+    if values.get("retention_hold") and "consumer" not in values:
+        raise OptionError(
+            "option retentionHold holds what a consumer has not taken: name one by option consumer"
+        )
     return ReadOptions(**values)  # type: ignore[arg-type]
 
 
@@ -110,8 +119,12 @@ def _values(
     options: Mapping[str, str], known: dict[str, tuple[str, str, "_Parsed"]], verb: str
 ) -> dict[str, object]:
     given = {name.lower(): value for name, value in options.items()}
-    if "path" in given:  # load("ORDERS"), save("ORDERS")
-        given.setdefault("stream", given["path"])
+    path = given.get("path")  # load("ORDERS"), save("ORDERS")
+    if path is not None and given.setdefault("stream", path) != path:
+        raise OptionError(
+            f"the stream is named twice: {given['stream']!r} by option stream and {path!r} by "
+            f"{'load' if verb == 'read' else 'save'}()"
+        )
     values: dict[str, object] = {}
     server: dict[str, object] = {}
     for name, value in given.items():
@@ -264,7 +277,7 @@ _SERVER_OPTIONS = _table(
     ("patience", "patience", _hold),
 )
 _READ_OPTIONS = _table(
-    ("stream", "streams", _names),
+    ("stream", "stream", _names),
     ("streams", "streams", _names),
     ("subject", "subject", _pattern),
     ("columns", "columns", _columns),

@@ -224,5 +224,6 @@ def _check(options: ReadOptions) -> None:
     for name, value in (("endSeq", options.end_seq), ("endTime", options.end_time)):
         if value is not None:
             raise OptionError(f"option {name} belongs to spark.read, not to spark.readStream")
-    if options.start_seq is not None and len(options.streams) > 1:
+    several = len(options.streams) > 1 or "*" in options.streams[0]
+    if options.start_seq is not None and several:
         raise OptionError("startSeq is of one stream: use startTime for several")

@@ -2,12 +2,14 @@
 
 import os
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
-from millstream.spark.columns import COUNT, RECORD_COLUMNS, spark_schema
+from millstream.spark.columns import COUNT, PAYLOAD_JSON, RECORD_COLUMNS, check_names, spark_schema
 from millstream.spark.options import Access, ReadOptions, parse, time_ns
+from millstream.spark.partitions import stream_names
 from millstream.spark.planner import lost
 from millstream.spark.scan import scan
 from millstream.spark.session import can_open, registered
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_CONDITIONS = 200  # ranges of deleted rows that a query still plans quickly
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+# Options of the caller that a read of one stream is told otherwise.
+_TOLD_ANEW = ("stream", "streams", "columns", "payloadjson", "path")
 
 
 def table(
@@ -25,35 +29,76 @@ def table(
 ) -> "DataFrame":
     """Return the records that the stream holds now; what comes later is not in it.
 
-    ``options`` are those of ``spark.read.format("millstream")``. Cold files, where the server names
-    any, are read by Spark's own Parquet reader; the rest comes from sealed segments and the tail.
+    ``stream`` may be a list of names, and ``*`` in one stands for any text. ``options`` are those
+    of ``spark.read.format("millstream")``. Cold files, where the server names any, are read
+    by Spark's own Parquet reader; the rest comes from sealed segments and the tail.
     ``payload_json`` adds the payload as VARIANT, null where it is no JSON.
     """
     registered(spark)
     asked = parse({"stream": stream, **options})
-    plan = asked.server.streams().plan(stream)
-    last = plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
-    cold_to = _cold_to(spark, plan, asked)
-    columns = asked.table_columns()
-    if not cold_to:
-        frame = _rest(spark, replace(asked, end_seq=last), options)
-    else:
-        stored = [name for name in columns if name in RECORD_COLUMNS]
-        frame = _cold(spark, plan, asked, last).select(*stored)
-        # Where the files hold all that is asked for, no Python need run.
-        if cold_to < last or len(stored) < len(columns):
-            first = max(cold_to + 1, asked.start_seq or 0)
-            rest = _rest(spark, replace(asked, start_seq=first, end_seq=last), options)
-            frame = frame.unionByName(rest, allowMissingColumns=True)
-    return with_payload_json(frame) if payload_json else frame
+    wanted = replace(asked, payload_json=asked.payload_json or payload_json).table_columns()
+    if PAYLOAD_JSON not in wanted:
+        return _records(spark, asked, options)
+    return with_payload_json(_records(spark, _unparsed(asked), options)).select(*wanted)
+
+
+def _unparsed(asked: ReadOptions) -> ReadOptions:
+    """Return the read that gives the payload itself: Spark parses it faster than Python."""
+    if asked.columns is None:
+        return replace(asked, payload_json=False)
+    columns = tuple(name for name in asked.columns if name != PAYLOAD_JSON)
+    columns += ("payload",) if "payload" not in columns else ()
+    check_names(columns)
+    return replace(asked, payload_json=False, columns=columns)
+
+
+def _records(spark: "SparkSession", asked: ReadOptions, options: dict[str, str]) -> "DataFrame":
+    """Return the records of all streams: each one's cold files, and what is in none in one scan."""
+    pushes = spark.conf.get(PUSHDOWN_CONF, "false") == "true"
+    frames: list[DataFrame] = []
+    scanned: list[str] = []
+    for name in stream_names(asked):
+        plan = asked.server.streams().plan(name)
+        one = replace(asked, streams=(name,))
+        if cold_to := _cold_to(spark, plan, one):
+            frames.append(_history(spark, plan, one, cold_to, options))
+        elif pushes:  # planned later, so the end is fixed here
+            frames.append(_rest(spark, replace(one, end_seq=_last(plan, one)), options))
+        else:
+            scanned.append(name)
+    if scanned or not frames:
+        frames.append(scan(spark, replace(asked, streams=tuple(scanned))))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _last(plan: ReadPlan, asked: ReadOptions) -> int:
+    return plan.last_seq if asked.end_seq is None else min(asked.end_seq, plan.last_seq)
+
+
+def _history(
+    spark: "SparkSession", plan: ReadPlan, asked: ReadOptions, cold_to: int, options: dict[str, str]
+) -> "DataFrame":
+    """Return one stream's cold files up to ``cold_to``, and the rest of it."""
+    last, columns = _last(plan, asked), asked.table_columns()
+    stored = [name for name in columns if name in RECORD_COLUMNS]
+    frame = _cold(spark, plan, asked, last).select(*stored)
+    # Where the files hold all that is asked for, no Python need run.
+    if cold_to < last or len(stored) < len(columns):
+        first = max(cold_to + 1, asked.start_seq or 0)
+        rest = _rest(spark, replace(asked, start_seq=first, end_seq=last), options)
+        frame = frame.unionByName(rest, allowMissingColumns=True)
+    return frame
 
 
 def _rest(spark: "SparkSession", asked: ReadOptions, options: dict[str, str]) -> "DataFrame":
     """Return what does not come from cold files, by the source where filters may narrow it."""
     if spark.conf.get(PUSHDOWN_CONF, "false") != "true":
         return scan(spark, asked)
-    reader = spark.read.format("millstream").options(**options).option("pushdown", "true")
+    others = {name: value for name, value in options.items() if name.lower() not in _TOLD_ANEW}
+    reader = spark.read.format("millstream").options(**others).option("pushdown", "true")
     reader = reader.option("stream", asked.streams[0]).option("endSeq", asked.end_seq)
+    if asked.columns is not None:
+        reader = reader.option("columns", ",".join(asked.columns))
     if asked.start_seq is not None:
         reader = reader.option("startSeq", asked.start_seq)
     return reader.load()
