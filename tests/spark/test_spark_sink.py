@@ -78,6 +78,25 @@ def test_json_says_what_spark_types_say(spark: SparkSession, broker: SmallBroker
     }
 
 
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_rows_of_lost_ranges_become_no_records(
+    spark: SparkSession, broker: SmallBroker, delivery: str
+) -> None:
+    broker.create("IN", ["in.>"])
+    publish(broker, 1, 10)
+    broker.trim("IN", 4, "cap")
+    reader = spark.read.format("millstream").option("url", broker.url)
+    frame = reader.options(stream="IN", startSeq=1, failOnDataLoss="false").load()
+    assert frame.where("gap_from is not null").count() == 1
+    save(frame, broker, subject="out.x", delivery=delivery)
+    assert payloads(spark, broker) == sorted(str(n) for n in range(4, 11))
+    with pytest.raises(PySparkException, match=r"stands for a lost range .* seq is not null"):
+        save(frame.selectExpr("'out.' || subject subject", "payload"), broker)
+    gaps = frame.where("gap_from is not null").select("stream", "gap_from", "gap_to")
+    save(gaps, broker, subject="out.gaps")  # meant as what they are
+    assert payloads(spark, broker)[-1] == '{"stream":"IN","gap_from":1,"gap_to":3}'
+
+
 def test_a_job_is_there_whole_or_not_at_all(spark: SparkSession, broker: SmallBroker) -> None:
     frame = spark.range(0, 100, 1, 2).selectExpr(
         "'out.x' subject", "if(id = 99, raise_error('a bad row'), cast(id as string)) payload"

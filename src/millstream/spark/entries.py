@@ -81,6 +81,17 @@ class Parts:
 
 
 def parts_of(batch: pa.RecordBatch, layout: Layout) -> Parts:
+def without_gaps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows that are records: a row without ``seq`` stands for a lost range.
+
+    Such rows come from a read with failOnDataLoss=false; who leaves ``seq`` out means its gaps.
+    """
+    if not {"seq", "gap_from"} <= set(batch.schema.names):
+        return batch
+    stands_for_gap = pc.and_(pc.is_null(batch.column("seq")), pc.is_valid(batch.column("gap_from")))
+    return batch.filter(pc.invert(stands_for_gap))
+
+
     """Return the parts of every row."""
     return Parts(
         _subjects(batch, layout),
@@ -115,7 +126,11 @@ def _values(joined: pa.Array) -> pa.Buffer:
 
 def _check(lengths: dict[str, Ints]) -> None:
     if not lengths["subject"].all():
-        raise BadRow("a row has no subject")
+        raise BadRow(
+            "a row has no subject; one that stands for a lost range (failOnDataLoss=false) has "
+            "none: write seq and gap_from too, and it is left out, or only rows where seq is not "
+            "null"
+        )
     for name in ("subject", "tag", "headers"):
         if lengths[name].max(initial=0) > 0xFFFF:
             raise BadRow(f"{name} of a record has at most 65535 bytes")

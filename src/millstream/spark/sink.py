@@ -6,6 +6,7 @@ task that ran twice, a commit that was sent twice or a query that starts again f
 leaves nothing twice, whatever the order of the rows.
 """
 
+import logging
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from xxhash import xxh3_64
 from millstream.client.errors import ClientError
 from millstream.client.streams import Batch, StagedFile
 from millstream.spark import publishing
-from millstream.spark.entries import Layout, encode, parts_of
+from millstream.spark.entries import Layout, encode, parts_of, without_gaps
 from millstream.spark.options import Delivery, WriteOptions
 from millstream.spark.problems import SparkSourceError
 from millstream.spark.worker_socket import acknowledge
@@ -30,6 +31,8 @@ from millstream.spark.worker_socket import acknowledge
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
 
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
@@ -47,6 +50,7 @@ class Staged(WriterCommitMessage):
     partition: int
     file: StagedFile | None
     records: int
+    gaps: int = 0  # rows that stand for lost ranges: not written
 
 
 class _Writer:
@@ -65,17 +69,22 @@ class _Writer:
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
         acknowledge()
+        rows = _Records(iterator)
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
-            sent = publishing.publish(self._options, self._layout, batch, partition, iterator)
-            return Staged(batch, partition, None, sent)
+            sent = publishing.publish(self._options, self._layout, batch, partition, iter(rows))
+            return Staged(batch, partition, None, sent, rows.gaps)
         name = f"{partition}-{attempt}-{secrets.token_hex(6)}"
         upload = _Upload(self._options, batch, name)
-        for rows in iterator:
-            upload.add(encode(parts_of(rows, self._layout)), rows.num_rows)
-        return Staged(batch, partition, upload.finish(), upload.records)
+        for one in rows:
+            upload.add(encode(parts_of(one, self._layout)), one.num_rows)
+        return Staged(batch, partition, upload.finish(), upload.records, rows.gaps)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
+        if gaps := sum(one.gaps for one in staged):
+            log.warning(
+                "rows of lost ranges are not written stream=%s rows=%d", self._options.stream, gaps
+            )
         if not staged or self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
         batches = {one.batch for one in staged}
@@ -153,6 +162,20 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Forget the micro-batch."""
         self._abort(messages)
+
+
+class _Records:
+    """One task's rows without those that stand for lost ranges, which are counted."""
+
+    def __init__(self, rows: Iterator["pa.RecordBatch"]) -> None:
+        self._rows = rows
+        self.gaps = 0
+
+    def __iter__(self) -> Iterator["pa.RecordBatch"]:
+        for batch in self._rows:
+            records = without_gaps(batch)
+            self.gaps += batch.num_rows - records.num_rows
+            yield records
 
 
 class _Upload:
