@@ -217,6 +217,18 @@ def test_at_least_once_publishes_to_any_server(spark: SparkSession, broker: Smal
     assert first.headers["Nats-Msg-Id"][0].endswith("/0/0/0")
 
 
+def test_at_least_once_stores_nothing_in_another_stream(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    broker.create("ALO", ["alo.>"])
+    with pytest.raises(PySparkException, match="stream 'ALO' does not take these subjects"):
+        save(numbers(spark, 10), broker, stream="ALO", delivery="at-least-once")
+    assert payloads(spark, broker) == []
+    frame = numbers(spark, 1).selectExpr("'nobody' subject", "payload")
+    with pytest.raises(PySparkException, match=r"no stream of .* takes these subjects"):
+        save(frame, broker, stream="ALO", delivery="at-least-once")
+
+
 def test_spark_tells_tasks_their_batch_and_query(spark: SparkSession, tmp_path: Path) -> None:
     """The names are not documented: the sink relies on them, so their loss must be seen here."""
     seen = tmp_path / "seen"

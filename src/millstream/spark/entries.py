@@ -35,6 +35,7 @@ ENTRY = np.dtype(
     ]
 )
 MSG_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
 OWN_COLUMNS = ("subject", "payload", "headers", "tag", "msgId")
 LARGEST_RECORD = 1 << 20
 _FIELD = re.compile(r"\{([^{}]+)\}")
@@ -80,7 +81,6 @@ class Parts:
     payload: pa.Array
 
 
-def parts_of(batch: pa.RecordBatch, layout: Layout) -> Parts:
 def without_gaps(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows that are records: a row without ``seq`` stands for a lost range.
 
@@ -92,6 +92,7 @@ def without_gaps(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.invert(stands_for_gap))
 
 
+def parts_of(batch: pa.RecordBatch, layout: Layout) -> Parts:
     """Return the parts of every row."""
     return Parts(
         _subjects(batch, layout),

@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.client.blocking import Client, Subscription
 from millstream.client.streams import Batch
-from millstream.spark.entries import MSG_ID, Layout, Parts, parts_of
+from millstream.spark.entries import EXPECTED_STREAM, MSG_ID, Layout, Parts, parts_of
 from millstream.spark.header_map import parse_headers
 from millstream.spark.options import WriteOptions
 from millstream.spark.problems import OptionError, SparkSourceError
@@ -21,6 +21,7 @@ from millstream.spark.problems import OptionError, SparkSourceError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+NOT_THAT_STREAM = 10060  # err_code
 WINDOW = 1024  # messages on their way to the server and back
 
 
@@ -59,6 +60,7 @@ def publish(
         for one in rows:
             for subject, headers, payload in _messages(parts_of(one, layout)):
                 headers.setdefault(MSG_ID, [f"{prefix}/{sent}"])
+                headers[EXPECTED_STREAM] = [options.stream]
                 client.publish(subject, payload, headers, reply=f"{inbox}.{sent}")
                 sent += 1
                 waiting += 1
@@ -86,6 +88,12 @@ def _acknowledged(
         if message.status == 503:
             raise PublishFailed(f"no stream of {client.address} takes these subjects")
         ack = msgspec.json.decode(message.payload, type=_Ack)
+        if ack.error is not None and ack.error.get("err_code") == NOT_THAT_STREAM:
+            raise PublishFailed(
+                f"stream {options.stream!r} does not take these subjects, another of "
+                f"{client.address} does: nothing was stored there; name that one, or change the "
+                "subjects"
+            )
         if ack.error is not None:
             raise PublishFailed(f"{client.address} refused a record: {ack.error}")
         waiting -= 1
