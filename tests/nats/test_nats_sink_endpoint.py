@@ -238,3 +238,19 @@ def test_a_plan_tells_times_and_how_far_bytes_reach(
     assert streams.plan("OUT", 6, max_bytes=1100).until_seq == 15
     assert streams.plan("OUT", 6, max_bytes=1).until_seq == 6
     assert streams.plan("OUT", 6, max_bytes=1 << 30).until_seq == 30
+
+
+def test_readers_that_share_a_name_do_not_release_what_another_holds(
+    broker: SmallBroker, streams: NatsStreams
+) -> None:
+    broker.append("OUT", [NewRecord(b"out.a", b"%d" % n) for n in range(10)])
+    streams.hold("OUT", "pipe", 3, 60.0, reader="slow")
+    streams.hold("OUT", "pipe", 9, 60.0, reader="fast")
+    (consumer,) = broker.do(lambda: broker.consumers.of(broker.stream("OUT")))
+    assert broker.do(lambda: consumer.cursor.position) == 4
+    stream = broker.stream("OUT")
+    config = stream.config
+    broker.do(lambda: stream.reconfigure(msgspec.structs.replace(config, max_msgs=2)))
+    assert [int(p) for p in held(broker)] == [3, 4, 5, 6, 7, 8, 9]
+    streams.hold("OUT", "pipe", 9, 60.0, reader="slow")
+    assert broker.do(lambda: consumer.cursor.position) == 10

@@ -6,12 +6,15 @@ from millstream.spark.offsets import Position, UnknownOffset, offset_of, positio
 
 
 def test_a_position_survives_the_checkpoint() -> None:
-    positions = [Position("ORDERS", 120, 7), Position("LATER", 9, 8, first=4, identity="x7")]
+    positions = [
+        Position("ORDERS", 120, 7),
+        Position("LATER", 9, 8, first=4, identity="x7", reader="r1"),
+    ]
     offset = offset_of(positions)
     assert offset == {
         "v": 1,
         "ORDERS": {"seq": 120, "incarnation": 7},
-        "LATER": {"seq": 9, "incarnation": 8, "identity": "x7", "from": 4},
+        "LATER": {"seq": 9, "incarnation": 8, "identity": "x7", "reader": "r1", "from": 4},
     }
     assert positions_of(offset) == {"ORDERS": positions[0], "LATER": positions[1]}
     assert positions[1].before().seq == 3

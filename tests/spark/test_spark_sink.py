@@ -198,6 +198,27 @@ def test_batches_of_foreach_batch_belong_to_their_query_too(
     assert len(payloads(spark, broker)) == 10
 
 
+def test_a_query_of_all_there_is_now_shows_that_it_has_taken_it(
+    spark: SparkSession, broker: SmallBroker, tmp_path: Path
+) -> None:
+    broker.create("IN", ["in.>"])
+    publish(broker, 1, 50)
+
+    def shown(checkpoint: str) -> int:
+        source = spark.readStream.format("millstream").option("url", broker.url)
+        rows = source.options(consumer="pipe", retentionHold=60, maxRecordsPerTrigger=40).load("IN")
+        writer = rows.writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
+        query.awaitTermination(120)
+        (consumer,) = broker.do(lambda: broker.consumers.of(broker.stream("IN")))
+        return broker.do(lambda: consumer.cursor.position) - 1
+
+    assert shown("one") == 50
+    publish(broker, 51, 60)
+    assert shown("two") == 50  # the other has not come so far
+    assert shown("one") == 60  # and is known again by its checkpoint
+
+
 def test_rows_whose_message_id_is_known_are_left_out(
     spark: SparkSession, broker: SmallBroker
 ) -> None:

@@ -156,10 +156,11 @@ class StreamReader(Protocol):
         """Return raw frames from the range, oldest first, empty once nothing is left in it."""
         ...
 
-    def hold(self, stream: str, holder: str, seq: int, seconds: float) -> None:
+    def hold(self, stream: str, holder: str, seq: int, seconds: float, reader: str = "") -> None:
         """Tell that ``holder`` has taken everything up to ``seq``, and show it as a consumer.
 
-        Limits take nothing above ``seq`` for so many seconds; 0 holds nothing.
+        Limits take nothing above ``seq`` for so many seconds; 0 holds nothing. ``reader`` tells
+        those apart that go by one name: the one furthest behind is shown.
         """
         ...
 
@@ -251,6 +252,11 @@ def _commit_body(batch: Batch, files: list[StagedFile]) -> dict[str, object]:
     return body | ({"query": batch.query} if batch.query else {})
 
 
+def _hold_body(holder: str, seq: int, seconds: float, reader: str) -> dict[str, object]:
+    body: dict[str, object] = {"holder": holder, "seq": seq, "seconds": seconds}
+    return body | ({"reader": reader} if reader else {})
+
+
 def _path(stream: str, what: str) -> str:
     return f"/v0/topics/{quote(stream, safe='')}/{what}"
 
@@ -298,9 +304,9 @@ class NatsStreams:
             raise _refusal(reply, stream)
         return reply
 
-    def hold(self, stream: str, holder: str, seq: int, seconds: float) -> None:
+    def hold(self, stream: str, holder: str, seq: int, seconds: float, reader: str = "") -> None:
         """Tell that ``holder`` has taken everything up to ``seq``."""
-        asked = {"holder": holder, "seq": seq, "seconds": seconds}
+        asked = _hold_body(holder, seq, seconds, reader)
         _checked(self._ask(HOLD_SUBJECT + stream, asked), stream)
 
     def stage(self, stream: str, batch: Batch, staged_id: str, at: int, data: bytes) -> None:
@@ -421,9 +427,9 @@ class HttpStreams:
         asked = {"from_seq": from_seq, "to_seq": to_seq, "max_bytes": max_bytes}
         return self._get(stream, "frames", asked)
 
-    def hold(self, stream: str, holder: str, seq: int, seconds: float) -> None:
+    def hold(self, stream: str, holder: str, seq: int, seconds: float, reader: str = "") -> None:
         """Tell that ``holder`` has taken everything up to ``seq``."""
-        self._post(stream, "hold", {"holder": holder, "seq": seq, "seconds": seconds})
+        self._post(stream, "hold", _hold_body(holder, seq, seconds, reader))
 
     def stage(self, stream: str, batch: Batch, staged_id: str, at: int, data: bytes) -> None:
         """Keep a part of a batch's entries where no reader sees it."""

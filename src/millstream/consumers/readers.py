@@ -14,14 +14,19 @@ from millstream.streams.holds import LONGEST
 from millstream.streams.stream import Stream
 
 MARK = "millstream.reader"
+LONGEST_NAME = 64
 
 
 class HoldRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``holder`` has taken everything up to ``seq``; limits wait for the rest for ``seconds``."""
+    """``holder`` has taken everything up to ``seq``; limits wait for the rest for ``seconds``.
+
+    ``reader`` tells readers apart that go by one name.
+    """
 
     holder: str
     seq: int
     seconds: float = 0.0
+    reader: str = ""
 
 
 class Readers:
@@ -31,13 +36,20 @@ class Readers:
         self._registry = registry
 
     async def hold(self, stream: Stream, asked: HoldRequest) -> None:
-        """Move a reader to its position; it is made when it is not there yet."""
+        """Move a reader to its position; it is made when it is not there yet.
+
+        Of several that go by one name the consumer shows the one that is furthest behind.
+        """
+        if len(asked.reader) > LONGEST_NAME:
+            raise BadRequest(f"the name of a reader has at most {LONGEST_NAME} characters")
         if asked.seq < 0 or not 0 <= asked.seconds <= LONGEST:
             raise BadRequest(f"seq starts at 0 and seconds end at {LONGEST:g}")
+        consumer = None
         if stream.config.retention == "limits":  # elsewhere a consumer decides what may go
             consumer = await self._consumer(stream, asked.holder)
-            consumer.reset(max(asked.seq + 1, 1))
-        stream.hold(asked.holder, asked.seq, asked.seconds)
+        last = stream.hold(asked.holder, asked.seq, asked.seconds, asked.reader)
+        if consumer is not None:
+            consumer.reset(last + 1)
 
     async def _consumer(self, stream: Stream, name: str) -> Consumer:
         try:

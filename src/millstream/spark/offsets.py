@@ -5,7 +5,8 @@ Spark keeps it in its checkpoint as JSON:
 ``seq`` is the last sequence taken. The incarnation tells a stream from one of the same name that
 replaced it, the identity from one of another server: sequences of the one mean nothing in the
 other. Checkpoints of earlier versions have no identity. A stream that the query found on its way
-also has ``from``, the first sequence that it took of it.
+also has ``from``, the first sequence that it took of it. ``reader`` is the word by which the broker
+knows a query that shows itself as a consumer, from one start to the next.
 """
 
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ class Position:
     incarnation: int
     first: int = 0  # where the query met the stream, if that was on its way
     identity: str = ""  # empty where the checkpoint is older than this field
+    reader: str = ""  # what tells this query from others that are shown under the same name
 
     def at(self, seq: int) -> "Position":
         """Return the position moved on to ``seq``; never back."""
@@ -49,6 +51,8 @@ class Position:
         plain: dict[str, int | str] = {"seq": self.seq, "incarnation": self.incarnation}
         if self.identity:
             plain["identity"] = self.identity
+        if self.reader:
+            plain["reader"] = self.reader
         return plain | ({"from": self.first} if self.first else {})
 
 
@@ -72,6 +76,7 @@ def positions_of(offset: dict[str, Any]) -> Positions:
                 int(stored["incarnation"]),
                 int(stored.get("from", 0)),
                 str(stored.get("identity", "")),
+                str(stored.get("reader", "")),
             )
             for stream, stored in offset.items()
             if stream != "v"

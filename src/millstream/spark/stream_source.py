@@ -1,6 +1,7 @@
 """``spark.readStream.format("millstream")``: micro-batches by sequence, exact on replay."""
 
 import logging
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +30,8 @@ from millstream.spark.worker_socket import Prompt
 
 log = logging.getLogger(__name__)
 
+SHOWN_EVERY = 30.0  # seconds: a quarter of what the broker remembers of a silent reader
+
 
 class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and partitions of one query; lives on the driver, and pickled in its tasks."""
@@ -41,7 +44,10 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._columns = columns
         self._until: dict[str, int] | None = None  # where a run of AvailableNow ends
         self._heads: Positions = {}
-        self._held_at = 0.0
+        self._shown: Positions = {}
+        self._shown_at = 0.0
+        # For a checkpoint that has none yet; it stays with the query from then on.
+        self._reader = secrets.token_hex(6) if options.consumer else ""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint starts."""
@@ -58,7 +64,12 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
             start = plan.first_seq if plan.time_seq is None else plan.time_seq
         elif options.start_from is StartFrom.LATEST:
             start = plan.last_seq + 1
-        return Position(plan.stream, start - 1, plan.incarnation, identity=plan.identity)
+        return self._known(Position(plan.stream, start - 1, plan.incarnation), plan)
+
+    def _known(self, position: Position, plan: ReadPlan) -> Position:
+        """Return the position with what a checkpoint of an earlier version does not say."""
+        identity, reader = position.identity or plan.identity, position.reader or self._reader
+        return replace(position, identity=identity, reader=reader)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much one micro-batch takes."""
@@ -78,7 +89,7 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends: at the heads, or as far as the limit lets it."""
         begun = positions_of(start)
-        self._renew_holds(begun)
+        self._show(begun)  # Spark asks for more once it has committed what came before
         looked = [(name, self._now(name, begun.get(name))) for name in self._present(begun)]
         now = {name: place for name, place in looked if place is not None}
         self._heads = {name: head for name, (_, head) in now.items()}
@@ -115,8 +126,7 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         if begun is None:
             begun = Position(name, plan.first_seq - 1, plan.incarnation, plan.first_seq)
         _same(begun, plan)
-        # A checkpoint of an earlier version learns here which stream it belongs to.
-        begun = replace(begun, identity=begun.identity or plan.identity)
+        begun = self._known(begun, plan)
         return begun, begun.at(plan.last_seq)
 
     def _bounded(self, name: str, begun: Position, head: Position) -> Position:
@@ -173,8 +183,11 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         return read_partition(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Show how far the query is; the checkpoint alone is the truth."""
-        self._hold(positions_of(end))
+        """Show how far the query is; the checkpoint alone is the truth.
+
+        Spark calls it behind ``latestOffset``, which has seen the same position as its start.
+        """
+        self._show(positions_of(end))
 
     def stop(self) -> None:
         """End the driver's connection."""
@@ -182,24 +195,22 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
 
     # -- holds -------------------------------------------------------------------------------
 
-    def _renew_holds(self, positions: Positions) -> None:
-        """Say again what is not taken yet, before the broker stops waiting for it."""
-        due = self._options.retention_hold / 3 or 30.0
-        if SystemClock().monotonic() - self._held_at >= due:
-            self._hold(positions)
-
-    def _hold(self, positions: Positions) -> None:
-        if self._options.consumer is None:
+    def _show(self, positions: Positions) -> None:
+        """Say how far the query is if that is new, or said so long ago that it is forgotten."""
+        consumer, now = self._options.consumer, SystemClock().monotonic()
+        due = min(self._options.retention_hold / 3 or SHOWN_EVERY, SHOWN_EVERY)
+        if consumer is None or (positions == self._shown and now - self._shown_at < due):
             return
-        self._held_at = SystemClock().monotonic()
+        self._shown, self._shown_at = positions, now
         server = self._options.server.streams()
         for position in positions.values():
             try:
                 server.hold(
                     position.stream,
-                    self._options.consumer,
+                    consumer,
                     position.seq,
                     self._options.retention_hold,
+                    position.reader or self._reader,
                 )
             except ClientError as error:  # only what others see of the query depends on it
                 log.warning("position not shown stream=%s error=%s", position.stream, error)

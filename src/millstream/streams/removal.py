@@ -112,10 +112,14 @@ class Removal:
         first = self.holds.first(self._clock.monotonic())
         return first is not None and first <= self.log.state().first_seq
 
-    def hold(self, holder: str, taken: int, seconds: float) -> None:
-        """Keep what is above ``taken`` from the stream's limits for a time."""
-        self.holds.put(holder, taken, seconds, self._clock.monotonic())
+    def hold(self, holder: str, taken: int, seconds: float, reader: str = "") -> int:
+        """Keep what is above ``taken`` from the stream's limits for a time.
+
+        Returns how far the last of the readers is that go by this name.
+        """
+        last = self.holds.put(holder, taken, seconds, self._clock.monotonic(), reader)
         self.keep_limits(None)  # what was held until now may go
+        return last
 
     def _trim_unheld(self, first_kept: int, reason: str) -> None:
         """Remove what limits say, but nothing that somebody holds."""

@@ -371,9 +371,12 @@ class Stream:
 
     # -- removal -----------------------------------------------------------------------------
 
-    def hold(self, holder: str, taken: int, seconds: float) -> None:
-        """Keep what is above ``taken`` from max_age, max_msgs and max_bytes for a time."""
-        self._removal.hold(holder, taken, seconds)
+    def hold(self, holder: str, taken: int, seconds: float, reader: str = "") -> int:
+        """Keep what is above ``taken`` from max_age, max_msgs and max_bytes for a time.
+
+        Returns how far the last of the readers is that go by this name.
+        """
+        return self._removal.hold(holder, taken, seconds, reader)
 
     def claim(self, holder: str, claim: Claim) -> None:
         """Keep what ``holder`` needs, until it is settled; asked by interest retention alone."""
