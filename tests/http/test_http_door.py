@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import socket
 import struct
 import subprocess
@@ -428,6 +429,49 @@ async def test_foreign_pages_are_kept_out(headers: dict[str, str], status: int) 
     )
     answer = await guard(request)
     assert answer.status == status
+
+
+LINK = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+IMAGE = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+FRAME = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "site", "how", "status"),
+    [
+        ("GET", "/v0/topics/jobs/work", "cross-site", IMAGE, 403),
+        ("GET", "/v0/topics/jobs/work", "same-site", IMAGE, 403),
+        ("GET", "/v0/topics/jobs/work", "Cross-Site", IMAGE, 403),
+        ("GET", "/v0/topics/jobs/work", "cross-site", {}, 403),
+        ("GET", "/v0/topics/jobs/work", "cross-site", LINK, 403),
+        ("GET", "/v0", "cross-site", LINK, 403),
+        ("GET", "/varz", "cross-site", IMAGE, 403),
+        ("GET", "/varz", "cross-site", FRAME, 403),
+        ("HEAD", "/varz", "cross-site", LINK, 403),
+        ("POST", "/varz", "cross-site", LINK, 403),
+        ("GET", "/varz", "cross-site", LINK, 200),
+        ("GET", "/", "same-site", LINK, 200),
+        ("GET", "/v0/topics", "same-origin", IMAGE, 200),
+        ("GET", "/v0/topics", "none", LINK, 200),
+    ],
+)
+async def test_what_a_foreign_page_fetches_without_an_origin_is_kept_out(
+    method: str, path: str, site: str, how: dict[str, str], status: int
+) -> None:
+    headers = {"Host": "127.0.0.1:8222", "Sec-Fetch-Site": site, **how}
+    pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    answer = await BrowserGuard(echo)(Request(method, path, headers=pairs))
+    assert answer.status == status
+    if status == 403:
+        assert isinstance(answer, Response)
+        assert json.loads(answer.body)["error"]["code"] == "forbidden"
+
+
+async def test_a_page_of_an_allowed_origin_may_fetch() -> None:
+    guard = BrowserGuard(echo, origins=("https://board.example",))
+    for origin, status in ((b"https://board.example", 200), (b"https://evil.example", 403)):
+        headers = [(b"host", b"127.0.0.1"), (b"sec-fetch-site", b"cross-site"), (b"origin", origin)]
+        assert (await guard(Request("GET", "/v0/topics", headers=headers))).status == status
 
 
 async def test_the_standard_library_client_round_trips_on_one_connection() -> None:

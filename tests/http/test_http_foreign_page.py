@@ -56,6 +56,16 @@ const live = make => new Promise(done => {
   await attempt("events", () =>
     live(() => new EventSource(at + "/v0/topics/victim/tail?from_seq=0")));
   await attempt("socket", () => live(() => new WebSocket(at.replace("http", "ws") + "/v0/ws")));
+  const shown = (kind, path) => new Promise(done => {
+    const one = document.createElement(kind);
+    one.onload = () => done("loaded"); one.onerror = () => done("failed");
+    one.src = at + path; document.body.append(one); setTimeout(() => done("waits"), 2000);
+  });
+  const work = "/v0/topics/jobs/work?node=evil&max=10";
+  await attempt("image", () => shown("img", work));
+  await attempt("script", () => shown("script", work));
+  await attempt("frame", () => shown("iframe", work));
+  await attempt("work blindly", () => asked(work, {mode: "no-cors"}));
   const form = document.createElement("form");
   form.method = "POST"; form.action = at + "/v0/topics/victim"; form.enctype = "text/plain";
   form.target = "hidden";
@@ -133,6 +143,8 @@ def test_a_page_of_another_origin_can_neither_read_nor_write(tmp_path: Path) -> 
         url = f"http://127.0.0.1:{peer.http_port}"
         with Topics(url) as topics:
             topics.topic("victim").append("secret")
+            topics.topic("jobs").put(type="queue", max_deliveries=1, dead_letter="dead")
+            topics.topic("jobs").append("job")
             # The browser itself works: a person who goes there sees what there is.
             assert "victim" in dom(f"{url}/v0/topics", tmp_path / "one")
             heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -146,7 +158,10 @@ def test_a_page_of_another_origin_can_neither_read_nor_write(tmp_path: Path) -> 
                 assert told[name].startswith("failed"), (name, told)
             assert told["list blindly"] == "opaque"
             assert (told["events"], told["socket"]) == ("failed", "failed")
-            assert [each["topic"] for each in topics.list()] == ["victim"]
+            assert [each["topic"] for each in topics.list()] == ["jobs", "victim"]
+            assert (told["image"], told["script"]) == ("failed", "failed")
+            (job,) = topics.topic("jobs").claim("worker")
+            assert (job.data, job.deliveries) == ("job", 1)
             assert [record.data for record in topics.topic("victim").diff()] == ["secret"]
 
 

@@ -60,3 +60,25 @@ async def test_jetstream_and_http_share_a_queue_and_its_leases_outlive_the_proce
         token = claimed[1]["lease_id"]
         body = {"node": "w", "seqs": [2], "lease_ids": [token]}
         assert call(peer, "POST", "/v0/topics/JOBS/ack", body)["acked"] == 1
+
+
+def test_an_image_of_a_foreign_page_takes_no_job_out_of_a_queue() -> None:
+    as_image = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "no-cors",
+        "Sec-Fetch-Dest": "image",
+    }
+    with millstream() as peer:
+        config = {"type": "queue", "max_deliveries": 1, "dead_letter": "dead"}
+        call(peer, "PUT", "/v0/topics/JOBS", config)
+        call(peer, "POST", "/v0/topics/JOBS", {"records": [{"data": "job"}]})
+        client = http.client.HTTPConnection(peer.host, peer.http_port, timeout=10)
+        try:
+            client.request("GET", "/v0/topics/JOBS/work?node=evil&max=10", headers=as_image)
+            response = client.getresponse()
+            assert response.status == 403
+            assert msgspec.json.decode(response.read())["error"]["code"] == "forbidden"
+        finally:
+            client.close()
+        (job,) = call(peer, "POST", "/v0/topics/JOBS/claim", {"node": "w"})["claimed"]
+        assert (job["data"], job["deliveries"]) == ("job", 1)

@@ -1,7 +1,8 @@
 """BrowserGuard: keeps web pages of other sites away from a server on this machine.
 
 A page can make the browser send requests to 127.0.0.1, and with DNS rebinding even read the
-answers. Such requests show themselves by their Host or Origin; other clients are not affected.
+answers. Such requests show themselves by their Host or Origin, or, as those for an image, by
+Sec-Fetch-Site alone; other clients are not affected.
 """
 
 import re
@@ -12,6 +13,8 @@ from ipaddress import ip_address
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, error_body
 
+ELSEWHERE = (b"cross-site", b"same-site")  # what a browser calls pages that are not our own
+OTHER_ORIGIN = "requests from pages of other origins are refused"
 HOST_NAME = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d*)?|([^:]*)(?::\d*)?")
 
 
@@ -36,6 +39,8 @@ class BrowserGuard:
     def __call__(self, request: Request) -> Awaitable[Answer]:
         """Refuse what a foreign page sent, pass on the rest."""
         reason = self._judged(request.header(b"host") or b"", request.header(b"origin"))
+        if reason is None and self._is_fetched_from_elsewhere(request):
+            reason = OTHER_ORIGIN
         return self._app(request) if reason is None else _refused(reason)
 
     def _judge(self, named: bytes, origin: bytes | None) -> str | None:
@@ -44,8 +49,18 @@ class BrowserGuard:
         if host and self._hosts is not None and not self._known(host):
             return "this Host is not served here; add it to the allowed hosts to open it"
         if origin is not None and not self._same_site(origin.decode("latin-1").lower(), host):
-            return "requests from pages of other origins are refused"
+            return OTHER_ORIGIN
         return None
+
+    def _is_fetched_from_elsewhere(self, request: Request) -> bool:
+        """Say whether a foreign page asks, other than by a link that somebody followed."""
+        site = request.header(b"sec-fetch-site")
+        if site is None or site.lower() not in ELSEWHERE:
+            return False
+        origin = request.header(b"origin")
+        if origin is not None and origin.decode("latin-1").lower() in self._origins:
+            return False
+        return not _is_visit(request)
 
     def _known(self, host: str) -> bool:
         match = HOST_NAME.fullmatch(host)
@@ -56,6 +71,16 @@ class BrowserGuard:
 
     def _same_site(self, origin: str, host: str) -> bool:
         return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
+
+
+def _is_visit(request: Request) -> bool:
+    """Say whether a request opens a page in its own window; under /v0 even a GET may change."""
+    return (
+        request.method == "GET"
+        and request.header(b"sec-fetch-mode") == b"navigate"
+        and request.header(b"sec-fetch-dest") == b"document"
+        and request.path.split("/", 2)[1:2] != ["v0"]
+    )
 
 
 async def _refused(reason: str) -> Answer:
