@@ -210,6 +210,53 @@ async def test_dead_letters_stay_within_the_names_of_the_key(tmp_path: Path) -> 
         assert await door.status("PUT", "/v0/topics/a.q", bearer("mine"), body=body) == 403
 
 
+@pytest.mark.parametrize(
+    ("prefixes", "subjects", "refused"),
+    [
+        ("a:", ["secret.>"], "secret.>"),
+        ("a:", ["a:orders.>", "secret.x"], "secret.x"),
+        ("a:", ["a"], "a"),
+        ("a:", ["a:"], None),
+        ("a:", ["a:orders.>", "a:jobs"], None),
+        ("a:|b.c.", ["b.*.d"], "b.*.d"),
+        ("a:|b.c.", ["b.c.>"], None),
+        ("a:|b.*", ["b.*"], "b.*"),
+    ],
+)
+async def test_a_key_of_some_names_takes_only_subjects_that_begin_so(
+    tmp_path: Path, prefixes: str, subjects: list[str], refused: str | None
+) -> None:
+    async with gated(tmp_path, api_keys=parse_keys(f"mine::{prefixes},all")) as door:
+        mine = bearer("mine")
+        put = await door.send("PUT", "/v0/topics/a:1", mine, body={"subjects": subjects})
+        if refused is None:
+            assert put.status == 201
+            return
+        write = {"records": [{"data": 1}], "config": {"subjects": subjects}}
+        made = await door.send("POST", "/v0/topics/a:2", mine, body=write)
+        for answer in (put, made):
+            assert isinstance(answer, Response)
+            assert answer.status == 403
+            error = json.loads(answer.body)["error"]
+            assert (error["code"], error["detail"]) == ("forbidden", {"subject": refused})
+        assert await door.status("PUT", "/v0/topics/a:1", mine) == 201
+        again = {"subjects": subjects}
+        assert await door.status("PUT", "/v0/topics/a:1", mine, body=again) == 403
+        assert await door.status("PUT", "/v0/topics/a:1", bearer("all"), body=again) == 200
+
+
+async def test_a_topic_keeps_the_subjects_that_somebody_else_gave_it(tmp_path: Path) -> None:
+    async with gated(tmp_path, api_keys=parse_keys("mine::a:,all")) as door:
+        mine, given = bearer("mine"), {"subjects": ["secret.>"]}
+        assert await door.status("PUT", "/v0/topics/a:1", bearer("all"), body=given) == 201
+        kept = await door.json("PUT", "/v0/topics/a:1", mine, body={"cap_records": 5})
+        assert (kept["config"]["cap_records"], kept["config"]["subjects"]) == (5, ["secret.>"])
+        shown = (await door.json("GET", "/v0/topics/a:1", mine))["config"]
+        assert await door.status("PUT", "/v0/topics/a:1", mine, body=shown) == 200
+        more = {"subjects": ["secret.>", "other"]}
+        assert await door.status("PUT", "/v0/topics/a:1", mine, body=more) == 403
+
+
 UNKNOWN = [
     ("GET", "/nothing"),
     ("GET", "/v0"),
@@ -402,7 +449,8 @@ accounts {
       { user: boss, password: b }
       { user: reader, password: r, permissions { publish: { deny: ">" } } }
       { user: part, password: p, permissions {
-          publish: { allow: ["orders.>", "$JS.API.STREAM.CREATE.mine"] }
+          publish: { allow: ["orders.>", "$JS.API.STREAM.CREATE.mine",
+                             "$JS.API.STREAM.*.orders.log"] }
           subscribe: { allow: ["orders.>", "mine"], deny: ["orders.secret"] } } }
       { user: ws, password: w, allowed_connection_types: ["WEBSOCKET"] }
     ]
@@ -474,6 +522,20 @@ async def test_a_user_reads_what_it_may_hear_and_writes_what_it_may_say(tmp_path
             assert await door.status(method, "/v0/topics/all", reader, body=record) == 403
         assert await door.status("DELETE", "/v0/topics/orders.new", part) == 403
         assert await door.status("POST", "/v0/topics/orders.new/delete", part, body={}) == 403
+
+
+async def test_a_user_has_a_topic_take_only_what_it_may_hear(tmp_path: Path) -> None:
+    async with gated(tmp_path, USERS) as door:
+        part, path = basic("part", "p"), "/v0/topics/orders.log"
+        for subject in ("secret.>", "orders.>", "orders.*", "orders.secret"):
+            answer = await door.json("PUT", path, part, body={"subjects": [subject]})
+            assert answer["error"]["code"] == "forbidden", answer
+            assert answer["error"]["detail"] == {"subject": subject}
+        body = {"records": [{"data": 1}], "config": {"subjects": ["secret.>"]}}
+        answer = await door.json("POST", path, part, body=body)
+        assert answer["error"]["detail"] == {"subject": "secret.>"}
+        subjects = {"subjects": ["orders.new.>", "mine"]}
+        assert await door.status("PUT", path, part, body=subjects) == 201
 
 
 async def test_a_stream_ends_when_its_topic_takes_what_the_user_may_not_hear(

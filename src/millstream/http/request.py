@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -30,6 +31,7 @@ class Caller:
         default=None, compare=False, repr=False
     )  # (scope, topic) → this caller as it is judged for that; None: scopes say it all
     sees: Callable[[str], Sees | None] | None = field(default=None, compare=False, repr=False)
+    hears: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
 
     @property
     def revoked(self) -> bool:
@@ -49,6 +51,19 @@ class Caller:
         if self.covers is not None and not self.covers(name):
             return False
         return not self.prefixes or name.startswith(self.prefixes)
+
+    def may_capture(self, subject: str) -> bool:
+        """Return whether a topic of the caller may take what is published to a subject."""
+        if self.hears is not None and not self.hears(subject):
+            return False
+        return not self.prefixes or _fixed_part(subject).startswith(self.prefixes)
+
+
+def _fixed_part(subject: str) -> str:
+    """Return what everything begins with that a subject stands for."""
+    tokens = subject.split(".")
+    fixed = list(takewhile(lambda token: token not in ("*", ">"), tokens))
+    return subject if len(fixed) == len(tokens) else "".join(f"{token}." for token in fixed)
 
 
 ANYONE = Caller()

@@ -214,6 +214,7 @@ class Authorizer:
             covers=partial(judge, frozenset(scope.split("+")) if scope else frozenset()),
             standing=self._standing_of(user),
             narrowed=partial(self._user_caller, user),
+            hears=partial(_hears, rights),
         )
 
     def _in_parts(self, caller: Caller, user: Identity) -> Caller:
@@ -324,6 +325,12 @@ def check_scope(caller: Caller, scope: str) -> None:
     if missing:
         words = " and ".join(missing)
         raise Forbidden(f"this key lacks the scope {words}", {"scope": scope})
+
+
+def _hears(rights: Rights, subject: str) -> bool:
+    """Say whether a user may listen to all of a subject."""
+    allowed = rights.may_subscribe(_bytes(subject), b"")
+    return allowed and not _denied(rights.permissions.subscribe, (subject,))
 
 
 def _denied(rule: Rule, subjects: Iterable[str]) -> bool:

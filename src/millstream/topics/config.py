@@ -12,7 +12,7 @@ from millstream.http.response import Response, json_response
 from millstream.streams.config import StreamConfig
 from millstream.streams.data_size import data_bytes
 from millstream.topics import bodies
-from millstream.topics.context import Topics, check_name, may_see, topic_of
+from millstream.topics.context import Topics, check_capture, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -46,12 +46,14 @@ async def _create_or_update(
     known = topics.find_or_none(name, request.caller)
     if known is None:
         config = StreamConfig.from_topic(name, wish)
+        check_capture(config, request.caller)
         try:
             with topics.room.reserved(account, name):
                 return await topics.catalog.create(config, account)
         except StreamExists:  # somebody else created it while we were looking
             known = topics.find(name, request.caller)
     config = StreamConfig.from_topic(name, wish, known.config)
+    check_capture(config, request.caller, known.config.subjects)
     return await topics.catalog.update(config, account), False
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -352,6 +352,13 @@ def check_name(name: str, caller: Caller) -> None:
         raise Unauthorized("the credential was revoked")
     if not caller.may_touch(name):
         raise Forbidden(f"this key may not touch {name}", {"topic": name})
+
+
+def check_capture(config: "StreamConfig", caller: Caller, kept: Iterable[str] = ()) -> None:
+    """Refuse to take what the caller may not hear; what the topic takes already stays."""
+    for subject in config.subjects:
+        if subject not in kept and not caller.may_capture(subject):
+            raise Forbidden(f"this key may not take the subject {subject}", {"subject": subject})
 
 
 def may_see(router: "Router", caller: Caller) -> bool:

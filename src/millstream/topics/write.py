@@ -14,7 +14,7 @@ from millstream.streams.config import StreamConfig
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies, json_text
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics, check_capture, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit, TopicNotFound
 from millstream.topics.idempotency import Written
 from millstream.topics.performance import Stopwatch
@@ -196,6 +196,7 @@ async def _create(
     if isinstance(letters, str):  # jobs must not go where the key may not
         check_name(letters, caller)
     config = StreamConfig.from_topic(name, body.config or {})
+    check_capture(config, caller)
     try:
         with topics.room.reserved(caller.account, name):
             return await topics.catalog.create(config, caller.account)
