@@ -393,6 +393,57 @@ async def test_s6_a_scoped_key_cannot_route_from_or_into_what_it_may_not(
     assert listed["routers"] == []
 
 
+@pytest.mark.parametrize(
+    ("source", "dest"), [("hidden.a", "mine.b"), ("mine.a", "hidden.b"), ("hidden.a", "hidden.b")]
+)
+async def test_s6_a_router_with_a_hidden_end_does_not_name_it(
+    api: Api, source: str, dest: str
+) -> None:
+    mine = Caller(prefixes=("mine.",), key="k")
+    await put(api, "mine.r", source, dest)
+    for method in ("GET", "DELETE"):
+        status, answer = await api.call(method, "/v0/routers/mine.r", caller=mine)
+        assert (status, answer["error"]["detail"]) == (403, {"router": "mine.r"})
+        assert "hidden" not in str(answer)
+    body = {"source": "mine.x", "dest": "mine.y"}
+    status, answer = await api.call("PUT", "/v0/routers/mine.r", body, caller=mine)
+    assert (status, answer["error"]["code"]) == (409, "topic_exists_incompatible")
+    assert "hidden" not in str(answer)
+    shown = {"existing_source": source, "existing_dest": dest}
+    assert answer["error"]["detail"] == {
+        "router": "mine.r",
+        "reason": "router_repoint_forbidden",
+        **{which: topic for which, topic in shown.items() if topic.startswith("mine.")},
+    }
+
+
+async def test_s6_a_way_round_through_a_hidden_topic_is_not_named(api: Api) -> None:
+    mine = Caller(prefixes=("mine.",), key="k")
+    await put(api, "one", "mine.b", "hidden")
+    await put(api, "two", "hidden", "mine.a")
+    body = {"source": "mine.a", "dest": "mine.b"}
+    status, answer = await api.call("PUT", "/v0/routers/mine.r", body, caller=mine)
+    assert (status, answer["error"]["code"]) == (409, "router_cycle")
+    assert "hidden" not in str(answer)
+    assert "detail" not in answer["error"]
+    status, answer = await api.call("PUT", "/v0/routers/mine.r", body)
+    assert answer["error"]["detail"] == {"cycle": ["mine.a", "mine.b", "hidden", "mine.a"]}
+
+
+async def test_s6_ends_are_named_only_to_whoever_may_read_them(api: Api) -> None:
+    await put(api, "r", "mine.a", "mine.b")
+    body = {"source": "mine.x", "dest": "mine.y"}
+    blind = Caller(prefixes=("mine.",), key="k", scopes=frozenset(("admin",)))
+    _, answer = await api.call("PUT", "/v0/routers/r", body, caller=Caller(key="k"))
+    assert answer["error"]["detail"]["existing_source"] == "mine.a"
+    await put(api, "mine.r", "mine.a", "mine.c")
+    _, answer = await api.call("PUT", "/v0/routers/mine.r", body, caller=blind)
+    assert "mine.a" not in str(answer)
+    body = {"source": "mine.b", "dest": "mine.a"}  # which it named itself
+    _, answer = await api.call("PUT", "/v0/routers/mine.back", body, caller=blind)
+    assert answer["error"]["detail"] == {"cycle": ["mine.b", "mine.a", "mine.b"]}
+
+
 async def test_s6_a_user_needs_to_read_the_source_and_to_write_the_destination(api: Api) -> None:
     def narrowed(scope: str, topic: str) -> Caller:
         allowed = {("read", "open"), ("write", "open"), ("write", "closed")}

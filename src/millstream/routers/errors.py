@@ -1,5 +1,7 @@
 """What can be wrong with a router."""
 
+from collections.abc import Callable
+
 from millstream.errors import MillstreamError
 
 
@@ -24,6 +26,13 @@ class RouterCycle(MillstreamError):
             f"records would go round: {' -> '.join(cycle)}; allow_cycle permits that",
             {"cycle": cycle},
         )
+        self.cycle = cycle
+
+    def keep_to(self, may_know: Callable[[str], bool]) -> None:
+        """Name the way round only to somebody who may know of all topics on it."""
+        if not all(map(may_know, self.cycle)):
+            self.message = "records would go round; allow_cycle permits that"
+            self.detail = None
 
 
 class SecondSource(MillstreamError):
@@ -46,12 +55,17 @@ class RouterRepointed(MillstreamError):
     code = "topic_exists_incompatible"
 
     def __init__(self, name: str, source: str, dest: str) -> None:
+        ends = {"existing_source": source, "existing_dest": dest}
         super().__init__(
             f"{name} goes from {source} to {dest}; delete it to create another of that name",
-            {
-                "router": name,
-                "reason": "router_repoint_forbidden",
-                "existing_source": source,
-                "existing_dest": dest,
-            },
+            {"router": name, "reason": "router_repoint_forbidden", **ends},
         )
+        self.name = name
+        self.ends = ends
+
+    def keep_to(self, may_know: Callable[[str], bool]) -> None:
+        """Name only those ends that somebody may know of."""
+        known = {which: topic for which, topic in self.ends.items() if may_know(topic)}
+        if known != self.ends:
+            self.message = f"{self.name} has another source or dest, which a router keeps"
+            self.detail = {"router": self.name, "reason": "router_repoint_forbidden", **known}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import BadRequest, Forbidden, StreamExists
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
+from millstream.routers.errors import RouterCycle, RouterRepointed
 from millstream.routers.registry import Wish
 from millstream.routers.router import GUARANTEES, Router
 from millstream.routers.tag_filter import TagFilter
@@ -42,7 +43,11 @@ async def put_router(request: Request, topics: Topics) -> Response:
             source = await _stream(wish.source, caller, topics)
             return source, await _stream(wish.dest, caller, topics)
 
-    router, created = await topics.routers.put(wish, streams)
+    try:
+        router, created = await topics.routers.put(wish, streams)
+    except (RouterCycle, RouterRepointed) as error:
+        error.keep_to(lambda topic: topic in (wish.source, wish.dest) or _reads(caller, topic))
+        raise
     answer = {
         "router": name,
         "created": created,
@@ -144,8 +149,15 @@ def _check_own_name(name: str, caller: Caller) -> None:
 
 
 def _check_ends(router: Router, caller: Caller) -> None:
-    check_name(router.definition.source, caller)
-    check_name(router.definition.dest, caller)
+    """Refuse a router with an end that the caller may not touch, and do not say which."""
+    name = router.definition.name
+    if not may_see(router, caller):
+        raise Forbidden(f"this key may not touch a topic of {name}", {"router": name})
+
+
+def _reads(caller: Caller, topic: str) -> bool:
+    reader = caller.asking_for("read", topic)
+    return "read" in reader.scopes and reader.may_touch(topic)
 
 
 def _defined(router: Router) -> dict[str, Any]:
