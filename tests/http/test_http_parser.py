@@ -209,3 +209,12 @@ def test_chunks_and_expectations_are_never_whole() -> None:
     assert acquainted(chunked, b"0\r\n\r\n").whole(chunked) is None
     expects = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n"
     assert acquainted(expects, b"").whole(expects) is None
+
+
+def test_a_length_may_have_thousands_of_zeros_before_it() -> None:
+    parser = RequestParser(Limits())
+    length = b"0" * 5000 + b"5"
+    parser.feed(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + length + b"\r\n\r\nhello")
+    request = parser.next()
+    assert isinstance(request, Request)
+    assert request.body == b"hello"

@@ -24,15 +24,22 @@ class Asked:
         self.parts = parts
 
     async def send(
-        self, method: str, target: str, key: str = "", body: object = None, **headers: str
+        self,
+        method: str,
+        target: str,
+        key: str = "",
+        body: object = None,
+        raw: bytes = b"",
+        **headers: str,
     ) -> Answer:
         path, _, query = target.partition("?")
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         if key:
             pairs.append((b"authorization", f"Bearer {key}".encode()))
         if body is not None:
+            raw = json.dumps(body).encode()
+        if raw and "content-type" not in headers:
             pairs.append((b"content-type", b"application/json"))
-        raw = b"" if body is None else json.dumps(body).encode()
         answer: Answer = await self._app(Request(method, path, query, pairs, raw))
         return answer
 

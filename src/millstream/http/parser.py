@@ -11,6 +11,7 @@ import httptools
 import msgspec
 
 from millstream.http.limits import Limits
+from millstream.http.number import whole_number
 from millstream.http.request import Headers, Request
 
 REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]+) HTTP/1\.([01])\r\n")
@@ -204,8 +205,9 @@ class RequestParser:
                 raise _Refused("chunked, over HTTP/1.1, is the only transfer coding accepted")
             self._missing, self._chunk_left, self._chunk_stage = None, 0, "size"
             return
-        length = int(request.header(b"content-length") or 0)
-        if length > self._limits.body_bytes:
+        given = (request.header(b"content-length") or b"0").decode("latin-1")
+        length = whole_number(given, self._limits.body_bytes)
+        if length is None:
             self._too_large()
         self._missing = length
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from millstream.errors import BadRequest
+from millstream.http.number import whole_number
 
 TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 FALSE = {"0", "f", "F", "false", "FALSE", "False"}
@@ -27,9 +28,10 @@ def number(query: Query, name: str) -> int:
     if not text:
         return 0
     digits = text[1:] if text[0] in "+-" else text
-    if not (digits.isascii() and digits.isdigit()) or int(digits[:20]) > LARGEST:
+    size = whole_number(digits, LARGEST)
+    if size is None:
         raise BadRequest(f"cannot read {name}={text}: it takes a whole number")
-    return int(text)
+    return -size if text[0] == "-" else size
 
 
 def page(found: Sequence[Item], offset: int, limit: int) -> list[Item]:

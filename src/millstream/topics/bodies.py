@@ -7,6 +7,7 @@ import msgspec
 
 from millstream.errors import BadRequest
 from millstream.http import compression
+from millstream.http.number import whole_number
 from millstream.http.request import Request
 from millstream.topics import json_text
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
@@ -200,6 +201,17 @@ def unsigned(value: int | None, name: str, default: int, most: int = U64) -> int
     if not 0 <= value <= most:
         raise BadRequest(f"{name} must be between 0 and {most}")
     return value
+
+
+def query_number(request: Request, name: str, most: int = U64) -> int | None:
+    """Return a number of the query, None where it is left out."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    number = whole_number(text, most)
+    if number is None:
+        raise BadRequest(f"{name} must be a number between 0 and {most}")
+    return number
 
 
 def nodes(value: str | list[str] | None) -> frozenset[bytes]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.errors import BadRequest, StreamExists
+from millstream.http.number import whole_number
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.config import StreamConfig
@@ -145,9 +146,9 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
 
 
 def page_size(request: Request) -> int:
-    """Return the page size asked for: garbage means the default."""
-    text = request.query.get("page_size", "")
-    return min(max(int(text), 1), 1000) if text.isascii() and text.isdigit() else 100
+    """Return the page size asked for: garbage means the default, and so does an endless number."""
+    size = whole_number(request.query.get("page_size", ""), 2**128)
+    return 100 if size is None else min(max(size, 1), 1000)
 
 
 def cursor(request: Request) -> bytes | None:

@@ -1,12 +1,11 @@
 """Frames: a range of a topic's records as raw bytes, for readers that decode them themselves."""
 
-from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.streams.presence import once_here
 from millstream.streams.read_plan import READ_BYTES, RangeRequest, read_range
 from millstream.streams.views import Views
-from millstream.topics.bodies import U64
+from millstream.topics.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
 OCTETS = b"application/octet-stream"
@@ -38,9 +37,5 @@ class FrameReads:
 
 
 def _number(request: Request, name: str, default: int) -> int:
-    text = request.query.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= U64):
-        raise BadRequest(f"{name} must be a number that is not negative")
-    return int(text)
+    given = query_number(request, name)
+    return default if given is None else given

@@ -97,7 +97,7 @@ def payload_of(data: bytes) -> bytes:
     """Return what is stored for ``data``: itself, or the bytes that a ``$base64`` object means."""
     if WRAPPED.match(data) is None:
         return data
-    value = msgspec.json.decode(data)
+    value = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     if len(value) != 1:
         return data
     ((key, inner),) = value.items()
@@ -106,8 +106,8 @@ def payload_of(data: bytes) -> bytes:
     if key != "$base64":
         return data
     try:
-        return base64.b64decode(inner, validate=True)
-    except (TypeError, ValueError, binascii.Error):
+        return base64.b64decode(msgspec.json.decode(inner, type=str), validate=True)
+    except (ValueError, binascii.Error):
         raise BadRequest(
             'data.$base64 is not base64; write "$$base64" for an object with that key'
         ) from None

@@ -136,7 +136,8 @@ async def work(request: Request, topics: Topics) -> Answer:
     check_accept(request)
     node = request.query.get("node", "")
     _check_node(node)
-    wanted, lease_ms = _number(request, "max", bodies.U32), _number(request, "lease_ms")
+    wanted = bodies.query_number(request, "max", bodies.U32)
+    lease_ms = bodies.query_number(request, "lease_ms")
     queue = _queue(request, topics)
     leave = topics.live.take(request.caller.key)
     topics.touch(queue.stream)
@@ -316,12 +317,3 @@ def _check_node(node: str) -> None:
 
 def _clamp_jobs(wanted: int) -> int:
     return min(max(wanted, 1), MOST_JOBS)
-
-
-def _number(request: Request, name: str, most: int = bodies.U64) -> int | None:
-    given = request.query.get(name)
-    if given is None:
-        return None
-    if not (given.isascii() and given.isdigit() and len(given) <= 20):
-        raise BadRequest(f"{name} must be a number that is not negative")
-    return bodies.unsigned(int(given), name, 0, most)

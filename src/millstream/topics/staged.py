@@ -9,7 +9,7 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.sinks import AbortRequest, CommitRequest, Sinks, StageRequest
-from millstream.topics.bodies import U64
+from millstream.topics.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
 _Shape = TypeVar("_Shape")
@@ -63,12 +63,10 @@ def _text(request: Request, name: str) -> str:
 
 
 def _number(request: Request, name: str, default: int | None = None) -> int:
-    text = request.query.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not (text.isascii() and text.isdigit() and int(text[:21]) <= U64):
-        raise BadRequest(f"{name} must be a number that is not negative")
-    return int(text)
+    given = query_number(request, name)
+    if given is None and default is None:
+        raise BadRequest(f"the query must name {name}")
+    return given if given is not None else default or 0
 
 
 def _body(request: Request, shape: type[_Shape]) -> _Shape:

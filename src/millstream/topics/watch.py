@@ -24,16 +24,16 @@ async def tail(request: Request, topics: Topics) -> Answer:
     """Stream a topic's records as they come: from the head, or from ``from_seq``."""
     check_accept(request)
     stream = topics.find(topic_of(request), request.caller)
-    start = _number(request, "from_seq")
+    start = bodies.query_number(request, "from_seq")
     session = Session(
         cursors={stream.name: stream.state().last_seq if start is None else start},
         query=Query(
-            limit=min(_number(request, "limit") or 256, MOST_RECORDS),
+            limit=min(bodies.query_number(request, "limit") or 256, MOST_RECORDS),
             max_bytes=DEFAULT_BATCH_BYTES,
             include_tags=request.flag("include_tags", True),
             include_meta=request.flag("include_meta", True),
         ),
-        heartbeat_ms=heartbeat(topics, _number(request, "heartbeat_ms")),
+        heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
         caller=request.caller,
         is_private=True,
     )
@@ -51,15 +51,6 @@ async def tail(request: Request, topics: Topics) -> Answer:
             if session.cursors[stream.name] == 2**64:
                 session.cursors[stream.name] = start
     return respond(topics, session)
-
-
-def _number(request: Request, name: str) -> int | None:
-    text = request.query.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text) <= bodies.U64):
-        raise BadRequest(f"{name} must be a number that is not negative")
-    return int(text)
 
 
 class Watches:
