@@ -280,6 +280,14 @@ def test_websocket_settings_are_read() -> None:
     )
 
 
+def test_allowed_hosts_are_names_without_scheme_and_port() -> None:
+    assert options("allowed_hosts: mill.example").monitor.allowed_hosts == ("mill.example",)
+    made = options("allowed_hosts: ['Mill.example', '10.0.0.1', '[::2]']")
+    assert made.monitor.allowed_hosts == ("mill.example", "10.0.0.1", "::2")
+    (complaint,) = complaints("port: 1\nallowed_hosts: ['https://mill.example']")
+    assert "'allowed_hosts' must name hosts, without scheme and port" in complaint
+
+
 def test_a_websocket_without_a_port_does_not_listen() -> None:
     assert options("websocket { no_tls: true }").websocket is None
 

@@ -53,6 +53,7 @@ def test_every_option_can_come_from_the_environment() -> None:
         "cold": "/cold",
         "hot_segments": "4",
         "hot_bytes": "5",
+        "allowed_hosts": "mill.example, [FD00::1]",
     }
     assert told.keys() == {*ServeConfig.__struct_fields__} - set(CAPS)
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -76,7 +77,12 @@ def test_every_option_can_come_from_the_environment() -> None:
         cold="/cold",
         hot_segments=4,
         hot_bytes=5,
+        allowed_hosts=("mill.example", "fd00::1"),
     )
+
+
+def test_no_allowed_hosts_may_be_said() -> None:
+    assert read({}, {"MILLSTREAM_ALLOWED_HOSTS": ""}) == ServeConfig()
 
 
 def test_serving_has_safer_defaults_than_nats_server() -> None:
@@ -100,6 +106,7 @@ def test_every_setting_of_serve_reaches_the_options() -> None:
         segment_max_bytes=12,
         segment_max_age_ms=13_000,
         wal_shards=4,
+        allowed_hosts=("mill.example",),
     )
     options = config.options()
     assert (options.port, options.monitor.port, options.server_name) == (1, 2, "one")
@@ -108,6 +115,7 @@ def test_every_setting_of_serve_reaches_the_options() -> None:
     assert options.jetstream is not None
     assert options.jetstream.segments == SegmentOptions(11, 12, 13.0)
     assert options.jetstream.wal_shards == 4
+    assert options.monitor.allowed_hosts == ("mill.example",)
 
 
 @pytest.mark.parametrize("port", [0, -1])
@@ -123,6 +131,9 @@ def test_zero_and_minus_one_both_mean_a_free_port(port: int) -> None:
         ({"max_payload": 0}, "--max-payload must be 1 to"),
         ({"server_name": "two words"}, "--server-name must be one word"),
         ({"data_dir": ""}, "--data-dir must name a path"),
+        ({"allowed_hosts": ("https://a",)}, "--allowed-host must name a host"),
+        ({"allowed_hosts": ("a", "a:80")}, "--allowed-host must name a host"),
+        ({"allowed_hosts": ("*.a",)}, "--allowed-host must name a host"),
         ({"allow_insecure_no_auth": "maybe"}, "--allow-insecure-no-auth must be true or false"),
     ],
 )

@@ -56,6 +56,13 @@ def test_the_same_options_change_nothing() -> None:
     assert plan(OLD, replace(OLD)) == ReloadPlan(OLD)
 
 
+def test_allowed_hosts_wait_for_a_start() -> None:
+    new = replace(OLD, monitor=replace(OLD.monitor, allowed_hosts=("mill.example",)))
+    (refused,) = plan(OLD, new).refused
+    assert refused.setting == "monitor.allowed_hosts"
+    assert "when it opens" in refused.reason
+
+
 def test_each_changed_setting_is_named() -> None:
     new = replace(OLD, limits=LimitOptions(max_connections=9, ping_max=1), advertise="h:1")
     planned = plan(OLD, new)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from millstream.cli.banner import banner
-from millstream.server.config import ServeConfig, given
+from millstream.server.config import Given, ServeConfig, given
 from millstream.server.facts import ServerFacts
 
 DEFAULTS = ServeConfig()
@@ -20,6 +20,13 @@ FILE = click.Path(path_type=Path)
 @click.option("-p", "--port", type=int, help=f"0: a free one.  [default: {DEFAULTS.port}]")
 @click.option("--http-host", help=f"Where HTTP clients connect.  [default: {DEFAULTS.http_host}]")
 @click.option("--http-port", type=int, help=f"0: a free one.  [default: {DEFAULTS.http_port}]")
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    callback=lambda context, parameter, given: given or None,
+    help="A name by which a proxy calls HTTP on this machine; repeatable.",
+)
 @click.option("--data-dir", type=FILE, help=f"The records.  [default: ./{DEFAULTS.data_dir}]")
 @click.option("--server-name", help="What the server calls itself.  [default: its id]")
 @click.option("--max-payload", type=int, help=f"In bytes.  [default: {DEFAULTS.max_payload}]")
@@ -38,7 +45,7 @@ FILE = click.Path(path_type=Path)
     default=None,
     help="Listen beyond this machine although nobody is asked for credentials.",
 )
-def serve(config: Path | None, **flags: str | int | bool | Path | None) -> int:
+def serve(config: Path | None, **flags: Given) -> int:
     """Run the server until it is interrupted.
 
     Each option can also be set by the environment: --http-port is MILLSTREAM_HTTP_PORT.

@@ -47,7 +47,7 @@ class BrowserGuard:
         """Return why a request to this Host from this Origin is refused, None when it is not."""
         host = named.decode("latin-1").lower()
         if host and self._hosts is not None and not self._known(host):
-            return "this Host is not served here; add it to the allowed hosts to open it"
+            return "this Host is not served here; serve with --allowed-host to open it"
         if origin is not None and not self._same_site(origin.decode("latin-1").lower(), host):
             return OTHER_ORIGIN
         return None

@@ -165,7 +165,14 @@ def build(
         app = counted(routes(options, facts, kept, gate), facts.statuses)
         caps = options.monitor.caps
         turns = kept.topics.turns if kept is not None else None
-        http = HttpDoor(loop, app, clock, HttpLimits(body_bytes=caps.max_body_bytes), turns=turns)
+        http = HttpDoor(
+            loop,
+            app,
+            clock,
+            HttpLimits(body_bytes=caps.max_body_bytes),
+            hosts=options.monitor.allowed_hosts,
+            turns=turns,
+        )
         if kept is not None:
             kept.topics.cap(**capped(caps))
     return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)

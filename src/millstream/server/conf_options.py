@@ -32,6 +32,7 @@ from millstream.server.conf_trust import (
 )
 from millstream.server.conf_users import authorization
 from millstream.server.conf_websocket import websocket
+from millstream.server.config import host_name
 from millstream.server.loaded import Places
 from millstream.server.options import JetStreamOptions, Options
 
@@ -156,6 +157,16 @@ def base_path(text: str) -> str:
     return posixpath.normpath("/" + text.lstrip("/"))
 
 
+def _hosts(setting: Setting) -> tuple[str, ...]:
+    found = []
+    for text in setting.texts():
+        name = host_name(text)
+        if name is None:
+            raise setting.wrong(f"must name hosts, without scheme and port, not {text!r}")
+        found.append(name)
+    return tuple(found)
+
+
 def _connections(setting: Setting) -> int:
     """Return how many may be connected; below 1 nobody."""
     return max(setting.integer(), 0)
@@ -255,6 +266,7 @@ _TOP: Table = {
     **_keys(("http_port", "monitor_port"), "monitor.port", _monitor_port),
     "https_port": ("monitor.tls_port", _monitor_port),
     "http_base_path": ("monitor.base_path", lambda setting: base_path(setting.text())),
+    "allowed_hosts": ("monitor.allowed_hosts", _hosts),
     # who may connect
     "authorization": ("authorization", authorization),
     "accounts": ("accounts", accounts),

@@ -49,11 +49,13 @@ COLD_ALIAS = ALIAS_PREFIX + ALIASES["cold"]
 HOT_SEGMENTS = 4  # that stay where a cold directory was named in that way alone
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
 MAX_PENDING = 8 * 1024 * 1024
+REPEATED = {"allowed_hosts": "--allowed-host"}  # flags that are given once for each
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _HOST_AND_PORT = re.compile(r"\[?([^\[\]:]*|(?<=\[)[^\[\]]+)\]?:(\d+)")
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
-Given: TypeAlias = str | int | bool | Path | None
+Given: TypeAlias = str | int | bool | Path | tuple[str, ...] | None
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     max_total_bytes: int = DEFAULT_CAPS.max_total_bytes
     max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
     test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
+    allowed_hosts: tuple[str, ...] = ()
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -112,6 +115,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 keys=self.api_keys,
                 probe_auth=self.probe_auth,
                 caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
+                allowed_hosts=self.allowed_hosts,
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -139,7 +143,7 @@ def given(flags: Mapping[str, Given], environ: Mapping[str, str]) -> dict[str, A
     environ = _with_host_and_port_apart(environ)
     for name in ServeConfig.__struct_fields__:
         variable = ENVIRONMENT_PREFIX + name.upper()
-        value, source = flags.get(name), "--" + name.replace("_", "-")
+        value, source = flags.get(name), REPEATED.get(name) or "--" + name.replace("_", "-")
         if name in ALIASES and variable not in environ:
             variable = ALIAS_PREFIX + ALIASES[name]
         if value is None and variable in environ:
@@ -173,6 +177,16 @@ def _with_host_and_port_apart(environ: Mapping[str, str]) -> Mapping[str, str]:
     if whole is None:
         return environ
     return {**environ, ALIAS_PREFIX + "HOST": whole[1], ALIAS_PREFIX + "PORT": whole[2]}
+
+
+def host_name(text: str) -> str | None:
+    """Return a name or address that can stand in a Host header, without its port, else None."""
+    if _HOST_NAME.fullmatch(text):
+        return text.lower()
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return None
 
 
 def is_loopback(host: str) -> bool:
@@ -272,6 +286,17 @@ def _switch(given: Given, source: str) -> bool:
     return text in TRUE
 
 
+def _hosts(given: Given, source: str) -> tuple[str, ...]:
+    listed = given if isinstance(given, tuple) else str(given).split(",")
+    found = []
+    for text in filter(None, map(str.strip, listed)):
+        name = host_name(text)
+        if name is None:
+            raise ConfigError(f"{source} must name a host, without scheme and port, not {text!r}")
+        found.append(name)
+    return tuple(found)
+
+
 def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
     try:
         return parse_keys(str(given))
@@ -303,4 +328,5 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "cold": _text,
     "hot_segments": _cap,
     "hot_bytes": _cap,
+    "allowed_hosts": _hosts,
 }

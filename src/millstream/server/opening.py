@@ -63,7 +63,7 @@ def begin(options: Options, clock: Clock) -> Opening:
     with listening(options, "http", host, port):
         bound = sockets.bound(host, port)
     share = None if options.monitor.probe_auth else lambda: progress.share
-    room = WaitingRoom(host, bound, clock, tls, share)
+    room = WaitingRoom(host, bound, clock, tls, share, options.monitor.allowed_hosts)
     room.open()
     return Opening(RecoveringFiles(clock, progress), room, bound)
 

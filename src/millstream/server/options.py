@@ -165,7 +165,8 @@ class MonitorOptions(msgspec.Struct, frozen=True):
 
     ``topics`` adds the HTTP API, which writes; nats-server's port only tells. ``keys`` are those
     that were given at start, beside the ones of the data directory; ``probe_auth`` asks who it is
-    also where only health is told.
+    also where only health is told. ``allowed_hosts`` are names by which a port on loopback may be
+    called, beside those of this machine.
     """
 
     host: str = ""
@@ -176,6 +177,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     keys: tuple[ApiKey, ...] = ()
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
+    allowed_hosts: tuple[str, ...] = ()
 
     @property
     def listens(self) -> bool:

@@ -52,6 +52,7 @@ _FIXED: Mapping[str, str] = {
     "host": _REBIND,
     "port": _REBIND,
     "monitor": _REBIND,
+    "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
     "websocket": _REBIND,
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",

@@ -27,6 +27,7 @@ _PATHS = {
     "http_port_file": "http_port_file",
     "api_keys": "monitor.keys",
     "probe_auth": "monitor.probe_auth",
+    "allowed_hosts": "monitor.allowed_hosts",
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",

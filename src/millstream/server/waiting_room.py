@@ -9,7 +9,7 @@ import asyncio
 import logging
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from socket import socket
 
@@ -36,12 +36,14 @@ class WaitingRoom:
         clock: Clock,
         tls: ssl.SSLContext | None,
         share: Callable[[], float] | None,
+        allowed_hosts: Collection[str] = (),
     ) -> None:
         self._host = host
         self._sockets = sockets
         self._clock = clock
         self._tls = tls
         self._share = share
+        self._allowed_hosts = allowed_hosts
         self._began_ns = clock.time_ns()
         self._thread = threading.Thread(target=self._run, name="waiting-room", daemon=True)
         self._opened = threading.Event()
@@ -71,7 +73,8 @@ class WaitingRoom:
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         limits = Limits(drain_seconds=DRAIN_SECONDS)
-        door = HttpDoor(self._loop, self._answer, self._clock, limits)
+        hosts = self._allowed_hosts
+        door = HttpDoor(self._loop, self._answer, self._clock, limits, hosts=hosts)
         await door.start(self._host, 0, self._tls, [each.dup() for each in self._sockets])
         self._opened.set()
         await self._end.wait()
