@@ -92,6 +92,25 @@ async def test_every_operation_is_well_formed(api: Api) -> None:
         assert "requestBody" not in operation or method in ("POST", "PUT")
 
 
+async def test_a_write_tells_of_lines_and_of_its_key(api: Api) -> None:
+    write = document(served(api))["paths"]["/v0/topics/{topic}"]["post"]
+    places = {(each["name"], each["in"]) for each in write["parameters"]}
+    lines = ("node", "idempotency_key", "create", "config", "disable_backpressure")
+    assert places == {
+        ("topic", "path"),
+        ("return_seqs", "query"),
+        *((name, "query") for name in lines),
+        ("Idempotency-Key", "header"),
+    }
+    assert set(write["requestBody"]["content"]) == {
+        "application/json",
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+    }
+
+
 async def test_scopes_are_told_and_open_routes_need_none(api: Api) -> None:
     paths = document(served(api))["paths"]
     assert paths["/v0/topics/{topic}"]["put"]["security"] == [{"key": ["admin"]}]

@@ -1,6 +1,7 @@
 """What clients notice of the governor: later, fewer, paused, refused; never lost."""
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 from topics_api import Api, Events
@@ -113,6 +114,16 @@ async def test_a_write_is_refused_with_retry_after_unless_it_asks_not_to_be(api:
     assert b'"retry_after_ms":1000' in answer.body
     status, _ = await api.call("POST", "/v0/topics/t", {**body, "disable_backpressure": True})
     assert status == 200
+    assert (await api.diff("t"))["head_seq"] == 2
+
+
+async def test_a_write_of_lines_asks_by_its_query_not_to_be_refused(api: Api) -> None:
+    await api.write("t", 1)
+    impose(api, replace(PRESSED, refuses=True))
+    line: dict[str, Any] = {"body": b'{"data":2}', "headers": {"content-type": "application/jsonl"}}
+    assert (await api.call("POST", "/v0/topics/t", **line))[0] == 429
+    assert (await api.call("POST", "/v0/topics/t?disable_backpressure=0", **line))[0] == 429
+    assert (await api.call("POST", "/v0/topics/t?disable_backpressure=1", **line))[0] == 200
     assert (await api.diff("t"))["head_seq"] == 2
 
 

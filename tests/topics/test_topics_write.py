@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -226,6 +227,49 @@ async def test_ndjson_obeys_create_in_the_query_and_the_batch_limit(api: Any) ->
         400,
         "invalid_request",
     )
+
+
+@pytest.mark.parametrize(
+    "media",
+    [
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+        " application/x-ndjson; charset=utf-8",
+        "Application/JSONL",
+    ],
+)
+async def test_lines_go_by_several_content_types(api: Any, media: str) -> None:
+    headers = {"content-type": media}
+    status, answer = await api.call(
+        "POST", "/v0/topics/t", b'{"data":1}\n{"data":2}', headers=headers
+    )
+    assert (status, answer["count"]) == (201, 2)
+
+
+async def test_ndjson_takes_the_config_of_a_new_topic_from_the_query(api: Any) -> None:
+    config = quote('{"cap_records": 1, "subjects": ["a.>"]}')
+    body, target = b'{"data":1}\n{"data":2}', f"/v0/topics/t?config={config}"
+    status, _ = await api.call("POST", target, body, headers=NDJSON)
+    assert status == 201
+    _, shown = await api.call("GET", "/v0/topics/t")
+    assert (shown["config"]["cap_records"], shown["config"]["subjects"]) == (1, ["a.>"])
+    assert shown["count"] == 1
+    closed = "/v0/topics/u?config=" + quote('{"auto_create": false}')
+    assert await api.error("POST", closed, body, headers=NDJSON) == (404, "topic_not_found")
+    writer = Caller(key="w", scopes=frozenset(("write",)))
+    target = "/v0/topics/v?config=%7B%7D"
+    refused = await api.error("POST", target, body, headers=NDJSON, caller=writer)
+    assert refused == (403, "forbidden")
+
+
+@pytest.mark.parametrize("config", ["", "x", "[]", "1", "%7B", '{"ttl_ms":-1}', "{}{}"])
+async def test_a_config_in_the_query_that_is_none_is_400(api: Any, config: str) -> None:
+    target = f"/v0/topics/t?config={quote(config)}"
+    refused = await api.error("POST", target, b'{"data":1}', headers=NDJSON)
+    assert refused == (400, "invalid_request")
+    assert (await api.call("GET", "/v0/topics"))[1]["topics"] == []
 
 
 async def test_a_gzip_body_is_unpacked_within_the_limit(api: Any) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from millstream.errors import BadRequest
 from millstream.http import compression
 from millstream.http.number import whole_number
-from millstream.http.request import Request
+from millstream.http.request import FLAGS, Request
 from millstream.topics import json_text
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
 
@@ -17,7 +17,7 @@ U64 = 2**64 - 1
 ABSENT = msgspec.Raw(b"")
 
 _JSON = re.compile(rb"\s*application/json")
-_NDJSON = re.compile(rb"\s*application/x-ndjson")
+_NDJSON = re.compile(rb"\s*application/(x-ndjson|ndjson|jsonl|x-jsonlines)\s*(;|$)", re.IGNORECASE)
 
 
 class RecordIn(msgspec.Struct, gc=False):
@@ -144,12 +144,14 @@ def _lines(request: Request) -> WriteBody:
     records = _records_of([kept for line in lines if (kept := line.strip())])
     if records is None:  # one of them is wrong: find out which
         records = [_line(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    query = request.query
+    query, config = request.query, request.query.get("config")
     return WriteBody(
         records=records,
         node=query.get("node"),
         idempotency_key=query.get("idempotency_key"),
-        create={"true": True, "1": True, "false": False, "0": False}.get(query.get("create", "")),
+        create=FLAGS.get(query.get("create", "")),
+        config=None if config is None else json_text.decode(config.encode(), dict[str, Any] | None),
+        disable_backpressure=FLAGS.get(query.get("disable_backpressure", "")),
     )
 
 

@@ -22,7 +22,13 @@ from millstream.topics.schemas import (
 
 PATH = "/openapi.json"
 JSON, EVENTS, OCTETS = "application/json", "text/event-stream", "application/octet-stream"
-PLAIN, HTML, LINES = "text/plain", "text/html", "application/x-ndjson"
+PLAIN, HTML = "text/plain", "text/html"
+LINES = (
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/x-jsonlines",
+)
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -49,6 +55,7 @@ class Details(msgspec.Struct, frozen=True):
     """What the table does not say about an operation."""
 
     query: dict[str, Schema] = msgspec.field(default_factory=dict)
+    headers: dict[str, Schema] = msgspec.field(default_factory=dict)
     body: dict[str, Schema] = msgspec.field(default_factory=dict)  # media type → shape
     answer: Schema = msgspec.field(default_factory=lambda: {"type": "object"})
     media: str = JSON
@@ -61,6 +68,19 @@ class Details(msgspec.Struct, frozen=True):
 _PAGE = {"page_size": COUNT, "cursor": TEXT}
 _CUT = {"offset": {"type": "integer"}, "limit": {"type": "integer"}}
 _SUBSZ = Details({"subs": SWITCH, "test": TEXT, "acc": TEXT, **_CUT})
+_BESIDE_LINES = {"description": "where the body is one record a line; else it is in the body"}
+_OF_LINES = {
+    "node": {**TEXT, **_BESIDE_LINES},
+    "idempotency_key": {**TEXT, **_BESIDE_LINES},
+    "create": {**SWITCH, **_BESIDE_LINES},
+    "config": {
+        "type": "string",
+        "contentMediaType": JSON,
+        "contentSchema": ref("TopicConfig"),
+        **_BESIDE_LINES,
+    },
+    "disable_backpressure": {**SWITCH, **_BESIDE_LINES},
+}
 
 DETAILS: dict[tuple[str, str], Details] = {
     ("GET", "/v0/health"): Details(answer=ref("Health")),
@@ -75,8 +95,9 @@ DETAILS: dict[tuple[str, str], Details] = {
         {"if_empty": SWITCH}, answer=ref("TopicDeleted"), refuses=("409", "507")
     ),
     ("POST", "/v0/topics/{topic}"): Details(
-        {"return_seqs": SWITCH},
-        {JSON: ref("WriteBody"), LINES: TEXT},
+        {"return_seqs": SWITCH, **_OF_LINES},
+        {"Idempotency-Key": TEXT},
+        {JSON: ref("WriteBody"), **dict.fromkeys(LINES, TEXT)},
         ref("Written"),
         creates=True,
         refuses=("422",),
@@ -124,7 +145,7 @@ DETAILS: dict[tuple[str, str], Details] = {
         body={JSON: ref("RedriveBody")}, answer=ref("Redriven"), refuses=("422",)
     ),
     ("POST", "/v0/watch"): Details(
-        {"lenient": SWITCH}, {JSON: ref("WatchBody")}, answer=ref("Watch")
+        {"lenient": SWITCH}, body={JSON: ref("WatchBody")}, answer=ref("Watch")
     ),
     ("GET", "/v0/watch/{wid}"): Details(answer=TEXT, media=EVENTS),
     ("GET", "/v0/ws"): Details(upgrades=True),
@@ -216,6 +237,7 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     parameters = [_parameter(name, "path", TEXT) for name in _PARAMETER.findall(route.pattern)]
     parameters += [_parameter(name, "query", schema) for name, schema in details.query.items()]
+    parameters += [_parameter(name, "header", schema) for name, schema in details.headers.items()]
     if route.query_token:
         parameters.append(_parameter("token", "query", TEXT))
     if parameters:

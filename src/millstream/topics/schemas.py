@@ -67,7 +67,13 @@ _ANSWERS: dict[str, Schema] = {
     ),
     "WriteBody": shape(
         {"records": {**listed(ref("RecordIn")), "minItems": 1, "maxItems": 10_000}},
-        {"node": TEXT, "idempotency_key": TEXT, "create": SWITCH, "config": ref("TopicConfig")},
+        {
+            "node": TEXT,
+            "idempotency_key": TEXT,
+            "create": SWITCH,
+            "config": ref("TopicConfig"),
+            "disable_backpressure": SWITCH,
+        },
     ),
     "TopicConfig": shape(
         {},
