@@ -57,6 +57,69 @@ async def test_a_tail_from_a_sequence_sends_the_whole_backlog_in_one_frame(api: 
     await events.close()
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("tag=eu:1", [1]),
+        ("tag=eu:*", [1, 2]),
+        ("tag=", [4]),
+        ("node=n1", [2, 4]),
+        ("node=", [1, 2, 3, 4]),
+        ("subject=orders.*", [1, 3]),
+        ("subject=t", [2, 4]),
+        ("since=1500", [3, 4]),
+        ("until=1500", [1, 2]),
+        ("since=1000&until=2000", [1, 2]),
+        ("tag=eu:*&node=n1", [2]),
+        ("filter=%7B%22node%22:%22n1%22%7D", [1, 3]),
+        ("filter=%7B%22tag%22:%22us%22,%22node%22:%22n1%22%7D&tag=eu:*", [1]),
+        ("filter=%7B%7D", [1, 2, 3, 4]),
+    ],
+)
+async def test_a_tail_filters_as_a_diff_does(api: Any, query: str, found: list[int]) -> None:
+    await api.call("PUT", "/v0/topics/t", {"subjects": ["orders.>"]})
+    first = [
+        {"data": 1, "tag": "eu:1", "node": "n1", "subject": "orders.a"},
+        {"data": 2, "tag": "eu:2"},
+    ]
+    second = [{"data": 3, "tag": "us", "node": "n1", "subject": "orders.b"}, {"data": 4}]
+    api.clock.set_wall(1_000_000_000)
+    await api.call("POST", "/v0/topics/t", {"records": first})
+    api.clock.advance(1)
+    await api.call("POST", "/v0/topics/t", {"records": second})
+    events = await tail(api, f"/v0/topics/t/tail?from_seq=0&{query}")
+    assert await seqs(events) == found
+    assert await events.named() == ("caught-up", {"topic": "t", "head_seq": 4})
+    await events.close()
+
+
+async def test_a_tail_leaves_out_what_comes_later_too(api: Any) -> None:
+    await api.write("t", 1)
+    events = await tail(api, "/v0/topics/t/tail?tag=a*")
+    assert (await events.named())[0] == "caught-up"
+    for number, tag in enumerate(("b", "a1", "ab"), 2):
+        body = {"records": [{"data": number, "tag": tag}]}
+        assert (await api.call("POST", "/v0/topics/t", body))[0] == 200
+        if tag != "b":
+            assert await seqs(events) == [number]
+            assert (await events.named())[0] == "caught-up"
+    await events.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=x", "since=-1", "until=1.5", "until=", "subject=", "subject=a..b", "subject=%3E.a",
+        "subject=a%20b", "filter=x", "filter=[]", "filter=%7B%22tag%22:1%7D", "filter=",
+        "filter=%7B%22subject%22:%22%22%7D",
+    ],
+)  # fmt: skip
+async def test_a_filter_of_a_tail_that_is_none_is_400(api: Any, query: str) -> None:
+    await api.write("t", 1)
+    refused = await api.error("GET", f"/v0/topics/t/tail?{query}")
+    assert refused == (400, "invalid_request")
+
+
 async def test_a_tail_goes_on_after_the_last_event_that_the_client_saw(api: Any) -> None:
     await api.write("t", *range(5))
     events = await tail(api, "/v0/topics/t/tail", **{"last-event-id": event_id({"t": 3})})

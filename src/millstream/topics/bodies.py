@@ -216,6 +216,23 @@ def query_number(request: Request, name: str, most: int = U64) -> int | None:
     return number
 
 
+def query_filter(request: Request) -> FilterBody | None:
+    """Return the filter of a query: whole, as JSON, or by its fields; ``node`` is none of them."""
+    whole = request.query.get("filter")
+    made: FilterBody = json_text.decode(b"{}" if whole is None else whole.encode(), FilterBody)
+    single: dict[str, Any] = {
+        **{name: request.query[name] for name in ("tag", "subject") if name in request.query},
+        **{
+            name: query_number(request, name)
+            for name in ("since", "until")
+            if name in request.query
+        },
+    }
+    if whole is None and not single:
+        return None
+    return msgspec.structs.replace(made, **single)
+
+
 def nodes(value: str | list[str] | None) -> frozenset[bytes]:
     """Return the nodes whose records a reader does not want back."""
     if value is None:

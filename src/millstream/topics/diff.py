@@ -9,6 +9,7 @@ from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.store.file_log import FileLog
 from millstream.streams.presence import once_here
+from millstream.subjects.subject import is_pattern
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.page import Filter, Page, Query, read_page
@@ -77,8 +78,8 @@ def read_filter(body: bodies.FilterBody | None) -> Filter | None:
         return None
     tag = body.tag.encode() if body.tag is not None else None
     is_prefix = tag is not None and tag.endswith(b"*")
-    if body.subject is not None and not body.subject:
-        raise BadRequest("filter.subject is empty")
+    if body.subject is not None and not is_pattern(body.subject):
+        raise BadRequest("filter.subject is not one that could be subscribed to")
     return Filter(
         tag=None if is_prefix else tag,
         tag_prefix=tag[:-1] if tag is not None and is_prefix else None,

@@ -68,17 +68,19 @@ class Details(msgspec.Struct, frozen=True):
 _PAGE = {"page_size": COUNT, "cursor": TEXT}
 _CUT = {"offset": {"type": "integer"}, "limit": {"type": "integer"}}
 _SUBSZ = Details({"subs": SWITCH, "test": TEXT, "acc": TEXT, **_CUT})
+
+
+def _json(name: str) -> Schema:
+    """Return a text that is JSON of a shape."""
+    return {"type": "string", "contentMediaType": JSON, "contentSchema": ref(name)}
+
+
 _BESIDE_LINES = {"description": "where the body is one record a line; else it is in the body"}
 _OF_LINES = {
     "node": {**TEXT, **_BESIDE_LINES},
     "idempotency_key": {**TEXT, **_BESIDE_LINES},
     "create": {**SWITCH, **_BESIDE_LINES},
-    "config": {
-        "type": "string",
-        "contentMediaType": JSON,
-        "contentSchema": ref("TopicConfig"),
-        **_BESIDE_LINES,
-    },
+    "config": {**_json("TopicConfig"), **_BESIDE_LINES},
     "disable_backpressure": {**SWITCH, **_BESIDE_LINES},
 }
 
@@ -113,6 +115,12 @@ DETAILS: dict[tuple[str, str], Details] = {
             "heartbeat_ms": MILLISECONDS,
             "include_tags": SWITCH,
             "include_meta": SWITCH,
+            "node": {**TEXT, "description": "whose records are left out"},
+            "tag": TEXT,
+            "subject": TEXT,
+            "since": MILLISECONDS,
+            "until": MILLISECONDS,
+            "filter": _json("FilterBody"),
         },
         answer=TEXT,
         media=EVENTS,

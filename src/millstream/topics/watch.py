@@ -30,8 +30,10 @@ async def tail(request: Request, topics: Topics) -> Answer:
         query=Query(
             limit=min(bodies.query_number(request, "limit") or 256, MOST_RECORDS),
             max_bytes=DEFAULT_BATCH_BYTES,
+            without_nodes=bodies.nodes(request.query.get("node")),
             include_tags=request.flag("include_tags", True),
             include_meta=request.flag("include_meta", True),
+            filter=read_filter(bodies.query_filter(request)),
         ),
         heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
         caller=request.caller,
