@@ -145,6 +145,36 @@ async def test_a_body_above_the_limit_is_refused(served: Any) -> None:
     assert (status, b"payload_too_large" in body) == ("413", True)
 
 
+async def headed(client: Client, *more: tuple[str, str], method: str = "GET") -> tuple[str, bytes]:
+    """Return the answer to a request with these headers too."""
+    stream_id: int = client.h2.get_next_available_stream_id()
+    headers = [(":method", method), (":path", "/x"), (":scheme", "http"), (":authority", "a")]
+    client.h2.send_headers(stream_id, [*headers, *more], end_stream=method == "GET")
+    client.flush()
+    return await client.answer(stream_id)
+
+
+async def test_a_head_above_the_limit_is_refused_and_the_connection_goes_on(served: Any) -> None:
+    client = await served.client()
+    assert (await headed(client, ("x", "y" * 15_000)))[0] == "200"
+    for method in ("GET", "POST"):  # also before a body has come
+        status, body = await headed(client, ("x", "y" * 16_384), method=method)
+        assert (status, b"headers_too_large" in body) == ("431", True)
+    many = [("x", "y" * 5000) for _ in range(4)]
+    assert (await headed(client, *many))[0] == "431"
+    status, body = await client.answer(client.ask("/" + "p" * 16_384))
+    assert (status, b"headers_too_large" in body) == ("431", True)
+    assert await client.answer(client.ask("/hello")) == ("200", b"/hello")
+
+
+async def test_too_many_headers_are_refused_as_over_http1(served: Any) -> None:
+    client = await served.client()
+    some = [(f"h{number}", "v") for number in range(63)]  # and the host
+    assert (await headed(client, *some))[0] == "200"
+    status, body = await headed(client, *some, ("one", "more"))
+    assert (status, b"too many headers" in body) == ("431", True)
+
+
 async def test_a_trickled_body_is_cut(served: Any) -> None:
     client = await served.client()
     stream_id = client.h2.get_next_available_stream_id()

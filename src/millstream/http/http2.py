@@ -31,6 +31,7 @@ STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 MOST_STREAMS = 1024
 MOST_QUIET = 64 * 1024  # bytes that may come without completing a frame: frames are smaller
+FIELD_BYTES = 32  # that each field of a head counts beside its name and value (RFC 9113, 6.5.2)
 PING_SECONDS = 20.0  # how often a client with requests under way is asked whether it is there
 PING = b"are you?"
 MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
@@ -192,7 +193,11 @@ class Http2Connection(asyncio.Protocol):
             request = _request(event.headers)
             request.peer = peer_of(self._transport)
             request.most_body = self._door.limits.body_bytes
-            self._streams[event.stream_id] = _Stream(request, self._door.now())
+            stream = self._streams[event.stream_id] = _Stream(request, self._door.now())
+            refusal = self._why_refused(event.headers, request)
+            if refusal:
+                answer = Response(431, error_body("headers_too_large", refusal))
+                self._run(event.stream_id, stream, _answer_with(answer))
         elif isinstance(event, h2.events.DataReceived):
             self._take(event)
         elif isinstance(event, h2.events.StreamEnded):
@@ -204,6 +209,13 @@ class Http2Connection(asyncio.Protocol):
         elif isinstance(event, h2.events.ConnectionTerminated):
             self._finishing = True
             self._close_if_done()
+
+    def _why_refused(self, headers: list[tuple[bytes, bytes]], request: Request) -> str:
+        """Say what is wrong with the size of a head, as HTTP/2 counts it; empty when nothing is."""
+        limits = self._door.limits
+        if sum(len(name) + len(value) + FIELD_BYTES for name, value in headers) > limits.head_bytes:
+            return "the header block is too large"
+        return "too many headers" if len(request.headers) > limits.header_count else ""
 
     def _take(self, event: h2.events.DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
