@@ -524,6 +524,17 @@ async def test_a_user_reads_what_it_may_hear_and_writes_what_it_may_say(tmp_path
         assert await door.status("POST", "/v0/topics/orders.new/delete", part, body={}) == 403
 
 
+async def test_a_user_is_told_the_closest_topic_that_it_may_read(tmp_path: Path) -> None:
+    async with gated(tmp_path, USERS) as door:
+        boss, part = basic("boss", "b"), basic("part", "p")
+        assert await door.status("PUT", "/v0/topics/orders.new", boss) == 201
+        assert await door.status("PUT", "/v0/topics/orders.secret", boss) == 201
+        body = {"records": [{"data": 1}], "create": False}
+        for name in ("orders.news", "orders.secre"):
+            answer = await door.json("POST", f"/v0/topics/{name}", part, body=body)
+            assert answer["error"]["detail"] == {"topic": name, "did_you_mean": "orders.new"}
+
+
 async def test_a_user_has_a_topic_take_only_what_it_may_hear(tmp_path: Path) -> None:
     async with gated(tmp_path, USERS) as door:
         part, path = basic("part", "p"), "/v0/topics/orders.log"

@@ -153,6 +153,20 @@ async def test_a_suggestion_never_names_what_the_key_may_not_see(api: Any) -> No
     assert (status, answer["error"]["detail"]) == (404, {"topic": "ORDERX"})
 
 
+async def test_a_write_that_must_not_create_names_the_closest_topic(api: Any) -> None:
+    await api.call("PUT", "/v0/topics/ORDERS")
+    body = {"records": [{"data": 1}], "create": False}
+    status, answer = await api.call("POST", "/v0/topics/ORDER", body)
+    assert (status, answer["error"]["code"]) == (404, "topic_not_found")
+    assert answer["error"]["detail"] == {"topic": "ORDER", "did_you_mean": "ORDERS"}
+    for caller in (
+        Caller(prefixes=("ORDER_", "ORDERX")),
+        Caller(key="w", scopes=frozenset(("write",))),
+    ):
+        status, answer = await api.call("POST", "/v0/topics/ORDERX", body, caller=caller)
+        assert (status, answer["error"]["detail"]) == (404, {"topic": "ORDERX"})
+
+
 async def test_names_outside_the_allow_list_are_forbidden_and_not_listed(api: Any) -> None:
     await api.call("PUT", "/v0/topics/mine.a")
     await api.call("PUT", "/v0/topics/other")

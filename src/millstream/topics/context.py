@@ -1,8 +1,8 @@
 """Topics: what the handlers share, which is the catalog, the clock and a little memory."""
 
 import asyncio
-import difflib
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -207,7 +207,7 @@ class Topics:
         check_name(name, caller)
         found = self.find_or_none(name, caller)
         if found is None:
-            raise TopicNotFound(name, self._closest(name, caller))
+            raise self.absent(name, caller)
         return found
 
     def find_or_none(self, name: str, caller: Caller) -> "Stream | None":
@@ -339,11 +339,15 @@ class Topics:
             for forget in undo:
                 forget()
 
-    def _closest(self, name: str, caller: Caller) -> str | None:
-        if "read" not in caller.scopes:
-            return None
-        names = [stream.name for stream in self.visible(caller)]
-        return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
+    def absent(self, name: str, caller: Caller) -> TopicNotFound:
+        """Return that there is no such topic, with the closest name that the caller may read."""
+        reader = caller if "read" in caller.scopes else caller.asking_for("read", name)
+        if "read" not in reader.scopes:
+            return TopicNotFound(name)
+        names = [stream.name for stream in self.visible(reader)]
+        return TopicNotFound(
+            name, next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
+        )
 
 
 def check_name(name: str, caller: Caller) -> None:

@@ -15,7 +15,7 @@ from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies, json_text
 from millstream.topics.context import Topics, check_capture, check_name, topic_of
-from millstream.topics.errors import BatchTooLarge, RecordAboveLimit, TopicNotFound
+from millstream.topics.errors import BatchTooLarge, RecordAboveLimit
 from millstream.topics.idempotency import Written
 from millstream.topics.performance import Stopwatch
 
@@ -189,7 +189,7 @@ async def _create(
     body: bodies.WriteBody, name: str, caller: Caller, topics: Topics
 ) -> "tuple[Stream, bool]":
     if not _may_create(body):
-        raise TopicNotFound(name)
+        raise topics.absent(name, caller)
     if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
     letters = (body.config or {}).get("dead_letter")
