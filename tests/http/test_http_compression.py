@@ -1,13 +1,23 @@
 """Answers and bodies that travel packed, within limits."""
 
 import asyncio
+import gzip
 import zlib
 
 import cramjam
 import pytest
 
 from millstream.http import compression
-from millstream.http.compression import BUSY, NotPacked, TooLarge, chosen, compressed, pack, unpack
+from millstream.http.compression import (
+    BUSY,
+    MOST_MEMBERS,
+    NotPacked,
+    TooLarge,
+    chosen,
+    compressed,
+    pack,
+    unpack,
+)
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse
 
@@ -101,6 +111,38 @@ def test_what_is_not_packed_is_told(coding: bytes, damage: str) -> None:
     text = {"garbage": b"hello", "cut": whole[:-3], "trailing": whole + b"hello"}[damage]
     with pytest.raises(NotPacked):
         unpack(coding, text, 1_000_000)
+
+
+def test_a_gzip_body_of_several_members_is_unpacked_whole() -> None:
+    whole = bytes(range(256)) * 4096
+    for size in (1, 1000, 65_536, 1_000_000):
+        parts = [whole[at : at + size] for at in range(0, min(len(whole), 200 * size), size)]
+        body = b"".join(gzip.compress(part) for part in parts)
+        assert unpack(b"gzip", body, 2**21) == b"".join(parts)
+    empty = gzip.compress(b"")
+    assert unpack(b"gzip", empty + gzip.compress(b"x") + empty, 1) == b"x"
+
+
+def test_all_members_together_stay_within_the_limit() -> None:
+    body = gzip.compress(b"x" * 500_000) * 2
+    assert len(unpack(b"gzip", body, 1_000_000)) == 1_000_000
+    with pytest.raises(TooLarge):
+        unpack(b"gzip", body, 999_999)
+    with pytest.raises(TooLarge):
+        unpack(b"gzip", body + gzip.compress(b"x"), 1_000_000)
+
+
+@pytest.mark.parametrize("rest", [b"\0", b"junk", gzip.compress(b"x")[:-1], b"\x1f\x8b"])
+def test_what_follows_a_member_must_be_another_one(rest: bytes) -> None:
+    with pytest.raises(NotPacked, match="cut short or followed"):
+        unpack(b"gzip", gzip.compress(b"x") + rest, 1_000_000)
+
+
+def test_members_that_hold_nothing_are_counted_too() -> None:
+    empty = gzip.compress(b"")
+    assert unpack(b"gzip", empty * MOST_MEMBERS, 1) == b""
+    with pytest.raises(NotPacked, match="at most"):
+        unpack(b"gzip", empty * (MOST_MEMBERS + 1), 1)
 
 
 def test_packing_runs_beside_the_loop_when_it_takes_long() -> None:

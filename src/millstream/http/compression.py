@@ -13,6 +13,9 @@ from millstream.http.response import Answer, Response
 
 SMALLEST = 1024  # below this an answer fits a packet or two anyway
 BUSY = 256 * 1024  # from this size on another thread does it, and the loop goes on
+MOST_MEMBERS = 10_000  # of a gzip body: as many as a write has records
+LARGEST_STEP = 1024 * 1024
+NOT_ALONE = "the gzip body is cut short or followed by something else"
 VARY = (b"Vary", b"Accept-Encoding")
 
 _NONE = re.compile(rb"q\s*=\s*0(\.0*)?")
@@ -70,16 +73,34 @@ def unpack(coding: bytes, body: bytes, most: int) -> bytes:
 
 
 def _inflated(body: bytes, most: int) -> bytes:
-    inflater = zlib.decompressobj(wbits=31)
-    try:
-        unpacked = inflater.decompress(body, most + 1)
-    except zlib.error as error:
-        raise NotPacked("the body is not gzip") from error
-    if len(unpacked) > most:
-        raise TooLarge
-    if not inflater.eof or inflater.unused_data:
-        raise NotPacked("the gzip body is cut short or followed by something else")
-    return unpacked
+    """Inflate one member after another; each costs something, however little is in it."""
+    view, parts, at, room = memoryview(body), list[bytes](), 0, most
+    for _ in range(MOST_MEMBERS):
+        at, room = _member(view, at, room, parts)
+        if at == len(body):
+            return b"".join(parts)
+    raise NotPacked(f"a gzip body holds at most {MOST_MEMBERS} members")
+
+
+def _member(view: memoryview, at: int, room: int, parts: list[bytes]) -> tuple[int, int]:
+    """Inflate the member that begins at ``at``; returns its end, and the room that is left."""
+    inflater, began = zlib.decompressobj(wbits=31), at
+    step = SMALLEST  # small at first: what is behind the member's end is copied
+    while not inflater.eof:
+        piece = view[at : at + step]
+        try:
+            part = inflater.decompress(piece, room + 1)
+        except zlib.error as error:
+            raise NotPacked(NOT_ALONE if began else "the body is not gzip") from error
+        if not piece:
+            raise NotPacked(NOT_ALONE)
+        if len(part) > room:
+            raise TooLarge
+        parts.append(part)
+        room -= len(part)
+        at += len(piece) - len(inflater.unused_data)
+        step = min(2 * step, LARGEST_STEP)
+    return at, room
 
 
 def _unzstd(body: bytes, most: int) -> bytes:
