@@ -339,6 +339,75 @@ def test_a_worker_keeps_the_lease_of_a_long_job(topics: Topics) -> None:
     assert jobs.state().count == 0
 
 
+def test_a_worker_keeps_the_lease_that_the_queue_grants(topics: Topics) -> None:
+    jobs = topics.topic("jobs")
+    jobs.put(type="queue", lease_ms=200)
+    jobs.append("long")
+    runs: list[int] = []
+
+    @jobs.worker(concurrency=2)
+    def handle(job: Job) -> None:
+        runs.append(job.deliveries)
+        threading.Event().wait(0.8)
+
+    handle.run(until_empty=True)
+    assert runs == [1]
+    assert (handle.done, handle.lost) == (1, 0)
+
+
+def test_a_worker_that_was_told_to_stop_keeps_the_lease_of_its_last_job(topics: Topics) -> None:
+    jobs = topics.topic("jobs")
+    jobs.put(type="queue", lease_ms=200)
+    jobs.append("long")
+
+    @jobs.worker()
+    def handle(job: Job) -> None:
+        handle.stop()
+        threading.Event().wait(0.8)
+
+    handle.run()
+    assert (handle.done, handle.lost) == (1, 0)
+
+
+def test_a_worker_keeps_a_lease_that_another_claimer_has_shortened(
+    site: Site, topics: Topics
+) -> None:
+    jobs = topics.topic("jobs")
+    jobs.put(type="queue", claim_jitter_ms=400)
+    jobs.append("his", "mine")
+
+    def claim_shortly() -> None:
+        with Topics(site.url) as another:
+            another.topic("jobs").claim("other", lease_ms=100)
+
+    @jobs.worker()
+    def handle(job: Job) -> None:
+        handle.stop()
+        threading.Event().wait(0.5)
+
+    first = threading.Thread(target=claim_shortly)
+    first.start()
+    while ("POST", "/v0/topics/jobs/claim") not in site.seen:
+        time.sleep(0.001)
+    handle.run()
+    first.join()
+    assert (handle.done, handle.lost) == (1, 0)
+
+
+def test_a_worker_does_not_count_a_job_as_done_that_is_no_longer_its_own(topics: Topics) -> None:
+    jobs = topics.topic("jobs")
+    jobs.put(type="queue")
+    jobs.append(1)
+
+    @jobs.worker(node="w")
+    def handle(job: Job) -> None:
+        jobs.nack("w", job)
+        handle.stop()
+
+    handle.run()
+    assert (handle.done, handle.lost) == (0, 1)
+
+
 def test_a_worker_stops_when_it_is_told(topics: Topics) -> None:
     jobs = topics.topic("jobs")
     jobs.put(type="queue")
@@ -416,6 +485,27 @@ async def test_an_asynchronous_worker_finishes_each_job(later: AsyncTopics) -> N
     await jobs.append("pushed")
     assert (await anext(pushed)).data == "pushed"
     await pushed.aclose()
+
+
+async def test_an_asynchronous_worker_keeps_the_lease_that_the_queue_grants(
+    later: AsyncTopics,
+) -> None:
+    jobs = later.topic("jobs")
+    await jobs.put(type="queue", lease_ms=200)
+    await jobs.append("long", "given back")
+    runs: list[int] = []
+
+    @jobs.worker(concurrency=2, node="w")
+    async def handle(job: Job) -> None:
+        runs.append(job.deliveries)
+        if job.data == "long":
+            await asyncio.sleep(0.8)
+        elif job.deliveries == 1:
+            await jobs.nack("w", job)
+
+    await handle.run(until_empty=True)
+    assert sorted(runs) == [1, 1, 2]
+    assert (handle.done, handle.failed, handle.lost) == (2, 0, 1)
 
 
 async def test_the_asynchronous_client_says_who_is_not_there() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.topic_values import Job
-from millstream.client.worker import DEFAULT_LEASE_MS, POLL_SECONDS, WorkTerms
+from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, Lease, WorkTerms
 
 if TYPE_CHECKING:
     from millstream.client.async_topics import AsyncTopic
@@ -18,17 +18,22 @@ AsyncHandler = Callable[[Job], Awaitable[Any]]
 
 
 class AsyncWorker:
-    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
+    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps.
+
+    ``done``, ``failed`` and ``lost`` count as those of a ``Worker`` do.
+    """
 
     def __init__(self, queue: "AsyncTopic", terms: WorkTerms, handler: AsyncHandler) -> None:
         self.node = terms.node
         self.done = 0
         self.failed = 0
+        self.lost = 0
         self._queue = queue
         self._handler = handler
         self._terms = terms
         self._stopping = asyncio.Event()
         self._held: dict[asyncio.Task[None], Job] = {}
+        self._lease = Lease(LONGEST_LEASE_MS)
 
     async def __call__(self, job: Job) -> Any:
         """Call the function itself."""
@@ -40,6 +45,7 @@ class AsyncWorker:
 
     async def run(self, *, until_empty: bool = False) -> None:
         """Take jobs until ``stop`` is called, or until there are none left."""
+        self._lease = self._terms.lease_of(await self._queue.state())
         self._stopping.clear()
         async with asyncio.TaskGroup() as group:
             renewer = group.create_task(self._renew())
@@ -61,10 +67,12 @@ class AsyncWorker:
         if room <= 0:
             return False
         try:
-            jobs = await self._queue.claim(self.node, room, lease_ms=self._terms.lease_ms)
+            jobs = await self._queue.claim(self.node, room, lease_ms=self._lease.ms)
         except ConnectFailed as error:
             log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
             return False
+        if self._lease.is_shared:
+            await self._keep(jobs)
         for job in jobs:
             task = group.create_task(self._handle(job))
             self._held[task] = job
@@ -85,29 +93,34 @@ class AsyncWorker:
         return under_way
 
     async def _handle(self, job: Job) -> None:
+        is_done = True
         try:
             await self._handler(job)
         except Exception:
             log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
             self.failed += 1
-            answer = self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
-        else:
-            self.done += 1
-            answer = self._queue.ack(self.node, job)
+            is_done = False
         try:
-            await answer
+            if not is_done:
+                await self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
+            elif await self._queue.ack(self.node, job):
+                self.done += 1
+            else:
+                self.lost += 1
+                log.warning("lease was over queue=%s seq=%d", self._queue.name, job.seq)
         except (ApiError, ConnectFailed) as error:  # it comes again when its lease is over
             log.warning("job not answered queue=%s seq=%d %s", self._queue.name, job.seq, error)
 
     async def _renew(self) -> None:
         """Keep the leases of jobs alive that take longer than that."""
-        lease_ms = self._terms.lease_ms or DEFAULT_LEASE_MS
         while True:
-            await asyncio.sleep(lease_ms / 3000)
-            jobs = list(self._held.values())
-            if not jobs:
-                continue
-            try:
-                await self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
-            except (ApiError, ConnectFailed) as error:
-                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)
+            await asyncio.sleep(self._lease.pause)
+            await self._keep(list(self._held.values()))
+
+    async def _keep(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        try:
+            await self._queue.extend(self.node, *jobs, lease_ms=self._lease.ms)
+        except (ApiError, ConnectFailed) as error:
+            log.warning("leases not kept queue=%s error=%s", self._queue.name, error)

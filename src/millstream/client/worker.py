@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.client.errors import ApiError, ConnectFailed
-from millstream.client.topic_values import Job
+from millstream.client.topic_values import Job, TopicState
 
 if TYPE_CHECKING:
     from millstream.client.topics import Topic
@@ -21,11 +21,15 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Job], Any]
 POLL_SECONDS = 1.0
-DEFAULT_LEASE_MS = 30_000
+SHORTEST_LEASE_MS, LONGEST_LEASE_MS = 100, 86_400_000  # as the server grants them
 
 
 class WorkTerms(msgspec.Struct, frozen=True):
-    """How a worker takes jobs: under which name, how many at a time, and for how long."""
+    """How a worker takes jobs: under which name, how many at a time, and for how long.
+
+    Without a ``lease_ms`` the queue's own is asked for when the worker begins. Each claim then
+    names the lease, so that the one that is renewed is the one that was granted.
+    """
 
     node: str
     concurrency: int
@@ -40,20 +44,44 @@ class WorkTerms(msgspec.Struct, frozen=True):
         name = node or f"{socket.gethostname()}-{os.getpid()}"
         return cls(name, concurrency, lease_ms, retry_ms)
 
+    def lease_of(self, state: TopicState) -> "Lease":
+        """Return for how long jobs of a queue are claimed and kept."""
+        wish = self.lease_ms if self.lease_ms is not None else int(state.config["lease_ms"])
+        length = min(max(wish, SHORTEST_LEASE_MS), LONGEST_LEASE_MS)
+        return Lease(length, bool(state.config["claim_jitter_ms"]))
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """For how long jobs are claimed, and kept again before a third of it is left."""
+
+    ms: int
+    is_shared: bool = False  # who claims together gets the lease of the first, maybe a shorter one
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds between two renewals."""
+        return self.ms / 3000
+
 
 class Worker:
-    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps."""
+    """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps.
+
+    ``done`` counts the jobs that it has finished, ``failed`` how often the function raised, and
+    ``lost`` the jobs whose lease was over when they were answered: those come again.
+    """
 
     def __init__(self, queue: "Topic", terms: WorkTerms, handler: Handler) -> None:
         self.node = terms.node
         self.done = 0
         self.failed = 0
+        self.lost = 0
         self._queue = queue
         self._handler = handler
         self._terms = terms
         self._stop = threading.Event()
         self._freed = threading.Event()
         self._held: dict[int, Job] = {}
+        self._lease = Lease(LONGEST_LEASE_MS)
 
     def __call__(self, job: Job) -> Any:
         """Call the function itself."""
@@ -66,7 +94,9 @@ class Worker:
 
     def run(self, *, until_empty: bool = False) -> None:
         """Take jobs until ``stop`` is called, or until there are none left."""
-        renewer = threading.Thread(target=self._renew, daemon=True)
+        self._lease = self._terms.lease_of(self._queue.state())
+        ended = threading.Event()  # not before the last job: a worker that stops still has some
+        renewer = threading.Thread(target=self._renew, args=(ended,), daemon=True)
         self._stop.clear()
         renewer.start()
         try:
@@ -78,7 +108,7 @@ class Worker:
                             return
                         self._stop.wait(POLL_SECONDS)
         finally:
-            self._stop.set()
+            ended.set()
             renewer.join()
 
     def _take(self, pool: ThreadPoolExecutor) -> bool:
@@ -89,10 +119,12 @@ class Worker:
             self._freed.wait(POLL_SECONDS)
             return True
         try:
-            jobs = self._queue.claim(self.node, room, lease_ms=self._terms.lease_ms)
+            jobs = self._queue.claim(self.node, room, lease_ms=self._lease.ms)
         except ConnectFailed as error:
             log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
             return False
+        if self._lease.is_shared:
+            self._keep(jobs)
         for job in jobs:
             self._held[job.seq] = job
             future: Future[None] = pool.submit(self._handle, job)
@@ -109,8 +141,11 @@ class Worker:
             self.failed += 1
             self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
         else:
-            self._queue.ack(self.node, job)
-            self.done += 1
+            if self._queue.ack(self.node, job):
+                self.done += 1
+            else:
+                self.lost += 1
+                log.warning("lease was over queue=%s seq=%d", self._queue.name, job.seq)
 
     def _finished(self, job: Job, future: "Future[None]") -> None:
         self._held.pop(job.seq, None)
@@ -119,14 +154,15 @@ class Worker:
         if error is not None:  # the job comes again when its lease is over
             log.error("job not answered queue=%s seq=%d error=%s", self._queue.name, job.seq, error)
 
-    def _renew(self) -> None:
+    def _renew(self, ended: threading.Event) -> None:
         """Keep the leases of jobs alive that take longer than that."""
-        lease_ms = self._terms.lease_ms or DEFAULT_LEASE_MS
-        while not self._stop.wait(lease_ms / 3000):
-            jobs = list(self._held.values())
-            if not jobs:
-                continue
-            try:
-                self._queue.extend(self.node, *jobs, lease_ms=lease_ms)
-            except (ApiError, ConnectFailed) as error:
-                log.warning("leases not kept queue=%s error=%s", self._queue.name, error)
+        while not ended.wait(self._lease.pause):
+            self._keep(list(self._held.values()))
+
+    def _keep(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        try:
+            self._queue.extend(self.node, *jobs, lease_ms=self._lease.ms)
+        except (ApiError, ConnectFailed) as error:
+            log.warning("leases not kept queue=%s error=%s", self._queue.name, error)
