@@ -1,9 +1,12 @@
 """``millstream work`` against a real server: jobs in, exit codes out."""
 
 import http.client
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,8 +14,8 @@ import pytest
 
 from millstream.cli import main
 from millstream.client.topic_values import Job
-from support.broker import millstream
-from support.peers import Peer
+from support.broker import millstream, serve_command
+from support.peers import Peer, free_port, running
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +83,44 @@ def test_a_job_may_take_longer_than_its_lease(peer: Peer) -> None:
     make(peer, "slow", 1, lease_ms=2000)
     done = work(peer, "slow", "sleep", "3")
     assert done.stdout == b"1 leased   1 acked\n"
+
+
+def test_a_worker_that_follows_goes_on_after_a_restart(tmp_path: Path) -> None:
+    port, http_port, done = free_port(), free_port(), tmp_path / "done"
+    command = serve_command(port, http_port, tmp_path / "data")
+    with running("millstream", command, port, tmp_path, http_port) as peer:
+        make(peer, "jobs", 1)
+        worker = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "millstream", "work", "jobs", "--follow"),
+                *("--http-url", f"http://{peer.host}:{http_port}"),
+                *("--", "sh", "-c", f'echo "$MILLSTREAM_SEQ" >> {done}'),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        until(lambda: call(peer, "GET", "/v0/topics/jobs", {})["count"] == 0)
+    with worker:
+        try:
+            assert worker.stderr is not None
+            assert b"(waiting for it)" in worker.stderr.readline()
+            with running("millstream", command, port, tmp_path, http_port) as peer:
+                call(peer, "POST", "/v0/topics/jobs", {"records": [{"data": 2}]})
+                until(lambda: call(peer, "GET", "/v0/topics/jobs", {})["count"] == 0)
+                worker.send_signal(signal.SIGINT)
+                out, _ = worker.communicate(timeout=30)
+        finally:
+            worker.kill()
+    assert (out, worker.returncode) == (b"2 leased   2 acked\n", 0)
+    assert done.read_text() == "1\n2\n"
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_mistakes_are_told_in_one_line(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from client_site import Site
 
 from millstream.client import topic_calls as calls
 from millstream.client.async_topics import AsyncTopics
@@ -31,74 +32,6 @@ from millstream.client.topic_values import (
     wrapped,
 )
 from millstream.client.topics import Topics
-from millstream.clock import SystemClock
-from millstream.delivery.timers import Timers
-from millstream.http.door import HttpDoor
-from millstream.http.request import Request
-from millstream.http.response import Answer, Response, error_body
-from millstream.http.routes import Routes
-from millstream.store.files import OsFiles
-from millstream.store.store import Store
-from millstream.streams.catalog import Catalog
-from millstream.topics.context import Topics as Served
-from millstream.topics.routes import topics_routes
-
-
-class Site:
-    """A topics API on a loop of its own thread; ``busy`` answers are 429 before any other."""
-
-    def __init__(self, directory: Path) -> None:
-        self.busy = 0
-        self._directory = directory
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-        self.url = ""
-        self._ended: asyncio.Event
-        self._loop: asyncio.AbstractEventLoop
-        self.seen: list[tuple[str, str]] = []
-
-    def __enter__(self) -> "Site":
-        self._thread.start()
-        assert self._ready.wait(30)
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(30)
-
-    def drop_connections(self) -> None:
-        """Cut every client off, as a restart would."""
-
-        def cut() -> None:
-            for connection in list(self._door._connections):
-                connection.abort()
-
-        self._loop.call_soon_threadsafe(cut)
-
-    async def _serve(self) -> None:
-        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        clock = SystemClock()
-        store = Store.open(str(self._directory), OsFiles(), clock, self._loop.call_soon_threadsafe)
-        timers = Timers(clock, self._loop)
-        catalog = Catalog(store, clock, timers)
-        topics = Served(catalog, clock, store, timers)
-        routes = Routes(topics_routes(topics))
-
-        async def app(request: Request) -> Answer:
-            self.seen.append((request.method, request.path))
-            if self.busy:
-                self.busy -= 1
-                headers = ((b"Retry-After", b"0"),)
-                return Response(429, error_body("throttled", "busy"), headers=headers)
-            return await routes(request)
-
-        self._door = HttpDoor(self._loop, app, clock, on_stop=topics.stop)
-        self.url = f"http://127.0.0.1:{await self._door.start('127.0.0.1', 0)}"
-        self._ready.set()
-        await self._ended.wait()
-        await self._door.stop()
-        catalog.close()
-        store.close()
 
 
 @pytest.fixture

@@ -4,19 +4,24 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import click
 
 from millstream.cli.options import http_option, token_option
 from millstream.client import ClientError
+from millstream.client.patience import FOLLOWERS_PATIENCE, Patience, is_away
 from millstream.client.topic_values import Job
 from millstream.client.topics import Topic, Topics
 
 RETRY_MS = 30_000  # a failed job that is never given up comes again after this
 NAMED = 3  # jobs that the summary names one by one
 _POLL_SECONDS = 1.0
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,25 @@ class Queue:
     lease_ms: int
     max_deliveries: int
     dead_letter: str | None
+    patience: float = 0.0  # seconds for which a server that went away is waited for
 
     @property
     def gives_up(self) -> bool:
         """Whether jobs that keep failing end somewhere."""
         return self.max_deliveries > 0 and self.dead_letter is not None
+
+    def ask(self, verb: Callable[..., Answer], *jobs: Job, **more: int) -> Answer:
+        """Claim jobs or answer for one; a server that is away is asked again."""
+        patience, told = Patience(self.patience), False
+        while True:
+            try:
+                return verb(self.node, *jobs, **more)
+            except ClientError as error:
+                pause = patience.pause(error)
+                if not told:
+                    told = True
+                    click.echo(f"millstream: {error} (waiting for it)", err=True)
+                time.sleep(pause)
 
 
 @dataclass(slots=True)
@@ -71,6 +90,13 @@ def _named(jobs: dict[int, str]) -> str:
 @click.option("--node", help="Name of this worker.  [default: host and process id]")
 @token_option
 @click.option("--follow", is_flag=True, help="Wait for more jobs instead of ending.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=FOLLOWERS_PATIENCE,
+    show_default=True,
+    help="With --follow: seconds to wait for a server that went away.",
+)
 def work(
     queue: str,
     command: tuple[str, ...],
@@ -78,6 +104,7 @@ def work(
     node: str | None,
     token: str,
     follow: bool,
+    patience: float,
 ) -> int:
     """Run COMMAND for each job of QUEUE, its data on standard input.
 
@@ -85,8 +112,8 @@ def work(
     """
     name = node or f"{socket.gethostname()}-{os.getpid()}"
     tally = Tally()
-    with Topics(http_url, token) as topics:
-        found = _found(topics.topic(queue), name)
+    with Topics(http_url, token, patience=patience) as topics:
+        found = _found(topics.topic(queue), name, patience if follow else 0.0)
         try:
             _work(found, command, tally, follow)
         except KeyboardInterrupt:
@@ -97,17 +124,20 @@ def work(
     return 1 if tally.given_up or tally.failed else 0
 
 
-def _found(topic: Topic, node: str) -> Queue:
+def _found(topic: Topic, node: str, patience: float) -> Queue:
     state = topic.state()
     if state.type != "queue":
         raise ClientError(f"{topic.name} is a log; a queue is created with type queue")
     config = state.config
-    return Queue(topic, node, config["lease_ms"], config["max_deliveries"], config["dead_letter"])
+    return Queue(
+        *(topic, node, config["lease_ms"], config["max_deliveries"], config["dead_letter"]),
+        patience,
+    )
 
 
 def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> None:
     while True:
-        jobs = queue.topic.claim(queue.node)
+        jobs = queue.ask(queue.topic.claim, lease_ms=queue.lease_ms)
         if not jobs:
             if not follow:
                 return
@@ -118,7 +148,8 @@ def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> N
         try:
             code = _run(queue, command, job)
         except BaseException:  # interrupted: somebody else can have it at once
-            queue.topic.nack(queue.node, job)
+            with suppress(ClientError):
+                queue.topic.nack(queue.node, job)
             raise
         _answer(queue, job, code, tally)
 
@@ -141,24 +172,34 @@ def _run(queue: Queue, command: Sequence[str], job: Job) -> int:
                 return process.returncode
             except subprocess.TimeoutExpired:
                 payload = None  # it is being written already
-                queue.topic.extend(queue.node, job, lease_ms=queue.lease_ms)
+                _keep(queue, job)
     except BaseException:
         process.terminate()
         process.wait()
         raise
 
 
+def _keep(queue: Queue, job: Job) -> None:
+    """Keep a job's lease; while the server is away the command goes on without one."""
+    try:
+        queue.topic.extend(queue.node, job, lease_ms=queue.lease_ms)
+    except ClientError as error:
+        if not is_away(error):
+            raise
+        click.echo(f"millstream: the lease of seq {job.seq} was not kept: {error}", err=True)
+
+
 def _answer(queue: Queue, job: Job, code: int, tally: Tally) -> None:
     if code == 0:
         tally.failed.pop(job.seq, None)
-        if queue.topic.ack(queue.node, job):
+        if queue.ask(queue.topic.ack, job):
             tally.acked += 1
         else:
             tally.lost += 1
         return
     tries = "1 try" if job.deliveries == 1 else f"{job.deliveries} tries"
     why = f"exit {code}, {tries}"
-    queue.topic.nack(queue.node, job, delay_ms=0 if queue.gives_up else RETRY_MS)
+    queue.ask(queue.topic.nack, job, delay_ms=0 if queue.gives_up else RETRY_MS)
     if queue.gives_up and job.deliveries >= queue.max_deliveries:
         tally.failed.pop(job.seq, None)
         tally.given_up[job.seq] = why

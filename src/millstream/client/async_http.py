@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.client.errors import ClientError
+from millstream.client.errors import ConnectFailed
 from millstream.client.event_stream import EventReader, ServerEvent
 from millstream.client.http_link import Place, seconds
 from millstream.client.topic_calls import Call, Told, read
@@ -90,20 +90,28 @@ class AsyncLink:
 
     async def events(self, path: str, headers: dict[str, str]) -> AsyncGenerator[ServerEvent, None]:
         """Read an event stream until it ends; raises ApiError where it is refused."""
-        call, line = Call("GET", path, dict[str, Any], headers=headers), await self._dial()
+        call, place = Call("GET", path, dict[str, Any], headers=headers), self.place
+        line: _Line | None = None
         try:
-            head = await line.ask(call, self._host, self.place.headers)
+            async with asyncio.timeout(place.timeout):
+                line = await self._dial()
+                head = await line.ask(call, self._host, place.headers)
             if head.status != 200:
-                read(call, Told(head.status, await line.body(head)), self.place.url)
+                read(call, Told(head.status, await line.body(head)), place.url)
             reader = EventReader()
             async with aclosing(line.chunks()) as chunks:
-                async for chunk in chunks:
+                while True:
+                    async with asyncio.timeout(place.silence):
+                        chunk = await anext(chunks, b"")
+                    if not chunk:
+                        return
                     for event in reader.feed(chunk):
                         yield event
         except _LOST as error:
-            raise self.place.unreachable(error) from error
+            raise place.unreachable(error) from error
         finally:
-            line.close()
+            if line is not None:
+                line.close()
 
     @property
     def _host(self) -> str:
@@ -125,9 +133,9 @@ class AsyncLink:
         except _LOST as error:
             raise self.place.unreachable(error) from error
 
-    def _slow(self, call: Call) -> ClientError:
+    def _slow(self, call: Call) -> ConnectFailed:
         place = self.place
-        return ClientError(f"{place.url}: no answer to {call.method} in {place.timeout:g} s")
+        return ConnectFailed(f"{place.url}: no answer to {call.method} in {place.timeout:g} s")
 
     async def _send_over(self, line: _Line, call: Call) -> Told:
         try:

@@ -7,6 +7,7 @@ async with AsyncTopics() as topics:
         print(record.seq, record.data)
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,8 +19,9 @@ import msgspec
 from millstream.client import topic_calls as calls
 from millstream.client.async_http import AsyncLink
 from millstream.client.async_worker import AsyncHandler, AsyncWorker
-from millstream.client.errors import ConnectFailed
+from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.http_link import DEFAULT_TIMEOUT, Place
+from millstream.client.patience import FOLLOWERS_PATIENCE, Patience
 from millstream.client.topic_values import (
     Appended,
     Event,
@@ -30,10 +32,8 @@ from millstream.client.topic_values import (
     Redriven,
     TopicState,
 )
-from millstream.client.topics import LONGEST_WAIT_MS
+from millstream.client.watched import EVENTS, Watched
 from millstream.client.worker import WorkTerms
-
-EVENTS = {"Accept": "text/event-stream"}
 
 
 class AsyncTopics:
@@ -47,8 +47,9 @@ class AsyncTopics:
         timeout: float = DEFAULT_TIMEOUT,
         retries: int = 3,
         tls: ssl.SSLContext | None = None,
+        patience: float = FOLLOWERS_PATIENCE,
     ) -> None:
-        self._link = AsyncLink(Place(url, token, timeout, retries, tls))
+        self._link = AsyncLink(Place(url, token, timeout, retries, tls, patience))
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,19 +80,26 @@ class AsyncTopics:
         self, positions: Mapping[str, int | None], **options: Any
     ) -> AsyncGenerator[Event, None]:
         """Return what happens in topics as it happens; see ``Topics.watch``."""
-        watch: calls.Watch = await self._link.call(calls.open_watch(positions, options))
-        headers = dict(EVENTS)
+        watched, patience = Watched(positions, options), Patience(self._link.place.patience)
         while True:
             try:
-                async with aclosing(self._link.events(watch.stream_url, headers)) as events:
-                    async for event in events:
-                        for each in calls.events_of(event.name, event.data):
-                            yield each
-                        headers["Last-Event-ID"] = event.id
-                return  # all topics are gone
-            except ConnectFailed:
-                if "Last-Event-ID" not in headers:
+                watch: calls.Watch = await self._link.call(watched.call())
+                for each in watched.opened(watch):
+                    yield each
+                if not watched.is_over:
+                    async with aclosing(self._link.events(watch.stream_url, EVENTS)) as events:
+                        async for event in events:
+                            patience.answered()
+                            for each in watched.read(event.name, event.data):
+                                yield each
+                if watched.is_over:
+                    return
+                raise self._link.place.unreachable(EOFError("the stream ended"))
+            except (ApiError, ConnectFailed) as error:
+                if not watched.was_open:
                     raise
+                pause = patience.pause(watched.lost(error))
+            await asyncio.sleep(pause)
 
 
 class AsyncTopic:
@@ -100,6 +108,10 @@ class AsyncTopic:
     def __init__(self, link: AsyncLink, name: str) -> None:
         self._link = link
         self.name = name
+
+    def patience(self) -> Patience:
+        """Return how long somebody who follows waits for the server."""
+        return Patience(self._link.place.patience)
 
     async def put(self, **config: Any) -> dict[str, Any]:
         """Create the topic, or replace its whole configuration; returns it as it is now."""
@@ -135,8 +147,18 @@ class AsyncTopic:
         **wishes: Any,
     ) -> AsyncGenerator[Record, None]:
         """Return the records after a position; see ``Topic.diff``."""
+        patience, was_there = self.patience(), False
+        wait_ms = self._link.place.wait_ms * follow
         while True:
-            page = await self.page(from_seq, wait_ms=LONGEST_WAIT_MS if follow else 0, **wishes)
+            try:
+                page = await self.page(from_seq, wait_ms=wait_ms, **wishes)
+            except (ApiError, ConnectFailed) as error:
+                if not (follow and was_there):
+                    raise
+                await asyncio.sleep(patience.pause(error))
+                continue
+            patience.answered()
+            was_there = True
             if page.tombstone is not None:
                 if on_gap is None:
                     raise calls.lost(self.name, page.tombstone)
@@ -179,12 +201,23 @@ class AsyncTopic:
     ) -> AsyncGenerator[Job, None]:
         """Return jobs as the server pushes them; see ``Topic.jobs``."""
         path = calls.work_path(self.name, node, most, lease_ms)
-        async with aclosing(self._link.events(path, EVENTS)) as events:
-            async for event in events:
-                if event.name == "error":
-                    raise calls.stream_error(event.data)
-                if event.name == "job":
-                    yield msgspec.json.decode(event.data, type=Job)
+        patience, was_there = self.patience(), False
+        while True:
+            try:
+                async with aclosing(self._link.events(path, EVENTS)) as events:
+                    async for event in events:
+                        patience.answered()
+                        was_there = True
+                        if event.name == "error":
+                            raise calls.stream_error(event.data)
+                        if event.name == "job":
+                            yield msgspec.json.decode(event.data, type=Job)
+                return  # the queue is gone
+            except (ApiError, ConnectFailed) as error:
+                if not was_there:
+                    raise
+                pause = patience.pause(error)
+            await asyncio.sleep(pause)
 
     async def redrive(self, *seqs: int, most: int | None = None, to: str | None = None) -> Redriven:
         """Send dead letters back to the queues that they came from, or to another."""

@@ -1,11 +1,14 @@
 """AsyncWorker: takes jobs of a queue from asyncio and runs a coroutine function for each."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.patience import Patience
 from millstream.client.topic_values import Job
 from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, Lease, WorkTerms
 
@@ -46,13 +49,14 @@ class AsyncWorker:
     async def run(self, *, until_empty: bool = False) -> None:
         """Take jobs until ``stop`` is called, or until there are none left."""
         self._lease = self._terms.lease_of(await self._queue.state())
+        patience = self._queue.patience()
         self._stopping.clear()
         async with asyncio.TaskGroup() as group:
             renewer = group.create_task(self._renew())
             try:
                 while not self._stopping.is_set():
                     was_busy = bool(self._held)  # such a job may come back behind the look
-                    found = await self._take(group)
+                    found = await self._take(group, patience)
                     if found or await self._wait() or was_busy:
                         continue
                     if until_empty:
@@ -62,15 +66,20 @@ class AsyncWorker:
                     await asyncio.wait(list(self._held))
                 renewer.cancel()
 
-    async def _take(self, group: asyncio.TaskGroup) -> bool:
+    async def _take(self, group: asyncio.TaskGroup, patience: Patience) -> bool:
+        """Start on jobs while there is room; False when the queue has none."""
         room = self._terms.concurrency - len(self._held)
         if room <= 0:
             return False
         try:
             jobs = await self._queue.claim(self.node, room, lease_ms=self._lease.ms)
-        except ConnectFailed as error:
+        except (ApiError, ConnectFailed) as error:
+            pause = patience.pause(error)
             log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
-            return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            return True
+        patience.answered()
         if self._lease.is_shared:
             await self._keep(jobs)
         for job in jobs:
@@ -102,14 +111,23 @@ class AsyncWorker:
             is_done = False
         try:
             if not is_done:
-                await self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
-            elif await self._queue.ack(self.node, job):
+                await self._answer(partial(self._queue.nack, delay_ms=self._terms.retry_ms), job)
+            elif await self._answer(self._queue.ack, job):
                 self.done += 1
             else:
                 self.lost += 1
                 log.warning("lease was over queue=%s seq=%d", self._queue.name, job.seq)
         except (ApiError, ConnectFailed) as error:  # it comes again when its lease is over
             log.warning("job not answered queue=%s seq=%d %s", self._queue.name, job.seq, error)
+
+    async def _answer(self, verb: Callable[..., Awaitable[int]], job: Job) -> int:
+        """Answer for a job; while its lease may last a server that is away is asked again."""
+        patience = Patience(self._lease.ms / 1000)
+        while True:
+            try:
+                return await verb(self.node, job)
+            except (ApiError, ConnectFailed) as error:
+                await asyncio.sleep(patience.pause(error))
 
     async def _renew(self) -> None:
         """Keep the leases of jobs alive that take longer than that."""

@@ -11,10 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.client.errors import ClientError, ConnectFailed, InvalidUrl
 from millstream.client.event_stream import EventReader, ServerEvent
+from millstream.client.patience import FOLLOWERS_PATIENCE
 from millstream.client.topic_calls import Call, Told, read
 
 DEFAULT_URL = "http://127.0.0.1:8222"
 DEFAULT_TIMEOUT = 35.0  # above the longest poll
+LONGEST_WAIT_MS = 30_000
+LONGEST_SILENCE = 65.0  # of an event stream: above the longest heartbeat
 _LOST = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
@@ -28,8 +31,10 @@ class Place:
         timeout: float = DEFAULT_TIMEOUT,
         retries: int = 3,
         tls: ssl.SSLContext | None = None,
+        patience: float = FOLLOWERS_PATIENCE,
     ) -> None:
         self.url = url or DEFAULT_URL
+        self.patience = patience
         self.timeout = timeout
         self.retries = retries
         self.tls = tls
@@ -48,6 +53,16 @@ class Place:
         elif parts.username:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self.headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+
+    @property
+    def wait_ms(self) -> int:
+        """Return for how long a page is waited for: an answer is due before the timeout."""
+        return min(LONGEST_WAIT_MS, int(self.timeout * 800))
+
+    @property
+    def silence(self) -> float:
+        """Return after how many seconds without a sign of life an event stream counts as lost."""
+        return max(self.timeout, LONGEST_SILENCE)
 
     def unreachable(self, error: Exception) -> ClientError:
         """Return what somebody is told whose request found nobody."""
@@ -92,6 +107,7 @@ class HttpLink:
                 told = Told(response.status, response.read())
                 read(Call("GET", path, dict[str, Any]), told, self.place.url)
             reader = EventReader()
+            sock.settimeout(self.place.silence)
             try:
                 while data := response.read1(65536):
                     yield from reader.feed(data)

@@ -25,6 +25,7 @@ from millstream.client.topic_values import (
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
+_STATUS = {"server_shutting_down": 503, "throttled": 429, "forbidden": 403}
 MANY = 64  # from so many records on they go one a line, which is read faster
 
 
@@ -77,6 +78,7 @@ class Watch(msgspec.Struct):
 
     wid: str
     stream_url: str
+    topics: dict[str, dict[str, int]]
 
 
 class _Records(msgspec.Struct):
@@ -217,13 +219,16 @@ def work_path(topic: str, node: str, most: int, lease_ms: int | None) -> str:
     return f"{topic_path(topic, 'work')}?{urlencode(query)}"
 
 
-def open_watch(positions: Mapping[str, int | None], options: Mapping[str, Any]) -> Call:
-    """Open a watch; a position of None means from now on."""
+def open_watch(
+    positions: Mapping[str, int | None], options: Mapping[str, Any], *, lenient: bool = False
+) -> Call:
+    """Open a watch; a position of None means from now on. ``lenient`` leaves out what is gone."""
     topics = {
         name: {"tail": True} if start is None else {"from_seq": start}
         for name, start in positions.items()
     }
-    return _json("POST", "/v0/watch", {"topics": topics, "include_tags": True, **options}, Watch)
+    path = "/v0/watch?lenient=true" if lenient else "/v0/watch"
+    return _json("POST", path, {"topics": topics, "include_tags": True, **options}, Watch)
 
 
 def events_of(name: str, data: bytes) -> Iterable[Event]:
@@ -238,7 +243,9 @@ def events_of(name: str, data: bytes) -> Iterable[Event]:
     if name == "topic-deleted":
         return (msgspec.json.decode(data, type=TopicDeleted),)
     if name == "error":
-        raise stream_error(data)
+        error = stream_error(data)
+        if error.code != "throttled":  # which pauses one topic, and ends nothing
+            raise error
     return ()
 
 
@@ -248,7 +255,7 @@ def stream_error(data: bytes) -> ApiError:
     code, text = told.get("code", ""), told.get("message") or told.get("error", "")
     if isinstance(code, int):
         return ApiError(code, "stream_ended", text)
-    return ApiError(503 if code == "server_shutting_down" else 401, code, text)
+    return ApiError(_STATUS.get(code, 401), code, text)
 
 
 def lost(topic: str, gap: Gap) -> RecordsLost:

@@ -8,6 +8,7 @@ with Topics() as topics:
 """
 
 import ssl
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -17,6 +18,7 @@ import msgspec
 from millstream.client import topic_calls as calls
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.http_link import DEFAULT_TIMEOUT, HttpLink, Place
+from millstream.client.patience import FOLLOWERS_PATIENCE, Patience
 from millstream.client.topic_values import (
     Appended,
     Event,
@@ -27,16 +29,16 @@ from millstream.client.topic_values import (
     Redriven,
     TopicState,
 )
+from millstream.client.watched import EVENTS, Watched
 from millstream.client.worker import Handler, Worker, WorkTerms
-
-LONGEST_WAIT_MS = 30_000
 
 
 class Topics:
     """A server's topics. ``token`` is an API key; a url may carry one too: http://key@host:port.
 
     Every thread may use one object. ``retries`` is how often a server that is busy (429, 503) is
-    asked again, after the time that it says.
+    asked again, after the time that it says. ``patience`` is for how many seconds whoever follows
+    (``watch``, ``diff(follow=True)``, ``jobs``, a worker) waits for a server that went away.
     """
 
     def __init__(
@@ -47,8 +49,9 @@ class Topics:
         timeout: float = DEFAULT_TIMEOUT,
         retries: int = 3,
         tls: ssl.SSLContext | None = None,
+        patience: float = FOLLOWERS_PATIENCE,
     ) -> None:
-        self._link = HttpLink(Place(url, token, timeout, retries, tls))
+        self._link = HttpLink(Place(url, token, timeout, retries, tls, patience))
 
     def __enter__(self) -> Self:
         return self
@@ -80,19 +83,24 @@ class Topics:
         """Return what happens in topics as it happens, for as long as it is iterated.
 
         ``positions`` maps each topic to the sequence after which to begin, None meaning now. A
-        lost connection is opened again, and goes on where it stood.
+        lost connection, also to a server that restarts, is opened again where it stood.
         """
-        watch: calls.Watch = self._link.call(calls.open_watch(positions, options))
-        headers = {"Accept": "text/event-stream"}
+        watched, patience = Watched(positions, options), Patience(self._link.place.patience)
         while True:
             try:
-                for event in self._link.events(watch.stream_url, headers):
-                    yield from calls.events_of(event.name, event.data)
-                    headers["Last-Event-ID"] = event.id
-                return  # all topics are gone
-            except ConnectFailed:
-                if "Last-Event-ID" not in headers:
+                watch: calls.Watch = self._link.call(watched.call())
+                yield from watched.opened(watch)
+                if not watched.is_over:
+                    for event in self._link.events(watch.stream_url, EVENTS):
+                        patience.answered()
+                        yield from watched.read(event.name, event.data)
+                if watched.is_over:
+                    return
+                raise self._link.place.unreachable(EOFError("the stream ended"))
+            except (ApiError, ConnectFailed) as error:
+                if not watched.was_open:
                     raise
+                time.sleep(patience.pause(watched.lost(error)))
 
 
 class Topic:
@@ -101,6 +109,10 @@ class Topic:
     def __init__(self, link: HttpLink, name: str) -> None:
         self._link = link
         self.name = name
+
+    def patience(self) -> Patience:
+        """Return how long somebody who follows waits for the server."""
+        return Patience(self._link.place.patience)
 
     def put(self, **config: Any) -> dict[str, Any]:
         """Create the topic, or replace its whole configuration; returns it as it is now."""
@@ -140,11 +152,21 @@ class Topic:
     ) -> Generator[Record, None, None]:
         """Return the records after a position; with ``follow`` wait for more for ever.
 
+        Who follows survives a server that restarts; a first look that fails is told at once.
         Records that are gone are never passed over in silence: ``on_gap`` is told, or else
         RecordsLost is raised.
         """
+        patience, was_there = self.patience(), False
         while True:
-            page = self.page(from_seq, wait_ms=LONGEST_WAIT_MS if follow else 0, **wishes)
+            try:
+                page = self.page(from_seq, wait_ms=self._link.place.wait_ms * follow, **wishes)
+            except (ApiError, ConnectFailed) as error:
+                if not (follow and was_there):
+                    raise
+                time.sleep(patience.pause(error))
+                continue
+            patience.answered()
+            was_there = True
             if page.tombstone is not None:
                 if on_gap is None:
                     raise calls.lost(self.name, page.tombstone)
@@ -185,14 +207,25 @@ class Topic:
     ) -> Generator[Job, None, None]:
         """Return jobs as the server pushes them, never more than ``most`` unfinished at a time.
 
-        Leaving the loop gives back at once what was not finished.
+        Leaving the loop gives back at once what was not finished. So does a lost connection, but
+        that is opened again: what was not finished comes again.
         """
         path = calls.work_path(self.name, node, most, lease_ms)
-        for event in self._link.events(path, {"Accept": "text/event-stream"}):
-            if event.name == "error":
-                raise calls.stream_error(event.data)
-            if event.name == "job":
-                yield msgspec.json.decode(event.data, type=Job)
+        patience, was_there = self.patience(), False
+        while True:
+            try:
+                for event in self._link.events(path, EVENTS):
+                    patience.answered()
+                    was_there = True
+                    if event.name == "error":
+                        raise calls.stream_error(event.data)
+                    if event.name == "job":
+                        yield msgspec.json.decode(event.data, type=Job)
+                return  # the queue is gone
+            except (ApiError, ConnectFailed) as error:
+                if not was_there:
+                    raise
+                time.sleep(patience.pause(error))
 
     def redrive(self, *seqs: int, most: int | None = None, to: str | None = None) -> Redriven:
         """Send dead letters back to the queues that they came from, or to another."""

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.patience import Patience
 from millstream.client.topic_values import Job, TopicState
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Worker:
     def run(self, *, until_empty: bool = False) -> None:
         """Take jobs until ``stop`` is called, or until there are none left."""
         self._lease = self._terms.lease_of(self._queue.state())
+        patience = self._queue.patience()
         ended = threading.Event()  # not before the last job: a worker that stops still has some
         renewer = threading.Thread(target=self._renew, args=(ended,), daemon=True)
         self._stop.clear()
@@ -103,7 +106,7 @@ class Worker:
             with ThreadPoolExecutor(self._terms.concurrency) as pool:
                 while not self._stop.is_set():
                     was_busy = bool(self._held)  # such a job may come back behind the look
-                    if not self._take(pool) and not self._held and not was_busy:
+                    if not self._take(pool, patience) and not self._held and not was_busy:
                         if until_empty:
                             return
                         self._stop.wait(POLL_SECONDS)
@@ -111,8 +114,8 @@ class Worker:
             ended.set()
             renewer.join()
 
-    def _take(self, pool: ThreadPoolExecutor) -> bool:
-        """Start on jobs while there is room; returns whether there were any."""
+    def _take(self, pool: ThreadPoolExecutor, patience: Patience) -> bool:
+        """Start on jobs while there is room; False when the queue has none."""
         self._freed.clear()
         room = self._terms.concurrency - len(self._held)
         if room <= 0:
@@ -120,9 +123,12 @@ class Worker:
             return True
         try:
             jobs = self._queue.claim(self.node, room, lease_ms=self._lease.ms)
-        except ConnectFailed as error:
+        except (ApiError, ConnectFailed) as error:
+            pause = patience.pause(error)
             log.warning("no jobs for now queue=%s error=%s", self._queue.name, error)
-            return False
+            self._stop.wait(pause)
+            return True
+        patience.answered()
         if self._lease.is_shared:
             self._keep(jobs)
         for job in jobs:
@@ -139,13 +145,22 @@ class Worker:
         except Exception:
             log.exception("job failed queue=%s seq=%d", self._queue.name, job.seq)
             self.failed += 1
-            self._queue.nack(self.node, job, delay_ms=self._terms.retry_ms)
+            self._answer(partial(self._queue.nack, delay_ms=self._terms.retry_ms), job)
         else:
-            if self._queue.ack(self.node, job):
+            if self._answer(self._queue.ack, job):
                 self.done += 1
             else:
                 self.lost += 1
                 log.warning("lease was over queue=%s seq=%d", self._queue.name, job.seq)
+
+    def _answer(self, verb: Callable[..., int], job: Job) -> int:
+        """Answer for a job; while its lease may last a server that is away is asked again."""
+        patience = Patience(self._lease.ms / 1000)
+        while True:
+            try:
+                return verb(self.node, job)
+            except (ApiError, ConnectFailed) as error:
+                time.sleep(patience.pause(error))
 
     def _finished(self, job: Job, future: "Future[None]") -> None:
         self._held.pop(job.seq, None)
