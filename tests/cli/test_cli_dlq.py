@@ -51,3 +51,50 @@ def test_dead_letters_are_listed_and_sent_back(
     assert capsys.readouterr().out == "jobs.dead holds no dead letters\n"
     assert main.run(["dlq", "replay", "jobs.dead", "--seq", "9", "--http-url", url]) == 1
     assert "1 left in jobs.dead" in capsys.readouterr().err
+
+
+def test_a_queue_is_replayed_by_its_own_name(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://{peer.host}:{peer.http_port}"
+    with Topics(url) as topics:
+        for name in ("bills", "mails"):
+            bury(topics, name, 1, 2)
+        topics.topic("fresh").put(type="queue", max_deliveries=1, dead_letter="fresh.dead")
+    assert main.run(["dlq", "replay", "bills", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "2 → bills\n"
+    assert main.run(["dlq", "replay", "mails", "--max", "1", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "1 → mails\n"
+    for name in ("bills", "fresh"):
+        assert main.run(["dlq", "replay", name, "--http-url", url]) == 0
+        assert capsys.readouterr().out == f"{name} has no dead letters\n"
+
+
+def test_letters_that_cannot_go_hide_none_that_can(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://{peer.host}:{peer.http_port}"
+    with Topics(url) as topics:
+        bury(topics, "away", *range(3), dead="mixed")
+        bury(topics, "there", *range(2), dead="mixed")
+        topics.topic("mixed").append("by hand")
+        topics.topic("away").delete()
+    assert main.run(["dlq", "replay", "mixed", "--max", "1", "--http-url", url]) == 1
+    told = capsys.readouterr()
+    assert told.out == "1 → there\n"
+    assert told.err.startswith("3 left in mixed: 3 whose queue is gone")
+    assert main.run(["dlq", "replay", "mixed", "--http-url", url]) == 1
+    told = capsys.readouterr()
+    assert told.out == "1 → there\n"
+    assert told.err.startswith("4 left in mixed: 3 whose queue is gone")
+    assert told.err.endswith(", 1 that came from no queue\n")
+
+
+def bury(topics: Topics, name: str, *data: object, dead: str = "letters") -> None:
+    """Let jobs of a queue fail until they are dead letters."""
+    queue = topics.topic(name)
+    queue.put(type="queue", max_deliveries=1, dead_letter=dead)
+    queue.append(*data)
+    for _ in range(2):
+        queue.nack("w", *queue.claim("w", 100))
+    assert queue.state().count == 0

@@ -1,6 +1,7 @@
 """``millstream work`` against a real server: jobs in, exit codes out."""
 
 import http.client
+import shlex
 import signal
 import subprocess
 import sys
@@ -63,12 +64,24 @@ def test_each_job_reaches_the_command_and_is_finished(peer: Peer) -> None:
 def test_a_job_that_keeps_failing_ends_among_the_dead_letters(peer: Peer) -> None:
     make(peer, "bills", 1, 2, 3, max_deliveries=3, dead_letter="bills.dead")
     done = work(peer, "bills", "sh", "-c", '[ "$(cat)" != 2 ]')
-    assert done.stdout.decode() == (
-        "3 leased   2 acked   1 dead-lettered (seq 2: exit 1, 3 tries)   → bills.dead\n"
-    )
+    told, _, replay = done.stdout.decode().rstrip("\n").partition("   → ")
+    assert told == "3 leased   2 acked   1 dead-lettered (seq 2: exit 1, 3 tries)"
+    assert replay == f"millstream dlq replay bills --http-url http://{peer.host}:{peer.http_port}"
     assert done.returncode == 1
     assert call(peer, "GET", "/v0/topics/bills.dead", {})["count"] == 1
     assert call(peer, "GET", "/v0/topics/bills", {})["queue"]["dead_lettered"] == 1
+    assert main.run(shlex.split(replay)[1:]) == 0
+    assert call(peer, "GET", "/v0/topics/bills", {})["queue"]["ready"] == 1
+
+
+def test_the_command_that_replays_is_told_as_it_was_called(
+    peer: Peer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(peer, "calls", 1, max_deliveries=1, dead_letter="calls.dead")
+    monkeypatch.setenv("MILLSTREAM_HTTP_URL", f"http://{peer.host}:{peer.http_port}")
+    monkeypatch.setenv("MILLSTREAM_COMMAND", "./millstream")
+    assert main.run(["work", "calls", "--", "false"]) == 1
+    assert capsys.readouterr().out.endswith("   → ./millstream dlq replay calls\n")
 
 
 def test_a_failed_job_without_a_limit_waits_for_its_next_try(peer: Peer) -> None:

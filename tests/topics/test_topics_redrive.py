@@ -35,6 +35,7 @@ async def test_letters_go_back_as_the_jobs_that_they_were(api: Api) -> None:
         "topic": "dead",
         "redriven": 1,
         "skipped": [],
+        "why": {},
         "to": {"jobs": 1},
     }
     assert (await api.diff("dead"))["records"] == []
@@ -56,6 +57,7 @@ async def test_some_letters_are_chosen_by_sequence_or_number(api: Api) -> None:
         "topic": "dead",
         "redriven": 2,
         "skipped": [99],
+        "why": {"no_record": 1},
         "to": {"jobs": 2},
     }
     assert (await redrive(api, "dead", {"max": 3}))["redriven"] == 3
@@ -76,6 +78,7 @@ async def test_what_is_no_letter_or_has_no_home_stays(api: Api) -> None:
         "topic": "dead",
         "redriven": 0,
         "skipped": [1, 2],
+        "why": {"no_queue": 1, "no_letter": 1},
         "to": {},
     }
     assert (await api.call("GET", "/v0/topics/dead"))[1]["count"] == 2
@@ -90,12 +93,60 @@ async def test_a_queue_that_refuses_keeps_the_letters_where_they_are(api: Api) -
     assert (await api.call("GET", "/v0/topics/dead"))[1]["count"] == 2
 
 
+async def test_letters_without_a_home_hide_none_behind_them(api: Api) -> None:
+    await bury(api, "gone", *range(3))
+    await bury(api, "jobs", 1, 2)
+    await api.call("DELETE", "/v0/topics/gone")
+    answer = await redrive(api, "dead", {"max": 1})
+    assert (answer["to"], answer["skipped"]) == ({"jobs": 1}, [1, 2, 3])
+    assert answer["why"] == {"no_queue": 3}
+    assert answer["next_from_seq"] == 4
+    again = await redrive(api, "dead", {"max": 1, "from_seq": 4})
+    assert (again["to"], again["skipped"]) == ({"jobs": 1}, [])
+    assert "next_from_seq" not in again
+
+
+async def test_a_call_looks_past_a_thousand_letters_but_not_past_all(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = {"data": 0, "meta": {"$dead_letter_from": "gone"}}
+    await api.call("POST", "/v0/topics/dead", {"records": [orphan] * 2100})
+    await bury(api, "jobs", 1)
+    answer = await redrive(api, "dead")
+    assert (answer["to"], len(answer["skipped"])) == ({"jobs": 1}, 2100)
+    await bury(api, "jobs", 2)
+    monkeypatch.setattr("millstream.topics.redrive.MOST_LOOKED_AT", 2000)
+    answer = await redrive(api, "dead")
+    assert (answer["to"], answer["why"], answer["next_from_seq"]) == ({}, {"no_queue": 2000}, 2000)
+    answer = await redrive(api, "dead", {"from_seq": 2000})
+    assert (answer["to"], answer["why"]) == ({"jobs": 2}, {"no_queue": 100})
+
+
+async def test_only_letters_of_one_queue_go_back(api: Api) -> None:
+    await bury(api, "a", 1, 2)
+    await bury(api, "b", 3)
+    answer = await redrive(api, "dead", {"from": "b"})
+    assert (answer["to"], answer["skipped"]) == ({"b": 1}, [])
+    assert (await redrive(api, "dead", {"from": "a", "seqs": [1, 2]}))["to"] == {"a": 2}
+
+
+async def test_a_full_queue_keeps_only_its_own_letters_waiting(api: Api) -> None:
+    await bury(api, "full", 1)
+    await bury(api, "jobs", 2)
+    config = {"type": "queue", "cap_records": 1, "discard": "reject"}
+    await api.call("PUT", "/v0/topics/full", config)
+    await api.write("full", "taken")
+    answer = await redrive(api, "dead")
+    assert (answer["to"], answer["why"]) == ({"jobs": 1}, {"topic_full": 1})
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
         ({"seqs": [-1]}, (400, "invalid_request")),
         ({"seqs": list(range(1001))}, (400, "batch_too_large")),
         ({"max": -1}, (400, "invalid_request")),
+        ({"from_seq": -1}, (400, "invalid_request")),
         ({"to": "dead"}, (400, "invalid_request")),
         ({"to": "missing"}, (404, "topic_not_found")),
         ({"to": "log"}, (409, "not_a_queue")),

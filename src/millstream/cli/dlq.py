@@ -8,10 +8,18 @@ import click
 import msgspec
 
 from millstream.cli.options import http_option, json_option, token_option
+from millstream.client.errors import ApiError
 from millstream.client.topic_values import Record
-from millstream.client.topics import Topics
+from millstream.client.topics import Topic, Topics
 
 FROM, TRIES = "$dead_letter_from", "$dead_letter_deliveries"
+REASONS = {
+    "no_queue": "whose queue is gone, or not this key's to write to (--to names another)",
+    "no_letter": "that came from no queue",
+    "no_record": "that are not there",
+    "under_way": "that somebody else is sending back",
+    "topic_full": "whose queue is full",
+}
 LONGEST = 80  # of a job's data in one line
 
 
@@ -35,42 +43,65 @@ def ls(topic: str | None, http_url: str | None, token: str, as_json: bool) -> No
 
 
 @dlq.command()
-@click.argument("topic")
+@click.argument("name")
 @click.option("--seq", "seqs", type=int, multiple=True, help="Only this one; repeatable.")
 @click.option("--max", "most", type=click.IntRange(1), help="At most so many, oldest first.")
 @click.option("--to", help="Another queue than the one that each came from.")
 @http_option
 @token_option
 def replay(
-    topic: str,
+    name: str,
     seqs: tuple[int, ...],
     most: int | None,
     to: str | None,
     http_url: str | None,
     token: str,
 ) -> int:
-    """Send the jobs of TOPIC back to their queues, as new as they first were."""
-    sent: dict[str, int] = {}
+    """Send dead letters back to their queues, as new as they first were.
+
+    NAME is a topic of dead letters, or a queue: then those go back that came from it.
+    """
     with Topics(http_url, token) as topics:
-        letters = topics.topic(topic)
-        while True:
-            left = None if most is None else most - sum(sent.values())
-            if left == 0:
-                break
-            done = letters.redrive(*seqs, most=left, to=to)
-            for name, count in done.to.items():
-                sent[name] = sent.get(name, 0) + count
-            if seqs or not done.redriven:
-                break
-    for name, count in sorted(sent.items()):
-        click.echo(f"{count} → {name}")
-    if done.skipped:
-        click.echo(
-            f"{len(done.skipped)} left in {topic}: no such record, or its queue is gone", err=True
-        )
-    if not sent and not done.skipped:
-        click.echo(f"{topic} holds no dead letters")
-    return 1 if done.skipped else 0
+        topic, origin = _letters_of(topics, name)
+        try:
+            sent, why = _replay(topics.topic(topic), origin, seqs, most, to)
+        except ApiError as error:
+            if error.code != "topic_not_found" or topic == name:
+                raise
+            sent, why = {}, {}  # its first letter would make the topic
+    for queue, count in sorted(sent.items()):
+        click.echo(f"{count} → {queue}")
+    if why:
+        reasons = ", ".join(f"{count} {REASONS.get(each, each)}" for each, count in why.items())
+        click.echo(f"{sum(why.values())} left in {topic}: {reasons}", err=True)
+    elif not sent:
+        click.echo(f"{name} {'holds' if origin is None else 'has'} no dead letters")
+    return 1 if why else 0
+
+
+def _letters_of(topics: Topics, name: str) -> tuple[str, str | None]:
+    """Return the topic of letters that is meant, and the queue that they must have come from."""
+    target = topics.topic(name).state().config["dead_letter"]
+    return (name, None) if target is None else (target, name)
+
+
+def _replay(
+    letters: Topic, origin: str | None, seqs: tuple[int, ...], most: int | None, to: str | None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Send letters back, a call at a time; returns how many went where, and why others did not."""
+    sent: dict[str, int] = {}
+    why: dict[str, int] = {}
+    position = 0
+    while True:
+        left = None if most is None else most - sum(sent.values())
+        done = letters.redrive(*seqs, most=left, to=to, origin=origin, from_seq=position)
+        for told, sums in ((done.to, sent), (done.why, why)):
+            for each, count in told.items():
+                sums[each] = sums.get(each, 0) + count
+        is_enough = most is not None and sum(sent.values()) >= most
+        if seqs or is_enough or done.next_from_seq is None:
+            return sent, why
+        position = done.next_from_seq
 
 
 def _show_topics(topics: Topics, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """``millstream work``: run a command for each job of a queue."""
 
 import os
+import shlex
 import socket
 import subprocess
 import time
@@ -10,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import click
+from click.core import ParameterSource
 
 from millstream.cli.options import http_option, token_option
 from millstream.client import ClientError
+from millstream.client.http_link import shown
 from millstream.client.patience import FOLLOWERS_PATIENCE, Patience, is_away
 from millstream.client.topic_values import Job
 from millstream.client.topics import Topic, Topics
@@ -33,6 +36,7 @@ class Queue:
     lease_ms: int
     max_deliveries: int
     dead_letter: str | None
+    replay: str  # the command that sends its dead letters back
     patience: float = 0.0  # seconds for which a server that went away is waited for
 
     @property
@@ -65,7 +69,7 @@ class Tally:
     lost: int = 0
 
     def lines(self, queue: Queue) -> str:
-        """Return the summary; what did not happen is left out."""
+        """Return the summary, and how to replay dead letters; what did not happen is left out."""
         parts = [f"{len(self.leased)} leased", f"{self.acked} acked"]
         if self.given_up:
             parts.append(f"{len(self.given_up)} dead-lettered{_named(self.given_up)}")
@@ -74,7 +78,7 @@ class Tally:
         if self.lost:
             parts.append(f"{self.lost} took longer than the lease")
         text = "   ".join(parts)
-        return f"{text}   → {queue.dead_letter}" if self.given_up else text
+        return f"{text}   → {queue.replay}" if self.given_up else text
 
 
 def _named(jobs: dict[int, str]) -> str:
@@ -113,7 +117,7 @@ def work(
     name = node or f"{socket.gethostname()}-{os.getpid()}"
     tally = Tally()
     with Topics(http_url, token, patience=patience) as topics:
-        found = _found(topics.topic(queue), name, patience if follow else 0.0)
+        found = _found(topics.topic(queue), name, http_url, patience if follow else 0.0)
         try:
             _work(found, command, tally, follow)
         except KeyboardInterrupt:
@@ -124,15 +128,24 @@ def work(
     return 1 if tally.given_up or tally.failed else 0
 
 
-def _found(topic: Topic, node: str, patience: float) -> Queue:
+def _found(topic: Topic, node: str, http_url: str | None, patience: float) -> Queue:
     state = topic.state()
     if state.type != "queue":
         raise ClientError(f"{topic.name} is a log; a queue is created with type queue")
     config = state.config
     return Queue(
         *(topic, node, config["lease_ms"], config["max_deliveries"], config["dead_letter"]),
-        patience,
+        *(_replay(topic.name, http_url), patience),
     )
+
+
+def _replay(queue: str, http_url: str | None) -> str:
+    """Return the command that sends dead letters back, as somebody who called us can type it."""
+    command = [os.environ.get("MILLSTREAM_COMMAND", "millstream"), "dlq", "replay", queue]
+    source = click.get_current_context().get_parameter_source("http_url")
+    if http_url is not None and source is ParameterSource.COMMANDLINE:
+        command += ["--http-url", shown(http_url)]  # an API key in it is nobody else's to see
+    return shlex.join(command)
 
 
 def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> None:

@@ -219,10 +219,13 @@ class AsyncTopic:
                 pause = patience.pause(error)
             await asyncio.sleep(pause)
 
-    async def redrive(self, *seqs: int, most: int | None = None, to: str | None = None) -> Redriven:
-        """Send dead letters back to the queues that they came from, or to another."""
-        call = calls.redrive(self.name, list(seqs) or None, most, to)
-        redriven: Redriven = await self._link.call(call)
+    async def redrive(self, *seqs: int, **wishes: Any) -> Redriven:
+        """Send dead letters back to the queues that they came from.
+
+        ``most`` at a time, ``to`` another queue, only those that are from ``origin``, and only
+        those behind ``from_seq``.
+        """
+        redriven: Redriven = await self._link.call(calls.redrive(self.name, seqs, **wishes))
         return redriven
 
     def worker(

@@ -204,9 +204,18 @@ def settle(verb: str, topic: str, node: str, jobs: Sequence[Job], **more: int) -
     return _json("POST", topic_path(topic, verb), body, dict[str, Any])
 
 
-def redrive(topic: str, seqs: Sequence[int] | None, most: int | None, to: str | None) -> Call:
+def redrive(
+    topic: str,
+    seqs: Sequence[int],
+    *,
+    most: int | None = None,
+    to: str | None = None,
+    origin: str | None = None,
+    from_seq: int | None = None,
+) -> Call:
     """Send dead letters back."""
-    wishes = {"seqs": seqs, "max": most, "to": to}
+    named = list(seqs) or None
+    wishes = {"seqs": named, "max": most, "to": to, "from": origin, "from_seq": from_seq}
     body = {name: value for name, value in wishes.items() if value is not None}
     return _json("POST", topic_path(topic, "redrive"), body, Redriven)
 

@@ -128,12 +128,17 @@ class TopicState(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What became of dead letters: how many went back to which queue, and which stayed."""
+    """What became of dead letters: how many went back to which queue, which stayed, and why.
+
+    Where ``next_from_seq`` is told, the letters behind it were not looked at yet.
+    """
 
     topic: str
     redriven: int
     skipped: list[int]
     to: dict[str, int]
+    why: dict[str, int] = msgspec.field(default_factory=dict)
+    next_from_seq: int | None = None
 
 
 def value_of(text: msgspec.Raw) -> Any:

@@ -227,10 +227,13 @@ class Topic:
                     raise
                 time.sleep(patience.pause(error))
 
-    def redrive(self, *seqs: int, most: int | None = None, to: str | None = None) -> Redriven:
-        """Send dead letters back to the queues that they came from, or to another."""
-        call = calls.redrive(self.name, list(seqs) or None, most, to)
-        redriven: Redriven = self._link.call(call)
+    def redrive(self, *seqs: int, **wishes: Any) -> Redriven:
+        """Send dead letters back to the queues that they came from.
+
+        ``most`` at a time, ``to`` another queue, only those that are from ``origin``, and only
+        those behind ``from_seq``.
+        """
+        redriven: Redriven = self._link.call(calls.redrive(self.name, seqs, **wishes))
         return redriven
 
     def worker(

@@ -8,23 +8,43 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from millstream.errors import MillstreamError
 from millstream.message import NewRecord, Record
 from millstream.queues.dead_letters import DELIVERIES, FROM, SOURCE_SEQ, SUBJECT
 from millstream.streams.stream import Stream
 
 Meta = dict[str, msgspec.Raw]
+Letters = list[tuple[Record, Meta]]
+
+NO_LETTER, NO_RECORD, NO_QUEUE, UNDER_WAY = "no_letter", "no_record", "no_queue", "under_way"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """Which letters are to go back: at most so many, all to ``to``, only those from ``origin``."""
+
+    most: int
+    to: str | None = None
+    origin: str | None = None
 
 
 class Redriven(msgspec.Struct):
-    """What became of the letters that were asked for."""
+    """What became of letters that were looked at: how many went where, which stayed, and why."""
 
     to: dict[str, int] = msgspec.field(default_factory=dict)
     skipped: list[int] = msgspec.field(default_factory=list)
+    why: dict[str, int] = msgspec.field(default_factory=dict)  # reason → letters that stayed
+    refusals: dict[str, MillstreamError] = msgspec.field(default_factory=dict)  # by queue
 
     @property
     def count(self) -> int:
         """Return how many went back."""
         return sum(self.to.values())
+
+    def skip(self, seqs: Sequence[int], why: str) -> None:
+        """Leave letters where they are."""
+        if seqs:
+            self.skipped += seqs
+            self.why[why] = self.why.get(why, 0) + len(seqs)
 
 
 class Redrive:
@@ -37,40 +57,73 @@ class Redrive:
         self,
         letters: Stream,
         records: Sequence[Record],
-        to: str | None,
+        wish: Wish,
         find: Callable[[str], Stream | None],
-    ) -> Redriven:
-        """Send records to their queues, or all to ``to``; ``find`` knows where one may go."""
-        done = Redriven()
-        for name, group in self._sorted(letters, records, to, done).items():
-            target = find(name)
-            if target is None or target is letters:
-                done.skipped += [record.seq for record, _ in group]
-                continue
-            marks = {(letters.incarnation, record.seq) for record, _ in group}
+        done: Redriven,
+    ) -> int:
+        """Send records to their queues until as many have gone as are wished for.
+
+        ``find`` knows where one may go. What cannot go is skipped, and a queue that refuses is
+        asked only once. Returns the sequence of the last one that was looked at.
+        """
+        groups, last = self._sorted(letters, records, wish, find, done)
+        for target, group in groups:
+            seqs = [record.seq for record, _ in group]
+            marks = {(letters.incarnation, seq) for seq in seqs}
             self._under_way |= marks
             try:
-                await target.append([job_of(record, meta, target) for record, meta in group])
-                await letters.delete([record.seq for record, _ in group])
+                if await _is_taken(target, group, done):
+                    await letters.delete(seqs)
+                    done.to[target.name] = done.to.get(target.name, 0) + len(group)
             finally:
                 self._under_way -= marks
-            done.to[name] = len(group)
-        done.skipped.sort()
-        return done
+        return last
 
     def _sorted(
-        self, letters: Stream, records: Sequence[Record], to: str | None, done: Redriven
-    ) -> dict[str, list[tuple[Record, Meta]]]:
-        """Return the letters by where they go; what is none is skipped."""
-        groups: dict[str, list[tuple[Record, Meta]]] = {}
+        self,
+        letters: Stream,
+        records: Sequence[Record],
+        wish: Wish,
+        find: Callable[[str], Stream | None],
+        done: Redriven,
+    ) -> tuple[list[tuple[Stream, Letters]], int]:
+        """Return the letters by where they go, and how far it was looked; skips the others."""
+        groups: dict[str, tuple[Stream, Letters]] = {}
+        chosen, last = 0, 0
         for record in records:
-            meta = _meta_of(record)
+            if chosen >= wish.most - done.count:
+                break
+            last, meta = record.seq, _meta_of(record)
             origin = _text(meta.get(FROM))
-            if not origin or (letters.incarnation, record.seq) in self._under_way:
-                done.skipped.append(record.seq)
+            if wish.origin is not None and origin != wish.origin:
+                continue
+            name = wish.to or origin
+            target = find(name) if origin else None
+            if not origin:
+                done.skip([last], NO_LETTER)
+            elif (letters.incarnation, last) in self._under_way:
+                done.skip([last], UNDER_WAY)
+            elif target is None or target is letters:
+                done.skip([last], NO_QUEUE)
+            elif name in done.refusals:
+                done.skip([last], done.refusals[name].code)
             else:
-                groups.setdefault(to or origin, []).append((record, meta))
-        return groups
+                groups.setdefault(name, (target, []))[1].append((record, meta))
+                chosen += 1
+        return list(groups.values()), last
+
+
+async def _is_taken(target: Stream, group: Letters, done: Redriven) -> bool:
+    """Append letters to a queue; one that refuses them, as it is full, keeps none of the others."""
+    try:
+        await target.append([job_of(record, meta, target) for record, meta in group])
+    except MillstreamError as error:
+        if error.http_status >= 500:
+            raise
+        done.refusals[target.name] = error
+        done.skip([record.seq for record, _ in group], error.code)
+        return False
+    return True
 
 
 def job_of(record: Record, meta: Meta, target: Stream) -> NewRecord:

@@ -1,14 +1,17 @@
 """Dead letters sent back: ``POST /v0/topics/{topic}/redrive``."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.errors import BadRequest, RecordNotFound
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.message import Record
-from millstream.queues.redrive import Redrive
+from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, Wish
 from millstream.queues.settings import is_queue
 from millstream.streams.presence import once_here
 from millstream.topics import bodies
@@ -22,14 +25,19 @@ if TYPE_CHECKING:
 
 MOST = 1000
 MOST_BYTES = 8 * 1024 * 1024
+MOST_LOOKED_AT = 10_000  # letters, in one call
+
+Find = Callable[[str], "Stream | None"]
 
 
-class RedriveBody(msgspec.Struct):
+class RedriveBody(msgspec.Struct, rename={"origin": "from"}):
     """``POST /v0/topics/{topic}/redrive``: which letters, and where to if not home."""
 
     seqs: list[int] | None = None
     max: int | None = None
     to: str | None = None
+    origin: str | None = None
+    from_seq: int | None = None
 
 
 class Redrives:
@@ -43,6 +51,7 @@ class Redrives:
         watch = Stopwatch(topics.clock)
         body: RedriveBody = bodies.json_body(request, RedriveBody, may_be_empty=True)
         most = bodies.unsigned(body.max, "max", MOST, bodies.U32)
+        after = bodies.unsigned(body.from_seq, "from_seq", 0)
         for seq in body.seqs or ():
             bodies.unsigned(seq, "each of seqs", 0)
         if len(body.seqs or ()) > MOST:
@@ -52,21 +61,50 @@ class Redrives:
             raise BadRequest("to names the topic that the letters are in")
         if body.to is not None:
             self._queue(body.to, request.caller, topics)
-        found, missing = await once_here(
-            lambda: _letters(letters, body.seqs, min(most or MOST, MOST))
-        )
-        done = await self._redrive.send_back(
-            letters, found, body.to, lambda name: self._home(name, request.caller, topics)
-        )
-        return json_response(
-            {
-                "topic": letters.name,
-                "redriven": done.count,
-                "skipped": sorted([*done.skipped, *missing]),
-                "to": done.to,
-                "performance": watch.performance(),
-            }
-        )
+        wish = Wish(min(most or MOST, MOST), body.to, body.origin)
+        find = partial(self._home, caller=request.caller, topics=topics)
+        done, next_from_seq = Redriven(), None
+        if body.seqs is None:
+            next_from_seq = await self._oldest(letters, wish, after, find, done)
+        else:
+            await self._named(letters, wish, body.seqs, find, done)
+        if done.refusals and not done.count and next_from_seq is None:
+            raise next(iter(done.refusals.values()))
+        answer: dict[str, object] = {
+            "topic": letters.name,
+            "redriven": done.count,
+            "skipped": sorted(done.skipped),
+            "why": done.why,
+            "to": done.to,
+            "performance": watch.performance(),
+        }
+        if next_from_seq is not None:
+            answer["next_from_seq"] = next_from_seq
+        return json_response(answer)
+
+    async def _named(
+        self, letters: "Stream", wish: Wish, seqs: list[int], find: Find, done: Redriven
+    ) -> None:
+        found, missing = await once_here(lambda: _letters(letters, seqs))
+        done.skip(missing, NO_RECORD)
+        await self._redrive.send_back(letters, found, replace(wish, most=MOST), find, done)
+
+    async def _oldest(
+        self, letters: "Stream", wish: Wish, after: int, find: Find, done: Redriven
+    ) -> int | None:
+        """Send the oldest that can go; returns where to go on, None when all was looked at.
+
+        What cannot go is passed over, however much of it there is, but not in one call.
+        """
+        looked = 0
+        while done.count < wish.most and looked < MOST_LOOKED_AT:
+            frames = await once_here(partial(letters.read, after + 1, MOST, MOST_BYTES))
+            if not len(frames):
+                return None
+            records = [Record(*frames.record(at)) for at in range(len(frames))]
+            after = await self._redrive.send_back(letters, records, wish, find, done)
+            looked += len(records)
+        return after if after < letters.log.committed_seq else None
 
     @staticmethod
     def _queue(name: str, caller: Caller, topics: Topics) -> "Stream":
@@ -87,11 +125,8 @@ class Redrives:
         return stream if stream is not None and is_queue(stream.config) else None
 
 
-def _letters(stream: "Stream", seqs: list[int] | None, most: int) -> tuple[list[Record], list[int]]:
-    """Return the records asked for, or the oldest ones, and which are not there."""
-    if seqs is None:
-        frames = stream.read(stream.state().first_seq, most, MOST_BYTES)
-        return [Record(*frames.record(at)) for at in range(len(frames))], []
+def _letters(stream: "Stream", seqs: list[int]) -> tuple[list[Record], list[int]]:
+    """Return the records asked for, and which are not there."""
     found, missing = [], []
     for seq in dict.fromkeys(seqs):
         try:

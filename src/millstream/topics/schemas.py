@@ -183,9 +183,10 @@ _ANSWERS: dict[str, Schema] = {
             "topic": TEXT,
             "redriven": COUNT,
             "skipped": listed(COUNT),
+            "why": {"type": "object", "additionalProperties": COUNT},
             "to": {"type": "object", "additionalProperties": COUNT},
         },
-        {"performance": ref("Performance")},
+        {"next_from_seq": COUNT, "performance": ref("Performance")},
     ),
     "Router": shape(
         {"router": TEXT, "source": TEXT, "dest": TEXT, "guarantee": TEXT},
