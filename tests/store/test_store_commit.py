@@ -477,3 +477,33 @@ def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
     disk.visit, committer._engine.sync = come, slow_sync  # type: ignore[method-assign]
     committer.step()
     assert heard == [[None]]
+
+
+def test_whoever_watches_is_told_when_the_timer_has_synced_more() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.MEMORY)
+    told: list[int] = []
+    undo = log.watch_synced(lambda: told.append(log.state().synced_seq))
+    bench.append(log, [b"a"])
+    bench.run()
+    assert told == []
+    bench.clock.advance(0.05)
+    bench.run()
+    assert told == [1]
+    undo()
+    undo()
+    bench.append(log, [b"b"])
+    bench.run()
+    bench.clock.advance(0.05)
+    bench.run()
+    assert (told, log.state().synced_seq) == ([1], 2)
+
+
+def test_sequences_left_out_do_not_make_records_stable_that_are_on_their_way() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.MEMORY)
+    bench.append(log, [b"a"])
+    log.skip_to(5, lambda error: None)
+    assert (log.state().last_seq, log.state().synced_seq) == (4, 0)
+    bench.run()
+    assert log.state().synced_seq == 4

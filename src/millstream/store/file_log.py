@@ -3,7 +3,7 @@
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -81,6 +81,7 @@ class FileLog(LogRecords):
         self._abandoned: list[Segment] = []
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
+        self._watching: dict[object, Callable[[], None]] = {}  # told when more is synced
         self._reservation = Reservation(options.reserve_records)
         self.compressed = False  # what is sealed from now on
         self.name = ""  # of the stream, for those who read its files
@@ -266,7 +267,7 @@ class FileLog(LogRecords):
         self._host.submit(Submission(self._log_id, 0, 2, frames, True, committed))
         self.next_seq = seq
         if self._durability is Durability.MEMORY:  # what follows is committed at once
-            self._skipped_to(seq, holes, lambda error: None, None)
+            self._skip_visibly(seq, holes)
 
     def _skipped_to(
         self,
@@ -276,11 +277,14 @@ class FileLog(LogRecords):
         error: MillstreamError | None,
     ) -> None:
         if error is None:
-            self._skip(holes)
-            self.committed_seq = max(self.committed_seq, seq - 1)
-            if not self._written:
-                self.synced_seq = max(self.synced_seq, seq - 1)
+            self._skip_visibly(seq, holes)
+            # Its sync has covered whatever was written before it.
+            self.synced_seq = max(self.synced_seq, seq - 1)
         done(error)
+
+    def _skip_visibly(self, seq: int, holes: Sequence[tuple[int, int]]) -> None:
+        self._skip(holes)
+        self.committed_seq = max(self.committed_seq, seq - 1)
 
     def _skip_committed(
         self,
@@ -315,6 +319,8 @@ class FileLog(LogRecords):
             self.committed_seq = max(self.committed_seq, last)
             if self._durability is Durability.FSYNC:
                 self.synced_seq = max(self.synced_seq, last)
+            else:
+                self._await_sync(last)
         done(error)
 
     def start_at(self, first_seq: int) -> None:
@@ -349,16 +355,33 @@ class FileLog(LogRecords):
             if last > self.committed_seq:
                 self._commit(count, last, headed, size, ts_ns)
             if self._durability is not Durability.FSYNC:
-                self._written.append((self._host.written_position(self._log_id), last))
-                self._host.unsynced(self)
+                self._await_sync(last)
         done(error)
 
     def note_synced(self, position: int) -> bool:
         """Raise the synced mark to what was written up to ``position``; True when all was."""
-        written = self._written
+        written, before = self._written, self.synced_seq
         while written and written[0][0] <= position:
             self.synced_seq = max(self.synced_seq, written.popleft()[1])
+        if self._watching and self.synced_seq > before:
+            for rose in list(self._watching.values()):
+                rose()
         return not written
+
+    def watch_synced(self, rose: Callable[[], None]) -> Callable[[], None]:
+        """Call ``rose`` when more became stable after it was committed; returns the undo."""
+        key = object()
+        self._watching[key] = rose
+        return partial(self._unwatch, key)
+
+    def _unwatch(self, key: object) -> None:
+        self._watching.pop(key, None)
+
+    def _await_sync(self, last: int) -> None:
+        """Note that everything up to ``last`` is written, and stable with the next sync."""
+        if self._durability is not Durability.EPHEMERAL:  # which no sync ever covers
+            self._written.append((self._host.written_position(self._log_id), last))
+            self._host.unsynced(self)
 
     def _commit(self, count: int, last: int, headed: int, size: int, ts_ns: int) -> None:
         """Let readers see what the class's promise now covers."""

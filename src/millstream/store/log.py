@@ -247,6 +247,10 @@ class Log(Protocol):
         """Return a consistent look at the log."""
         ...
 
+    def watch_synced(self, rose: Callable[[], None]) -> Callable[[], None]:
+        """Call ``rose`` when more became stable after it was committed; returns the undo."""
+        ...
+
     def last_by_subject(self, subject: bytes) -> int:
         """Return the newest live sequence of a subject, 0 when there is none; no scan."""
         ...

@@ -103,6 +103,8 @@ class EventStream(AsyncIterator[bytes]):
 
     def attach(self, push: Push) -> None:
         """Send by ``push`` what comes while somebody waits for the next piece."""
+        if self._session.query.is_strong:
+            return  # what a commit brings is not for it yet: it looks for itself after the sync
         self._push = push
         for heard in self._heard.values():
             heard.seat.push = push
@@ -180,7 +182,10 @@ class EventStream(AsyncIterator[bytes]):
             *(stream.name, session, session.cursors, self._announced, self._alarm, variant),
             *(partial(self._news, stream, variant), self._parcel, self._push, session.is_private),
         )
-        heard = Heard(stream, pulse, variant, seat, pulse.seat(seat))
+        undo = pulse.seat(seat)
+        if session.query.is_strong:
+            undo = partial(_undo_both, undo, stream.log.watch_synced(self._alarm.ring))
+        heard = Heard(stream, pulse, variant, seat, undo)
         self._heard[stream.name] = heard
         return heard
 
@@ -215,7 +220,8 @@ class EventStream(AsyncIterator[bytes]):
         topics, session, name = self._topics, self._session, heard.stream.name
         topics.touch(heard.stream)
         before = session.cursors[name]
-        if name in self._announced and heard.pulse.may_share:
+        shares = heard.pulse.may_share and not session.query.is_strong  # which a sync changes too
+        if shares and name in self._announced:
             news = self._news(heard.stream, heard.variant, before)
             if news is not None:
                 session.cursors[name] = news.cursor
@@ -260,6 +266,11 @@ _SHUTTING_DOWN = _encode(
 
 _REVOKED = _encode({"code": "unauthorized", "message": "the credential was revoked"})
 _FORBIDDEN = _encode({"code": "forbidden", "message": "the topic takes other subjects now"})
+
+
+def _undo_both(one: Callable[[], None], other: Callable[[], None]) -> None:
+    one()
+    other()
 
 
 def why_barred(caller: Caller, names: Iterable[str]) -> bytes:

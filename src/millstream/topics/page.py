@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.errors import NotHere
+from millstream.store.log import Durability
 from millstream.streams.state import StreamState
 from millstream.subjects.matcher import matcher
 from millstream.topics.rendering import Fields, Renderer
@@ -41,6 +43,7 @@ class Query(msgspec.Struct, frozen=True):
     include_meta: bool = True
     include_data: bool = True
     filter: Filter | None = None
+    is_strong: bool = False  # shows only what is on stable storage
 
 
 class Page(msgspec.Struct):
@@ -80,6 +83,8 @@ class PageMemo:
 def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None = None) -> Page:
     """Read until the limit, the byte budget, a loss to report, or the head."""
     state = settled(stream, now_ns)
+    if query.is_strong:
+        state = stable(stream, state, query.from_seq)
     if memo is None:
         return _read_page(stream, query, state, now_ns)
     key = (stream.incarnation, stream.config, query, state)
@@ -88,11 +93,26 @@ def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None
     return memo.page
 
 
+def stable(stream: "Stream", state: StreamState, from_seq: int) -> StreamState:
+    """Return the state up to what is on stable storage, as a reader after ``from_seq`` sees it.
+
+    Nothing is taken back from where the reader stands, nor from where the topic begins. An
+    ephemeral topic has no disk to wait for.
+    """
+    if stream.log.durability is Durability.EPHEMERAL:
+        return state
+    stands = from_seq if from_seq <= state.last_seq else 0  # else the topic was made anew
+    last = max(state.synced_seq, state.first_seq - 1, stands)
+    return state if last >= state.last_seq else replace(state, last_seq=last)
+
+
 def _read_page(stream: "Stream", query: Query, state: StreamState, now_ns: int) -> Page:
     start = start_reading(state, query.from_seq)
     page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
     page.start = start.cursor
-    stop = state.last_seq if start.stop_before is None else start.stop_before - 1
+    stop = state.last_seq
+    if start.stop_before is not None:
+        stop = min(stop, start.stop_before - 1)
     found: list[Fields] = []
     if _fill(stream, query, page, stop, now_ns, found):
         page.next_from_seq = max(page.next_from_seq, stop)

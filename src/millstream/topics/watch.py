@@ -145,6 +145,7 @@ def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> Sessio
             include_meta=body.include_meta is not False,
             include_data=body.include_data is not False,
             filter=read_filter(body.filter),
+            is_strong=body.consistency == "strong",
         ),
         heartbeat_ms=heartbeat(
             topics, None if asked is None else bodies.unsigned(asked, "heartbeat_ms", 0)
