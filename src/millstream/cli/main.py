@@ -22,6 +22,10 @@ cli = LazyGroup(
         "bench": ("millstream.cli.bench:bench", "Measure a NATS server."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
         "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
+        "consumer": (
+            "millstream.cli.consumer:consumer",
+            "Say why a consumer delivers, or does not.",
+        ),
         "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
         "pipeline": ("millstream.cli.pipeline:pipeline", "Transform streams with Spark."),
         "nats-server": (
