@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from millstream.cli.options import http_option, json_option, token_option
+from millstream.cli.http_options import http_option, open_topics, token_option
+from millstream.cli.options import json_option
 from millstream.client.errors import ApiError
 from millstream.client.topic_values import Record
 from millstream.client.topics import Topic, Topics
@@ -33,9 +34,11 @@ def dlq() -> None:
 @http_option
 @token_option
 @json_option
-def ls(topic: str | None, http_url: str | None, token: str, as_json: bool) -> None:
+def ls(
+    topic: str | None, http_url: str | None, tls_ca: str | None, token: str, as_json: bool
+) -> None:
     """List the jobs in TOPIC, or the topics that queues send their dead letters to."""
-    with Topics(http_url, token) as topics:
+    with open_topics(http_url, token, tls_ca) as topics:
         if topic is None:
             _show_topics(topics, as_json)
         else:
@@ -55,13 +58,14 @@ def replay(
     most: int | None,
     to: str | None,
     http_url: str | None,
+    tls_ca: str | None,
     token: str,
 ) -> int:
     """Send dead letters back to their queues, as new as they first were.
 
     NAME is a topic of dead letters, or a queue: then those go back that came from it.
     """
-    with Topics(http_url, token) as topics:
+    with open_topics(http_url, token, tls_ca) as topics:
         topic, origin = _letters_of(topics, name)
         try:
             sent, why = _replay(topics.topic(topic), origin, seqs, most, to)

@@ -21,20 +21,6 @@ def server_option(command: Command) -> Command:
     )(command)
 
 
-def http_option(command: Command) -> Command:
-    """Add ``--http-url``: which server to talk to over HTTP."""
-    return click.option(
-        "--http-url",
-        envvar="MILLSTREAM_HTTP_URL",
-        help="Server, as http://host:port.  [default: port 8222 of this machine]",
-    )(command)
-
-
-def token_option(command: Command) -> Command:
-    """Add ``--token``: the API key to use over HTTP."""
-    return click.option("--token", envvar="MILLSTREAM_TOKEN", default="", help="API key.")(command)
-
-
 def json_option(command: Command) -> Command:
     """Add ``--json``: one JSON object per line."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(

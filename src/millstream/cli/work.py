@@ -13,12 +13,12 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from millstream.cli.options import http_option, token_option
+from millstream.cli.http_options import http_option, open_topics, token_option
 from millstream.client import ClientError
 from millstream.client.http_link import shown
 from millstream.client.patience import FOLLOWERS_PATIENCE, Patience, is_away
 from millstream.client.topic_values import Job
-from millstream.client.topics import Topic, Topics
+from millstream.client.topics import Topic
 
 RETRY_MS = 30_000  # a failed job that is never given up comes again after this
 NAMED = 3  # jobs that the summary names one by one
@@ -105,6 +105,7 @@ def work(
     queue: str,
     command: tuple[str, ...],
     http_url: str | None,
+    tls_ca: str | None,
     node: str | None,
     token: str,
     follow: bool,
@@ -116,8 +117,8 @@ def work(
     """
     name = node or f"{socket.gethostname()}-{os.getpid()}"
     tally = Tally()
-    with Topics(http_url, token, patience=patience) as topics:
-        found = _found(topics.topic(queue), name, http_url, patience if follow else 0.0)
+    with open_topics(http_url, token, tls_ca, patience) as topics:
+        found = _found(topics.topic(queue), name, patience if follow else 0.0)
         try:
             _work(found, command, tally, follow)
         except KeyboardInterrupt:
@@ -128,23 +129,25 @@ def work(
     return 1 if tally.given_up or tally.failed else 0
 
 
-def _found(topic: Topic, node: str, http_url: str | None, patience: float) -> Queue:
+def _found(topic: Topic, node: str, patience: float) -> Queue:
     state = topic.state()
     if state.type != "queue":
         raise ClientError(f"{topic.name} is a log; a queue is created with type queue")
     config = state.config
     return Queue(
         *(topic, node, config["lease_ms"], config["max_deliveries"], config["dead_letter"]),
-        *(_replay(topic.name, http_url), patience),
+        *(_replay(topic.name), patience),
     )
 
 
-def _replay(queue: str, http_url: str | None) -> str:
+def _replay(queue: str) -> str:
     """Return the command that sends dead letters back, as somebody who called us can type it."""
     command = [os.environ.get("MILLSTREAM_COMMAND", "millstream"), "dlq", "replay", queue]
-    source = click.get_current_context().get_parameter_source("http_url")
-    if http_url is not None and source is ParameterSource.COMMANDLINE:
-        command += ["--http-url", shown(http_url)]  # an API key in it is nobody else's to see
+    context = click.get_current_context()
+    for name, option in (("http_url", "--http-url"), ("tls_ca", "--tls-ca")):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            # An API key in the url is nobody else's to see.
+            command += [option, shown(context.params[name])]
     return shlex.join(command)
 
 

@@ -19,6 +19,10 @@ class ConnectFailed(ClientError):
     """No server could be reached, or what answered does not speak NATS."""
 
 
+class CertificateRefused(ConnectFailed):
+    """Somebody answered, but with a certificate that nothing here vouches for."""
+
+
 class AuthenticationFailed(ClientError):
     """The server turned the credentials down, or wanted some and got none."""
 

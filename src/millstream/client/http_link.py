@@ -9,11 +9,12 @@ from collections.abc import Generator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from millstream.client.errors import ClientError, ConnectFailed, InvalidUrl
+from millstream.client.errors import CertificateRefused, ClientError, ConnectFailed, InvalidUrl
 from millstream.client.event_stream import EventReader, ServerEvent
 from millstream.client.patience import FOLLOWERS_PATIENCE
 from millstream.client.topic_calls import Call, Told, read
 
+TLS_CA = "MILLSTREAM_TLS_CA"  # of the environment: a file of certificates to trust
 DEFAULT_URL = "http://127.0.0.1:8222"
 DEFAULT_TIMEOUT = 35.0  # above the longest poll
 LONGEST_WAIT_MS = 30_000
@@ -64,8 +65,13 @@ class Place:
         """Return after how many seconds without a sign of life an event stream counts as lost."""
         return max(self.timeout, LONGEST_SILENCE)
 
-    def unreachable(self, error: Exception) -> ClientError:
-        """Return what somebody is told whose request found nobody."""
+    def unreachable(self, error: Exception) -> ConnectFailed:
+        """Return what somebody is told whose request found nobody, or nobody to be trusted."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return CertificateRefused(
+                f"the certificate of {self.url} is not trusted ({error.verify_message}): "
+                f"name the authority that signed it, by --tls-ca, {TLS_CA} or tls="
+            )
         why = str(error) or type(error).__name__
         return ConnectFailed(
             f"no answer from {self.url} ({why}): is `millstream serve` running there?"
@@ -156,6 +162,15 @@ class HttpLink:
                 place.host, place.port, timeout=place.timeout, context=place.tls
             )
         return http.client.HTTPConnection(place.host, place.port, timeout=place.timeout)
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """Return how to connect to servers that an authority in a PEM file vouches for."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ClientError(f"no certificates can be read from {ca_file} ({why})") from error
 
 
 def seconds(text: str | None) -> float:

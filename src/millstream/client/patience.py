@@ -7,7 +7,7 @@ when it is; whoever has never reached it is told at once.
 import random
 from collections.abc import Callable
 
-from millstream.client.errors import ApiError, ClientError, ConnectFailed
+from millstream.client.errors import ApiError, CertificateRefused, ClientError, ConnectFailed
 from millstream.clock import Clock, SystemClock
 
 FOLLOWERS_PATIENCE = 3600.0  # seconds
@@ -53,4 +53,4 @@ def is_away(error: ClientError) -> bool:
     """Return whether a server that fails in this way may answer a little later."""
     if isinstance(error, ApiError):
         return error.status in (429, 503)
-    return isinstance(error, ConnectFailed)
+    return isinstance(error, ConnectFailed) and not isinstance(error, CertificateRefused)
