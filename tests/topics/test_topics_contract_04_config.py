@@ -43,6 +43,23 @@ async def test_s4_whichever_cap_is_hit_first_refuses(
     assert statuses == [200] * taken + [422] * (5 - taken)
 
 
+@pytest.mark.parametrize(("before", "after"), [("ephemeral", "disk"), ("fsync", "ephemeral")])
+async def test_s4_what_is_ephemeral_stays_so_and_the_refusal_says_what_to_do(
+    api: Api, before: str, after: str
+) -> None:
+    await api.call("PUT", TOPIC, {"durability": before})
+    await api.write("t", "kept")
+    status, answer = await api.call("PUT", TOPIC, {"durability": after})
+    assert (status, answer["error"]["code"]) == (400, "invalid_request")
+    where = "in memory only" if before == "ephemeral" else "in files"
+    assert answer["error"]["message"] == (
+        f"the durability of t cannot change from {before} to {after}: its records are {where} and "
+        f"stay there; create another with {after}, copy what is to be kept, and delete t"
+    )
+    found = await state(api)
+    assert (found["config"]["durability"], found["count"]) == (before, 1)
+
+
 async def test_s4_a_log_may_name_itself_and_a_queue_may_not(api: Api) -> None:
     assert (await api.call("PUT", TOPIC, {"dead_letter": "t"}))[0] == 201
     wish = {"type": "queue", "dead_letter": "q"}

@@ -360,8 +360,11 @@ class Catalog:
     def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
         wanted, current = config.durability(self._default_durability), stream.log.durability
         if wanted is not current and Durability.EPHEMERAL in (wanted, current):
+            where = "in memory only" if current is Durability.EPHEMERAL else "in files"
             raise InvalidStreamConfig(
-                f"the durability of {config.name} cannot change from {current} to {wanted}"
+                f"the durability of {config.name} cannot change from {current} to {wanted}: its "
+                f"records are {where} and stay there; create another with {wanted}, copy what is "
+                f"to be kept, and delete {config.name}"
             )
 
     def _take_id(self) -> int:
