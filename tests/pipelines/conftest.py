@@ -86,6 +86,11 @@ class Bench:
         events = list(run(self.spark, pipeline, self.home))
         return {event.sink: event.rows for event in events if isinstance(event, Done)}
 
+    def checkpoint(self, pipeline: str, sink: str) -> Path:
+        """Return where a sink remembers how far it is."""
+        (found,) = (self.home / ".millstream" / "checkpoints" / pipeline).glob(f"{sink}-????????")
+        return found
+
     def records(self, stream: str) -> list[Any]:
         reader = self.spark.read.format("millstream").option("url", self.broker.url)
         frame = reader.option("includeHeaders", "true").load(stream).orderBy("seq")

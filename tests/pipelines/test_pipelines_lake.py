@@ -23,7 +23,7 @@ def test_a_stream_goes_into_a_delta_table_once_and_the_table_is_a_source(bench: 
         "sinks": [{"from": "ids", "delta": "delta"}],
     }
     bench.run(pipeline)
-    commits = bench.home / ".millstream" / "checkpoints" / "test" / "delta-delta" / "commits"
+    commits = bench.checkpoint("test", "delta-delta") / "commits"
     for name in ("0", ".0.crc"):  # as if Spark had died before it wrote this down
         (commits / name).unlink()
     bench.run(pipeline)

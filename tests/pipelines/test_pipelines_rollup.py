@@ -46,7 +46,7 @@ def test_changes_that_spark_writes_again_after_a_crash_are_in_the_stream_once(be
     pipeline = rollup(bench.home, "CRASHED")
     pipeline["sinks"] = pipeline["sinks"][1:]
     bench.run(pipeline)
-    kept = bench.home / ".millstream" / "checkpoints" / pipeline["name"] / "stream"
+    kept = bench.checkpoint(pipeline["name"], "stream")
     shutil.rmtree(kept / "commits")  # as if the driver had died between the batch and its note
     bench.run(pipeline)
     assert [one["records"] for one in bench.payloads("CRASHED-OUT")] == [2]

@@ -34,8 +34,7 @@ def test_a_stream_becomes_a_parquet_table_and_each_record_is_there_once_over_run
     assert bench.run(pipeline) == {"parquet-out": 0}
     found = bench.parquet("out", "id", "region", "seq", "subject")
     assert found == [(1, "eu", 1, "plain.a"), (2, "eu", 2, "plain.a"), (3, "us", 3, "plain.b")]
-    kept = bench.home / ".millstream" / "checkpoints" / "test" / "parquet-out"
-    assert (kept / "metadata").is_file()
+    assert (bench.checkpoint("test", "parquet-out") / "metadata").is_file()
 
 
 def test_bad_records_go_to_the_quarantine_with_their_reason_and_the_rest_goes_on(

@@ -54,14 +54,15 @@ def demo(stream: str, events: int, url: str | None, spark: SparkChoice) -> None:
     Where the stream is absent or empty, orders are made up; where no server runs, one is started
     for as long as this takes. Done again, it takes what has come since.
     """
-    with _server_at(url, spark.data) as found:
+    home = spark.data or Path()
+    with _server_at(url, home) as found:
         server = server_now({"url": found})
         if made := orders.fill(server, stream, events, datetime.now(UTC)):
             _say(spark, f"{made} orders published to {stream} ({stream.lower()}.>)")
-        data = Document(f"demo of {stream}", orders.document(stream), spark.data)
+        data = Document(f"demo of {stream}", orders.document(stream), home)
         pipeline = parse(data, {"url": found})
         preflight(pipeline)
-        with opened(spark, pipeline.name) as session:
+        with opened(spark, pipeline) as session:
             _follow(session, pipeline, stream, spark)
             _show_results(session, found, stream, spark)
 
@@ -94,7 +95,7 @@ def _line(event: Progress, place: str) -> str:
 
 def _show_results(session: "SparkSession", url: str, stream: str, spark: SparkChoice) -> None:
     columns = ("window_start", "region", "orders", "revenue")
-    place = spark.data / orders.table_of(stream)
+    place = (spark.data or Path()) / orders.table_of(stream)
     table = session.read.parquet(str(place.resolve()))
     rows = table.orderBy(table.window_start.desc(), "region").limit(SHOWN).collect()
     told = [[row[name] for name in columns] for row in rows]

@@ -11,6 +11,7 @@ import click
 
 from millstream.cli.main import DEBUG
 from millstream.cli.pipeline_shown import show, wants_lines
+from millstream.pipelines.checkpoints import folder
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.run import run
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Command = Callable[..., Any]
-HERE = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SparkChoice:
     master: str | None = None
     remote: str | None = None
     ui: bool = True
-    data: Path = HERE
+    data: Path | None = None  # beside the pipeline's file
     debug: bool = False
     as_json: bool = False
 
@@ -43,7 +43,7 @@ def spark_options(command: Command) -> Command:
         master: str | None,
         remote: str | None,
         no_ui: bool,
-        data: Path,
+        data: Path | None,
         debug: bool,
         as_json: bool,
         **rest: Any,
@@ -68,8 +68,7 @@ _OPTIONS = [
     click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
-        default=HERE,
-        help="Checkpoints go into .millstream here.  [default: this directory]",
+        help="Checkpoints go into .millstream here.  [default: beside the file or the table]",
     ),
     click.option("--debug", is_flag=True, help="Show Java's words and tracebacks."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
@@ -77,12 +76,11 @@ _OPTIONS = [
 
 
 @contextmanager
-def opened(
-    choice: SparkChoice, name: str, settings: "dict[str, str] | None" = None
-) -> Iterator["SparkSession"]:
+def opened(choice: SparkChoice, pipeline: Pipeline) -> Iterator["SparkSession"]:
     """Start Spark as chosen; Java writes to a file beside the checkpoints, unless debugging."""
-    log = None if choice.debug else choice.data.resolve() / ".millstream" / "logs" / f"{name}.log"
-    options = SessionOptions(name, choice.master, choice.remote, choice.ui, log, settings or {})
+    name, settings = pipeline.name, dict(pipeline.spark)
+    log = None if choice.debug else folder(pipeline, choice.data) / "logs" / f"{name}.log"
+    options = SessionOptions(name, choice.master, choice.remote, choice.ui, log, settings)
     with spark_session(options) as spark:
         if (link := ui_link(spark)) is not None:
             click.echo(f"Spark UI {link}", err=True)
@@ -94,7 +92,7 @@ def run_pipeline(pipeline: Pipeline, choice: SparkChoice) -> None:
     _check_remote(pipeline, choice)
     preflight(pipeline)
     with (
-        opened(choice, pipeline.name, dict(pipeline.spark)) as spark,
+        opened(choice, pipeline) as spark,
         closing(run(spark, pipeline, choice.data)) as events,  # type: ignore[type-var]
     ):
         show(events, as_lines=wants_lines(choice.as_json))

@@ -1,6 +1,7 @@
 """``millstream pipeline archive``, ``replay``, ``rollup``, ``compact``, ``audit``, ``backfill``."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from millstream.pipelines import ready_made
 from millstream.pipelines.audit import Finding
 from millstream.pipelines.audit import audit as audited
 from millstream.pipelines.document import Document
+from millstream.pipelines.parquet_table import local_path
 from millstream.pipelines.parse import parse
 from millstream.pipelines.preflight import preflight, server_now
 from millstream.pipelines.problems import PipelineError
@@ -26,8 +28,13 @@ from millstream.spark.options import parse as parse_read
 LAKE = click.Choice(["parquet", "delta"])
 
 
-def _parsed(data: dict[str, Any], url: str | None = None) -> Pipeline:
-    return parse(Document(f"pipeline {data['name']}", data), {"url": url} if url else None)
+def _parsed(data: dict[str, Any], url: str | None = None, *, beside: str | None = None) -> Pipeline:
+    """Return a ready-made pipeline; its checkpoints go beside the table that it fills."""
+    document = Document(f"pipeline {data['name']}", data)
+    pipeline = parse(document, {"url": url} if url else None)
+    table = None if beside is None else local_path(beside)
+    home = pipeline.home if table is None else table.resolve().parent
+    return replace(pipeline, home=home, former=ready_made.former(pipeline.name))
 
 
 def _schedule(data: dict[str, Any], every: str | None, follow: bool) -> dict[str, Any]:
@@ -60,7 +67,9 @@ def archive(
     """Copy STREAMS into a lake table, each record once; the next run goes on from there."""
     options = {"subject": subject} if subject else {}
     data = ready_made.archive(streams, place, form, by, options)
-    run_pipeline(_parsed(_schedule(data, every, follow), url), spark)
+    pipeline = _parsed(_schedule(data, every, follow), url, beside=place)
+    ready_made.check_archived(pipeline)
+    run_pipeline(pipeline, spark)
 
 
 @click.command()
@@ -95,7 +104,7 @@ def replay(
         run_pipeline(pipeline, spark)
         return
     preflight(pipeline)
-    with opened(spark, pipeline.name) as session:
+    with opened(spark, pipeline) as session:
         sent = ready_made.replay_paced(session, pipeline, where, subject, speed)
     click.echo(as_json(Done(f"stream-{stream}", sent, 1)))
 
@@ -130,7 +139,7 @@ def rollup(
         raise click.UsageError("give --to or --stream, or both: where the windows go")
     columns = by or ("stream", "subject")
     data = ready_made.rollup(streams, table, stream, size, columns, fields, value)
-    run_pipeline(_parsed(_schedule(data, every, follow), url), spark)
+    run_pipeline(_parsed(_schedule(data, every, follow), url, beside=table), spark)
 
 
 @click.command()
@@ -152,7 +161,8 @@ def compact(
     if Path(table).resolve() == Path(target).resolve():
         raise click.UsageError("--to must be another table: archive may be writing to this one")
     columns = cluster_by or ("subject", "seq")
-    run_pipeline(_parsed(ready_made.compact(table, target, keys, columns, files)), spark)
+    data = ready_made.compact(table, target, keys, columns, files)
+    run_pipeline(_parsed(data, beside=target), spark)
 
 
 @click.command()
@@ -177,7 +187,7 @@ def backfill(
     pipeline = ready_made.backfill(loaded(file, url), bounds)
     preflight(pipeline)
     sink_id = f"{pipeline.name}/{start or ''}/{end or ''}"
-    with opened(spark, pipeline.name, dict(pipeline.spark)) as session:
+    with opened(spark, pipeline) as session:
         show(run_tables(session, pipeline, sink_id), as_lines=wants_lines(spark.as_json))
 
 
@@ -195,7 +205,7 @@ def audit(streams: tuple[str, ...], url: str | None, spark: SparkChoice) -> int:
     with closing(server.streams()) as asked:
         for stream in streams:
             asked.plan(stream)  # before Spark starts: the server answers, the stream is there
-        with opened(spark, "audit") as session:
+        with opened(spark, Pipeline("audit", (), (), ())) as session:
             for stream in streams:
                 found += audited(session, server, stream)
     if wants_lines(spark.as_json):

@@ -21,8 +21,8 @@ FILE = click.Path(path_type=Path)
 def run(file: Path, url: str | None, spark: SparkChoice) -> None:
     """Run the pipeline in FILE, a YAML or Python file.
 
-    What it took and wrote is kept under .millstream/checkpoints, so that the next run goes on
-    where this one ended, each record once.
+    What it took and wrote is kept under .millstream/checkpoints beside the file, so that the next
+    run goes on where this one ended, each record once.
     """
     run_pipeline(loaded(file, url), spark)
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from millstream.pipelines.parquet_table import AppendedParquet, Owner
 from millstream.pipelines.problems import MissingPackage, PipelineError
 from millstream.pipelines.spec import Mode, TableSink
 from millstream.pipelines.tables import iceberg_catalog
@@ -17,14 +18,16 @@ MARK = "millstream.batch."  # property of an Iceberg snapshot: the last batch of
 class BatchTable(Protocol):
     """Where rows go; ``batch`` is None for a job that has no number."""
 
-    def put(self, frame: "DataFrame", batch: int | None) -> None:
+    def put(self, frame: "DataFrame", batch: int | None) -> object:
         """Add the rows, unless this batch is there already."""
         ...
 
 
-def batch_table(sink: TableSink, identity: str) -> BatchTable:
+def batch_table(sink: TableSink, identity: str, owner: Owner | None = None) -> BatchTable:
     """Return the table of a sink; ``identity`` tells its batches from those of others."""
     match sink.format:
+        case "parquet" if sink.mode is Mode.APPEND:
+            return AppendedParquet(sink, identity, owner)
         case "parquet":
             return WholeParquet(sink)
         case "delta":

@@ -35,6 +35,7 @@ def parse(document: Document, server: Mapping[str, str] | None = None) -> Pipeli
         schedule=_schedule(top),
         checkpoint=_checkpoint(top),
         spark=top.texts("spark"),
+        home=document.directory,
     )
     top.done()
     _check_kinds(top, pipeline)

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import ClientError
 from millstream.pipelines import paced, tables
+from millstream.pipelines.checkpoints import short_hash
 from millstream.pipelines.failures import failed
+from millstream.pipelines.parquet_table import local_path, notes
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.spec import (
     Mode,
@@ -31,11 +34,37 @@ def archive(
     pattern = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}[by]
     query = f"select *, date_format(ts, '{pattern}') as {by} from records"
     return {
-        "name": f"archive-{_plain(streams)}",
+        "name": _name("archive", streams, form, by, options.get("subject", "")),
         "sources": {"records": {"stream": streams, "options": {"includeHeaders": True, **options}}},
         "steps": [{"name": "dated", "sql": query}],
         "sinks": [{"from": "dated", form: place, "partition_by": ["stream", by], "name": "lake"}],
     }
+
+
+def check_archived(pipeline: Pipeline) -> None:
+    """Refuse a table that holds some of the streams already, by an archive of other settings."""
+    (sink,) = pipeline.sinks
+    (source,) = pipeline.sources
+    assert isinstance(sink, TableSink)
+    assert isinstance(source, StreamSource)
+    table = local_path(sink.place)
+    if table is None or sink.format != "parquet":
+        return
+    for _, note in notes(table):
+        other = note.owner
+        if other.pipeline == pipeline.name or not other.pipeline.startswith("archive-"):
+            continue
+        for name in source.streams.split(","):
+            if any(_overlap(name.strip(), there) for there in other.streams):
+                raise PipelineError(
+                    f"the table {table} holds {', '.join(other.streams)} by an archive of other "
+                    f"streams or settings, so records of {name.strip()!r} would be there twice: "
+                    "leave out what it holds, give the same settings, or write to another table"
+                )
+
+
+def _overlap(one: str, other: str) -> bool:
+    return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 
 def replay(place: str, form: str, stream: str, subject: str | None, where: str) -> dict[str, Any]:
@@ -92,7 +121,7 @@ def rollup(
         target = {"stream": stream, "create": [stream], "name": "stream"}
         sinks.append({"from": "told", "mode": "update", **target})
     return {
-        "name": f"rollup-{_plain(streams)}",
+        "name": _name("rollup", streams, size, *by, fields or "", value or ""),
         "sources": {"records": source},
         "steps": steps,
         "sinks": sinks,
@@ -143,6 +172,16 @@ def _as_job(sink: Sink) -> Sink:
     if isinstance(sink, TableSink) and sink.mode is Mode.COMPLETE:
         return replace(sink, mode=Mode.OVERWRITE)
     return replace(sink, mode=Mode.APPEND)
+
+
+def _name(kind: str, streams: str, *settings: str) -> str:
+    """Return a name that differs where the settings do, as checkpoints are kept by it."""
+    return f"{kind}-{_plain(streams)}-{short_hash(streams, *settings)}"
+
+
+def former(name: str) -> str:
+    """Return the name of a ready-made pipeline as it was without its settings."""
+    return name.rpartition("-")[0]
 
 
 def _plain(name: str) -> str:

@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.pipelines.checkpoints import checkpoint_of
 from millstream.pipelines.failures import failed
 from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.progress import Done, Progress, progress_of
-from millstream.pipelines.sinks import all_sinks, start, write
+from millstream.pipelines.sinks import all_sinks, check, start, write
 from millstream.pipelines.spans import seconds
 from millstream.pipelines.spec import Pipeline
 
@@ -57,17 +58,15 @@ class _Running:
                 yield progress
 
 
-def checkpoints(pipeline: Pipeline, data: Path) -> str:
-    """Return where the pipeline keeps how far it is: one directory for each sink below this."""
-    return pipeline.checkpoint or str(
-        data.resolve() / ".millstream" / "checkpoints" / pipeline.name
-    )
+def run(
+    spark: "SparkSession", pipeline: Pipeline, data: Path | None = None
+) -> Iterator[Progress | Done]:
+    """Run to the end, or for as long as it is iterated; closing the iterator stops it.
 
-
-def run(spark: "SparkSession", pipeline: Pipeline, data: Path) -> Iterator[Progress | Done]:
-    """Run to the end, or for as long as it is iterated; closing the iterator stops it."""
+    Checkpoints are below ``data``, and without one beside the pipeline's file.
+    """
     if pipeline.streaming:
-        yield from _stream(spark, pipeline, checkpoints(pipeline, data))
+        yield from _stream(spark, pipeline, data)
         return
     while True:
         yield from run_tables(spark, pipeline)
@@ -103,12 +102,17 @@ def _frames(spark: "SparkSession", pipeline: Pipeline) -> dict[str, Any]:
         raise failed(f"pipeline {pipeline.name!r}", error) from error
 
 
-def _stream(spark: "SparkSession", pipeline: Pipeline, home: str) -> Iterator[Progress | Done]:
+def _stream(
+    spark: "SparkSession", pipeline: Pipeline, data: Path | None
+) -> Iterator[Progress | Done]:
     frames = _frames(spark, pipeline)
+    places = [(n, sink, checkpoint_of(pipeline, sink, data)) for n, sink in all_sinks(pipeline)]
+    for _, sink, checkpoint in places:
+        check(spark, sink, checkpoint)
     running: list[_Running] = []
     try:
-        for name, sink in all_sinks(pipeline):
-            running.append(_begun(frames[name], sink, pipeline, f"{home}/{sink.name}"))
+        for name, sink, checkpoint in places:
+            running.append(_begun(frames[name], sink, pipeline, checkpoint))
         yield from _followed(running)
     finally:
         for one in running:

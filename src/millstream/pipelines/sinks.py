@@ -1,11 +1,17 @@
 """Frames go into sinks: as streaming queries with checkpoints, or as jobs."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipelines.batch_tables import batch_table
+from millstream.pipelines.checkpoints import is_new, query_id, uses_sparks_list
+from millstream.pipelines.parquet_table import (
+    SPARKS_LIST,
+    Owner,
+    has_sparks_list,
+    local_path,
+    sparks_list_refused,
+)
 from millstream.pipelines.spec import (
     Mode,
     Pipeline,
@@ -17,7 +23,7 @@ from millstream.pipelines.spec import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 
@@ -41,9 +47,45 @@ def start(frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str) -
         if sink.mode is Mode.APPEND:
             return writer.format("millstream").options(**options).start()
         return writer.foreachBatch(_publish_to(options, checkpoint)).start()
-    if sink.format == "parquet" and sink.mode is Mode.APPEND:
+    if _by_spark(sink, checkpoint):
         return _files(writer, sink).start()
-    return writer.foreachBatch(_put_into(sink, checkpoint)).start()
+    owner = _owner(pipeline, sink, checkpoint)
+    return writer.foreachBatch(_put_into(sink, checkpoint, owner)).start()
+
+
+def check(spark: "SparkSession", sink: Sink, checkpoint: str) -> None:
+    """Refuse a table whose list of files skips the batches of this checkpoint."""
+    if not isinstance(sink, TableSink) or (sink.format, sink.mode) != ("parquet", Mode.APPEND):
+        return
+    table = local_path(sink.place)
+    if table is not None:
+        listed = has_sparks_list(table) and not uses_sparks_list(sink, checkpoint)
+    else:
+        listed = is_new(checkpoint) and "://" not in checkpoint and _is_listed(spark, sink.place)
+    if listed:
+        raise sparks_list_refused(sink.place)
+
+
+def _is_listed(spark: "SparkSession", place: str) -> bool:
+    """Ask Spark whether its file sink keeps a list at a url."""
+    try:
+        spark.read.text(f"{place.rstrip('/')}/{SPARKS_LIST}").limit(1).collect()
+    except Exception as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return False
+        raise
+    return True
+
+
+def _by_spark(sink: TableSink, checkpoint: str) -> bool:
+    appended = (sink.format, sink.mode) == ("parquet", Mode.APPEND)
+    return appended and uses_sparks_list(sink, checkpoint)
+
+
+def _owner(pipeline: Pipeline, sink: Sink, checkpoint: str) -> Owner:
+    sources = (one for one in pipeline.sources if isinstance(one, StreamSource))
+    streams = tuple(name.strip() for one in sources for name in one.streams.split(","))
+    return Owner(pipeline.name, sink.name, checkpoint, streams)
 
 
 def write(frame: "DataFrame", sink: Sink, pipeline: Pipeline, sink_id: str | None = None) -> None:
@@ -53,7 +95,7 @@ def write(frame: "DataFrame", sink: Sink, pipeline: Pipeline, sink_id: str | Non
         if sink_id is not None:
             options["sinkId"] = sink_id
         frame.write.format("millstream").options(**options).mode("append").save()
-    elif sink.format == "parquet" and sink.mode is Mode.APPEND:
+    elif (sink.format, sink.mode) == ("parquet", Mode.APPEND) and local_path(sink.place) is None:
         writer = frame.write.mode("append").options(**sink.options)
         writer.partitionBy(*sink.partition_by).parquet(sink.place)
     else:
@@ -73,9 +115,9 @@ def _files(writer: "DataStreamWriter", sink: TableSink) -> "DataStreamWriter":
     return writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
 
 
-def _put_into(sink: TableSink, checkpoint: str) -> Callable[["DataFrame", int], None]:
+def _put_into(sink: TableSink, checkpoint: str, owner: Owner) -> Callable[["DataFrame", int], None]:
     def put(frame: "DataFrame", batch: int) -> None:
-        batch_table(sink, query_id(checkpoint)).put(frame, batch)
+        batch_table(sink, query_id(checkpoint), owner).put(frame, batch)
 
     return put
 
@@ -92,18 +134,6 @@ def _publish_to(options: dict[str, str], checkpoint: str) -> Callable[["DataFram
         frame.write.format("millstream").options(**{**known, **options}).mode("append").save()
 
     return publish
-
-
-def query_id(checkpoint: str) -> str:
-    """Return what tells the batches of this checkpoint from those of any other.
-
-    Spark keeps the id of the query there. Batches count from 0 again when a checkpoint is
-    removed, so the name of a sink would make a table refuse what it has not got.
-    """
-    metadata = Path(checkpoint) / "metadata"
-    if not metadata.is_file():  # not on this machine
-        return checkpoint
-    return str(json.loads(metadata.read_text())["id"])
 
 
 def _trigger(schedule: Schedule) -> dict[str, Any]:

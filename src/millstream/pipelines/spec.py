@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeAlias
 
 DEFAULT_MAX_RECORDS = 500_000  # of one micro-batch, so that a long history does not come at once
@@ -173,6 +174,8 @@ class Pipeline:
     schedule: Schedule = field(default_factory=Schedule)
     checkpoint: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
+    home: Path = field(default_factory=Path)  # checkpoints go beside what is here
+    former: str | None = None  # the name by which earlier versions kept its checkpoints
 
     @property
     def streaming(self) -> bool:
