@@ -1,5 +1,6 @@
 """``millstream pipeline archive``, ``replay``, ``rollup``, ``compact``, ``audit``, ``backfill``."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from millstream.cli.options import server_option
 from millstream.cli.pipeline_options import SparkChoice, opened, run_pipeline, spark_options
 from millstream.cli.pipeline_run import FILE, loaded
 from millstream.cli.pipeline_shown import print_table, show, wants_lines
+from millstream.clock import SystemClock
 from millstream.pipelines import ready_made
 from millstream.pipelines.audit import Finding
 from millstream.pipelines.audit import audit as audited
+from millstream.pipelines.checkpoints import folder, short_hash
 from millstream.pipelines.document import Document
 from millstream.pipelines.parquet_table import local_path
 from millstream.pipelines.parse import parse
@@ -95,11 +98,13 @@ def replay(
     url: str | None,
     spark: SparkChoice,
 ) -> None:
-    """Write the records of an archived TABLE to a stream, in order, all or none.
+    """Write the records of an archived TABLE to a stream, in order, each once.
 
-    With --speed each is published when its time comes, one by one.
+    They appear together, or in parts of 256 MiB; a replay that was not finished goes on when it is
+    started again. With --speed each is published when its time comes, one by one.
     """
-    pipeline = _parsed(ready_made.replay(table, form, stream, subject, where), url)
+    data = ready_made.replay(table, form, stream, subject, where)
+    pipeline = _parsed(data, url, beside=table)
     if speed is None:
         run_pipeline(pipeline, spark)
         return
@@ -176,7 +181,8 @@ def backfill(
 ) -> None:
     """Run the pipeline in FILE over a range of history, as one job without checkpoints.
 
-    Done again with the same range, stream, Delta and Iceberg sinks take nothing twice.
+    Done again with the same times, no table or stream takes anything twice (a database does);
+    -1h is another time whenever it is said, unless the last run with it was not finished.
     """
     given = {"startTime": start, "endTime": end}
     bounds = {name: value for name, value in given.items() if value is not None}
@@ -184,11 +190,29 @@ def backfill(
         parse_read({"stream": "x", **bounds})
     except Exception as error:
         raise PipelineError(f"--from, --to: {error}") from error
-    pipeline = ready_made.backfill(loaded(file, url), bounds)
+    whole = loaded(file, url)
+    name = f"{whole.name}-{short_hash(start or '', end or '')}.json"
+    left = folder(whole, spark.data) / "backfills" / name
+    period = ready_made.period(start, end, SystemClock().time_ns(), left)
+    pipeline = ready_made.backfill(whole, period.bounds)
     preflight(pipeline)
-    sink_id = f"{pipeline.name}/{start or ''}/{end or ''}"
-    with opened(spark, pipeline) as session:
-        show(run_tables(session, pipeline, sink_id), as_lines=wants_lines(spark.as_json))
+    again = " (begun before, and not finished)" if period.resumed else ""
+    click.echo(f"from {period.start or 'the beginning'} to {period.end}{again}", err=True)
+    sink_id = f"{pipeline.name}/{period.start or ''}/{period.end}"
+    finished: list[Done] = []
+
+    def wrote() -> bool:
+        waiting = folder(pipeline, spark.data) / "jobs" / pipeline.name
+        return bool(finished) or any(waiting.glob("*/plan.json"))
+
+    def told(done: Iterator[Done]) -> Iterator[Done]:
+        for one in done:
+            finished.append(one)
+            yield one
+
+    with opened(spark, pipeline) as session, ready_made.remembered(period, left, wrote):
+        done = told(run_tables(session, pipeline, sink_id, spark.data))
+        show(done, as_lines=wants_lines(spark.as_json))
 
 
 @click.command()

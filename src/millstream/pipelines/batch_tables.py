@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.pipelines.parquet_table import AppendedParquet, Owner
+from millstream.pipelines.parquet_table import AppendedParquet, Owner, rows_in
 from millstream.pipelines.problems import MissingPackage, PipelineError
 from millstream.pipelines.spec import Mode, TableSink
 from millstream.pipelines.tables import iceberg_catalog
@@ -18,8 +18,8 @@ MARK = "millstream.batch."  # property of an Iceberg snapshot: the last batch of
 class BatchTable(Protocol):
     """Where rows go; ``batch`` is None for a job that has no number."""
 
-    def put(self, frame: "DataFrame", batch: int | None) -> object:
-        """Add the rows, unless this batch is there already."""
+    def put(self, frame: "DataFrame", batch: int | None) -> int | None:
+        """Add the rows, unless this batch is there already; returns how many, where it knows."""
         ...
 
 
@@ -46,7 +46,7 @@ class WholeParquet:
         self._sink = sink
         self._path = Path(sink.place)
 
-    def put(self, frame: "DataFrame", batch: int | None) -> None:
+    def put(self, frame: "DataFrame", batch: int | None) -> int:
         """Write beside the table, then change places with it."""
         new = self._path.with_name(f".{self._path.name}.new")
         old = self._path.with_name(f".{self._path.name}.old")
@@ -54,11 +54,13 @@ class WholeParquet:
             frame = frame.coalesce(1)
         writer = frame.write.mode("overwrite").options(**self._sink.options)
         writer.partitionBy(*self._sink.partition_by).parquet(str(new))
+        rows = rows_in(new)
         shutil.rmtree(old, ignore_errors=True)
         if self._path.exists():
             self._path.rename(old)
         new.rename(self._path)
         shutil.rmtree(old, ignore_errors=True)
+        return rows
 
 
 class DeltaTable:
@@ -73,22 +75,24 @@ class DeltaTable:
         self._sink = sink
         self._identity = identity
 
-    def put(self, frame: "DataFrame", batch: int | None) -> None:
+    def put(self, frame: "DataFrame", batch: int | None) -> int:
         """Add the rows in one transaction that names the batch."""
         properties = None
         if batch is not None:
             if self._has(batch):
-                return
+                return 0
             mark = self._library.Transaction(app_id=self._identity, version=batch)
             properties = self._library.CommitProperties(app_transactions=[mark])
+        rows = frame.toArrow()
         self._library.write_deltalake(
             self._sink.place,
-            frame.toArrow(),
+            rows,
             mode="append" if self._sink.mode is Mode.APPEND else "overwrite",
             partition_by=list(self._sink.partition_by) or None,
             commit_properties=properties,
             storage_options=dict(self._sink.options) or None,
         )
+        return int(rows.num_rows)
 
     def _has(self, batch: int) -> bool:
         options = dict(self._sink.options) or None
@@ -107,17 +111,18 @@ class IcebergTable:
         self._mark = MARK + identity
         self._catalog = iceberg_catalog(sink.catalog)
 
-    def put(self, frame: "DataFrame", batch: int | None) -> None:
+    def put(self, frame: "DataFrame", batch: int | None) -> int:
         """Add the rows in one snapshot that names the batch."""
         rows = frame.toArrow()
         table = self._table(rows.schema)
         if batch is not None and self._has(table, batch):
-            return
+            return 0
         properties = {} if batch is None else {self._mark: str(batch)}
         if self._sink.mode is Mode.APPEND:
             table.append(rows, snapshot_properties=properties)
         else:
             table.overwrite(rows, snapshot_properties=properties)
+        return int(rows.num_rows)
 
     def _table(self, schema: Any) -> Any:
         namespace = self._sink.place.rpartition(".")[0]

@@ -153,13 +153,11 @@ class AppendedParquet:
 
     def _planned(self, number: int) -> tuple[list[tuple[str, str]], int]:
         """Return where each written file goes, and how many rows they have."""
-        import pyarrow.parquet as pq
-
         staged = self._staged(number)
         moves: list[tuple[str, str]] = []
         total = 0
         for file in sorted(staged.rglob("part-*.parquet")):
-            rows = pq.read_metadata(file).num_rows
+            rows = rows_of(file)
             if not rows and number:  # the first one shows the columns, more say nothing
                 continue
             total += rows
@@ -186,6 +184,18 @@ class AppendedParquet:
             except FileNotFoundError:  # moved before a crash
                 continue
         shutil.rmtree(staged)
+
+
+def rows_in(folder: Path) -> int:
+    """Return how many rows the files below a directory have."""
+    return sum(rows_of(file) for file in folder.rglob("part-*.parquet"))
+
+
+def rows_of(file: Path) -> int:
+    """Return how many rows a Parquet file has, from its footer."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
 
 
 def _named(identity: str) -> str:

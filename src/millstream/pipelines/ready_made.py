@@ -1,8 +1,12 @@
 """The pipelines that everybody needs, as the documents that one would write by hand."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import ClientError
@@ -22,6 +26,7 @@ from millstream.pipelines.spec import (
     TableSource,
 )
 from millstream.spark.options import parse as parse_read
+from millstream.spark.options import time_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +165,55 @@ def backfill(pipeline: Pipeline, bounds: dict[str, str]) -> Pipeline:
         sinks=tuple(_as_job(sink) for sink in pipeline.sinks),
         schedule=Schedule(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A range of history at fixed times, whatever words it was asked for in."""
+
+    start: str | None
+    end: str
+    resumed: bool = False
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """Return it as options of the source."""
+        start = {"startTime": self.start} if self.start is not None else {}
+        return start | {"endTime": self.end}
+
+
+def period(start: str | None, end: str | None, now_ns: int, left: Path) -> Period:
+    """Return the range that ``--from`` and ``--to`` mean now.
+
+    ``left`` is a file that holds the range of a backfill which was begun and not finished: the
+    same words mean the same range then, so that what it wrote is not there twice.
+    """
+    if left.is_file():
+        kept = json.loads(left.read_text())
+        return Period(kept["start"], kept["end"], resumed=True)
+    first = None if start is None else moment(time_ns(start, now_ns))
+    return Period(first, moment(time_ns(end or "now", now_ns)))
+
+
+@contextmanager
+def remembered(period: Period, left: Path, wrote: Callable[[], bool]) -> Iterator[None]:
+    """Keep the range in a file until the backfill is finished, or has failed and wrote nothing."""
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text(json.dumps({"start": period.start, "end": period.end}))
+    try:
+        yield
+    except BaseException:
+        if not wrote():
+            left.unlink()
+        raise
+    left.unlink()
+
+
+def moment(at_ns: int) -> str:
+    """Return a time as text that says the same at any time; no more exact than it is read."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def _bounded(source: Source, bounds: dict[str, str]) -> Source:

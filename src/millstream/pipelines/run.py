@@ -1,20 +1,22 @@
 """Runs a pipeline in a Spark session and tells how it goes."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.pipelines.checkpoints import checkpoint_of
+from millstream.pipelines.checkpoints import checkpoint_of, folder, short_hash
 from millstream.pipelines.failures import failed
 from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.progress import Done, Progress, progress_of
+from millstream.pipelines.session import is_local
 from millstream.pipelines.sinks import all_sinks, check, start, write
 from millstream.pipelines.spans import seconds
-from millstream.pipelines.spec import Pipeline
+from millstream.pipelines.spec import Pipeline, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ START_SECONDS = 30.0
 # Spark gives a Python process ten seconds to start, which a busy machine may not manage.
 SLOW_START = "Python worker failed to connect back"
 MAX_STARTS = 8
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which differs from run to run
 
 
 @dataclass(slots=True)
@@ -69,28 +72,44 @@ def run(
         yield from _stream(spark, pipeline, data)
         return
     while True:
-        yield from run_tables(spark, pipeline)
+        yield from run_tables(spark, pipeline, data=data)
         if pipeline.schedule.every is None:
             return
         time.sleep(seconds(pipeline.schedule.every))
 
 
 def run_tables(
-    spark: "SparkSession", pipeline: Pipeline, sink_id: str | None = None
+    spark: "SparkSession",
+    pipeline: Pipeline,
+    sink_id: str | None = None,
+    data: Path | None = None,
 ) -> Iterator[Done]:
     """Run a pipeline without streams once; ``sink_id`` makes a second run add nothing."""
     frames = _frames(spark, pipeline)
     for name, sink in all_sinks(pipeline):
         identity = f"{sink_id}/{sink.name}" if sink_id else None
-        frame = frames[name]
+        place = _job_place(spark, pipeline, sink, sink_id, data)
         try:
-            rows = frame.count() if not sink_id else 0
-            write(frame, sink, pipeline, identity)
+            rows = write(frames[name], sink, pipeline, identity, place)
         except PipelineError:
             raise
         except Exception as error:
             raise failed(f"sink {sink.name!r}", error) from error
         yield Done(sink.name, rows, 1)
+
+
+def _job_place(
+    spark: "SparkSession", pipeline: Pipeline, sink: Sink, sink_id: str | None, data: Path | None
+) -> Path | None:
+    """Return where the rows of a job may wait, if all of Spark can write there.
+
+    What a job is called holds what it does: another one begins anew.
+    """
+    if data is None and not is_local(spark):
+        return None
+    what = _ADDRESS.sub("", repr(replace(pipeline, server={}, home=Path())))
+    name = f"{sink.name}-{short_hash(what, sink_id or '')}"
+    return folder(pipeline, data) / "jobs" / pipeline.name / name
 
 
 def _frames(spark: "SparkSession", pipeline: Pipeline) -> dict[str, Any]:

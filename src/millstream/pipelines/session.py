@@ -94,6 +94,14 @@ def ui_link(spark: "SparkSession") -> str | None:
         return None
 
 
+def is_local(spark: "SparkSession") -> bool:
+    """Say whether all of Spark runs on this machine."""
+    try:
+        return str(spark.sparkContext.master).startswith("local")
+    except Exception:  # Spark Connect has no context
+        return False
+
+
 def configuration(options: SessionOptions) -> dict[str, str]:
     """Return what the session is configured with; the user's word is last."""
     own = {

@@ -1,6 +1,7 @@
 """Frames go into sinks: as streaming queries with checkpoints, or as jobs."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipelines.batch_tables import batch_table
@@ -21,6 +22,8 @@ from millstream.pipelines.spec import (
     StreamSource,
     TableSink,
 )
+from millstream.pipelines.stream_job import publish
+from millstream.spark.options import Delivery, parse_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,18 +91,32 @@ def _owner(pipeline: Pipeline, sink: Sink, checkpoint: str) -> Owner:
     return Owner(pipeline.name, sink.name, checkpoint, streams)
 
 
-def write(frame: "DataFrame", sink: Sink, pipeline: Pipeline, sink_id: str | None = None) -> None:
-    """Write a frame of tables once; with a ``sink_id`` the same job done again adds nothing."""
+def write(
+    frame: "DataFrame",
+    sink: Sink,
+    pipeline: Pipeline,
+    sink_id: str | None = None,
+    place: Path | None = None,
+) -> int:
+    """Write a frame of tables once, and return how many rows it added.
+
+    With a ``sink_id`` the same job done again adds nothing. ``place`` is a directory where rows may
+    wait: without one, a job that has more than a stream takes at once is refused by the server.
+    """
     if isinstance(sink, StreamSink):
         options = stream_options(pipeline, sink)
-        if sink_id is not None:
-            options["sinkId"] = sink_id
+        if place is not None and parse_write(options).delivery is Delivery.EXACTLY_ONCE:
+            return publish(frame, options, place, sink_id)
+        options |= {"sinkId": sink_id} if sink_id is not None else {}
         frame.write.format("millstream").options(**options).mode("append").save()
     elif (sink.format, sink.mode) == ("parquet", Mode.APPEND) and local_path(sink.place) is None:
         writer = frame.write.mode("append").options(**sink.options)
         writer.partitionBy(*sink.partition_by).parquet(sink.place)
     else:
-        batch_table(sink, sink_id or "").put(frame, 0 if sink_id else None)
+        added = batch_table(sink, sink_id or "").put(frame, 0 if sink_id else None)
+        if added is not None:
+            return added
+    return int(frame.count())
 
 
 def stream_options(pipeline: Pipeline, sink: StreamSink) -> dict[str, str]:
