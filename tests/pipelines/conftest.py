@@ -65,9 +65,9 @@ class Bench:
     broker: Peer
     home: Path
 
-    def create(self, name: str, *subjects: str) -> None:
+    def create(self, name: str, *subjects: str, **config: Any) -> None:
         with connect(self.broker.url) as client:
-            body = json.dumps({"name": name, "subjects": list(subjects)}).encode()
+            body = json.dumps({"name": name, "subjects": list(subjects), **config}).encode()
             answer = json.loads(client.request(f"$JS.API.STREAM.CREATE.{name}", body).payload)
         assert "error" not in answer, answer
 

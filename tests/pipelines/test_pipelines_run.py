@@ -1,5 +1,6 @@
 """Pipelines on a real Spark and a real server: what goes in comes out once, in every sink."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,34 @@ def test_without_a_quarantine_a_bad_record_stops_the_pipeline_and_is_named(bench
         bench.run(pipeline)
     assert "\n" not in str(failure.value)
     assert "org.apache" not in str(failure.value)
+
+
+@pytest.mark.parametrize("quarantined", [True, False])
+def test_a_lost_range_is_no_bad_record_and_stays_visible(bench: Any, quarantined: bool) -> None:
+    name = "GAPPY-Q" if quarantined else "GAPPY"
+    bench.create(name, f"{name.lower()}.>", max_msgs=2)
+    bench.publish(f"{name.lower()}.x", *(order(n) for n in range(1, 6)))
+    source = {
+        "stream": name,
+        "json": ORDER,
+        "expect": "amount > 0",
+        "options": {"failOnDataLoss": "false", "startSeq": "1"},
+    }
+    if quarantined:
+        source["quarantine"] = {"stream": f"{name}-BAD", "create": ["gb"], "subject": "gb"}
+    bench.run({"sources": {"o": source}, "sinks": [{"from": "o", "parquet": "out"}]})
+    rows = [(4, None, None), (5, None, None)]
+    columns = ("coalesce(id, 0) as id", "gap_from", "gap_to")
+    frame = bench.spark.read.parquet(str(bench.home / "out")).selectExpr(*columns)
+    found = sorted((tuple(row) for row in frame.collect()), key=lambda row: row[0])
+    assert found == (rows if quarantined else [(0, 1, 3), *rows])
+    if quarantined:
+        (letter,) = bench.records(f"{name}-BAD")
+        assert json.loads(bytes(letter.payload))["gap_to"] == 3
+        headers = {name: values[0] for name, values in letter.headers.items()}
+        assert headers["Millstream-Stream"] == name
+        assert "records 1 to 3 are lost" in headers["Millstream-Reason"]
+        assert "Millstream-Seq" not in headers
 
 
 def test_windows_are_written_once_the_watermark_has_passed_them(bench: Any) -> None:
