@@ -1,6 +1,7 @@
 """What Spark says about a failure, in one line; and the Java that it needs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_an_error_class_of_spark_is_named_without_its_plan() -> None:
     )
 
 
+def test_where_only_java_knows_the_last_cause_is_told() -> None:
+    text = (
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
+        'last):\n  File "x.py", line 1, in y\npy4j.protocol.Py4JJavaError: An error occurred while '
+        "calling o1.save.\n: java.lang.RuntimeException: outer\n\tat a.b(C.java:1)\n"
+        "Caused by: java.net.ConnectException: Connection refused\n\t... 9 more"
+    )
+    assert in_one_line(text) == "Connection refused"
+
+
 def test_a_long_text_is_cut() -> None:
     assert len(in_one_line("x" * 5000)) == 600
 
@@ -68,7 +79,7 @@ def test_no_java_is_told_in_one_line_with_the_fix(tmp_path: Path) -> None:
 
 
 def test_a_progress_report_tells_position_and_lag_of_our_streams() -> None:
-    report = {
+    report: dict[str, Any] = {
         "batchId": 3,
         "numInputRows": 40,
         "processedRowsPerSecond": 20.04,
@@ -81,6 +92,9 @@ def test_a_progress_report_tells_position_and_lag_of_our_streams() -> None:
             {"endOffset": "7", "latestOffset": None},
         ],
     }
+    as_connect_has_it = {**report, "numInputRows": None}
+    as_connect_has_it["sources"] = [{**one, "numInputRows": 20} for one in report["sources"]]
+    assert progress_of("out", as_connect_has_it) == progress_of("out", report)
     progress = progress_of("out", report)
     assert progress == Progress("out", 3, 40, 20.0, 2.0, {"A": 40}, 60)
     assert as_json(progress) == (

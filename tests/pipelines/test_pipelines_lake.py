@@ -8,6 +8,7 @@ import pytest
 from millstream.pipelines.batch_tables import batch_table
 from millstream.pipelines.document import Document
 from millstream.pipelines.parse import parse
+from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.spec import TableSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -71,6 +72,33 @@ def test_rows_go_into_a_database_by_its_driver(bench: Any, tmp_path: Path) -> No
     )
     found = bench.spark.read.format("jdbc").option("url", url).option("dbtable", "ids").load()
     assert sorted(row[0] for row in found.collect()) == [0, 1, 2]
+
+
+def test_a_database_without_its_driver_says_which_jar_to_give(bench: Any) -> None:
+    bench.create("TO-DB", "to-db.>")
+    bench.publish("to-db.x", {"id": 1})
+    for more, told in (
+        ({}, "no driver for jdbc:postgresql: get the jar org.postgresql:postgresql"),
+        ({"driver": "org.example.Driver"}, "no driver org.example.Driver: get the jar"),
+    ):
+        pipeline = {
+            "sources": {"rows": {"stream": "TO-DB", "json": "id bigint"}},
+            "steps": [{"name": "ids", "sql": "select id from rows"}],
+            "sinks": [
+                {
+                    "from": "ids",
+                    "jdbc": "jdbc:postgresql://127.0.0.1:1/x?password=secret",
+                    "options": {"dbtable": "t", **more},
+                }
+            ],
+        }
+        with pytest.raises(PipelineError) as failure:
+            bench.run(pipeline)
+        text = str(failure.value)
+        assert told in text
+        assert "spark: {spark.jars:" in text
+        assert "secret" not in text
+        assert "\n" not in text
 
 
 def test_a_database_needs_a_table() -> None:

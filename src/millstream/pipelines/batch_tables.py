@@ -139,6 +139,17 @@ class IcebergTable:
         return False
 
 
+_JARS = {
+    "postgresql": "the jar org.postgresql:postgresql",
+    "mysql": "the jar com.mysql:mysql-connector-j",
+    "mariadb": "the jar org.mariadb.jdbc:mariadb-java-client",
+    "sqlserver": "the jar com.microsoft.sqlserver:mssql-jdbc",
+    "oracle": "the jar com.oracle.database.jdbc:ojdbc11",
+    "sqlite": "the jar org.xerial:sqlite-jdbc",
+    "h2": "the jar com.h2database:h2",
+}
+
+
 class JdbcTable:
     """A database table. A batch that Spark repeats is there twice: at least once."""
 
@@ -149,4 +160,24 @@ class JdbcTable:
         """Insert the rows."""
         mode = "overwrite" if self._sink.mode is Mode.OVERWRITE else "append"
         writer = frame.write.format("jdbc").option("url", self._sink.place).mode(mode)
-        writer.options(**self._sink.options).save()
+        try:
+            writer.options(**self._sink.options).save()
+        except Exception as error:
+            if (missing := self._missing_driver(str(error))) is not None:
+                raise PipelineError(missing) from None
+            raise
+
+    def _missing_driver(self, text: str) -> str | None:
+        """Return what to do where Java has no driver for this database; None where it has."""
+        named = self._sink.options.get("driver")
+        if "No suitable driver" not in text and not (
+            named and f"ClassNotFoundException: {named}" in text
+        ):
+            return None
+        kind = ":".join(self._sink.place.split(":")[:2])  # the rest may hold a password
+        jar = _JARS.get(kind.removeprefix("jdbc:"), "the jar of its driver")
+        what = f"driver {named}" if named else f"driver for {kind}"
+        return (
+            f"Java has no {what}: get {jar} and name it in the file, "
+            "spark: {spark.jars: /path/to/driver.jar}"
+        )

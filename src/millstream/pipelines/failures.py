@@ -12,6 +12,8 @@ _PYTHON = re.compile(
 )
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+# What Java says was the cause, where nothing of Python or Spark tells more.
+_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[a-z]\w*\.)+[A-Z]\w+: (.+)$", re.MULTILINE)
 _WRAPPERS = (
     "STREAM_FAILED",
     "PYTHON_DATA_SOURCE_ERROR",
@@ -35,6 +37,8 @@ def in_one_line(text: str) -> str:
     for name, message in reversed(_CLASS.findall(text)):
         if not name.startswith(_WRAPPERS):
             return _cut(f"{message} ({name})")
+    if causes := _CAUSE.findall(text):
+        return _cut(causes[-1])
     return _cut(text.strip().split("\n")[0] or "no reason given")
 
 

@@ -41,12 +41,19 @@ def progress_of(sink: str, report: Mapping[str, Any]) -> Progress:
     return Progress(
         sink=sink,
         batch=int(report["batchId"]),
-        rows=int(report["numInputRows"] or 0),
+        rows=_rows(report),
         rows_per_second=round(float(report.get("processedRowsPerSecond") or 0.0), 1),
         seconds=round(float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000, 3),
         positions=ends,
         lag=sum(max(head - ends.get(name, 0), 0) for name, head in heads.items()),
     )
+
+
+def _rows(report: Mapping[str, Any]) -> int:
+    """Return how many rows a batch took; Spark Connect tells it of each source alone."""
+    if report["numInputRows"] is not None:
+        return int(report["numInputRows"])
+    return sum(int(source.get("numInputRows") or 0) for source in report["sources"])
 
 
 def as_json(event: Progress | Done) -> str:
