@@ -9,18 +9,23 @@ from millstream.pipelines.parse_sinks import parse_sinks
 from millstream.pipelines.parse_sources import parse_sources
 from millstream.pipelines.parse_steps import parse_steps
 from millstream.pipelines.section import Section, checked
-from millstream.pipelines.spec import Mode, Pipeline, Schedule, StreamSink, TableSink
+from millstream.pipelines.spec import (
+    SERVER_OPTIONS,
+    Mode,
+    Pipeline,
+    Schedule,
+    StreamSink,
+    TableSink,
+)
 from millstream.spark.options import parse as parse_read
-from millstream.spark.server import LOGIN_OPTIONS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_SERVER = ("url", "timeout", "patience", *LOGIN_OPTIONS)
 
 
 def parse(document: Document, server: Mapping[str, str] | None = None) -> Pipeline:
     """Return the pipeline that a document describes; ``server`` wins over what it says."""
     top = Section(document, (), document.data)
-    settings = {key: value for key in _SERVER if (value := top.optional(key)) is not None}
+    settings = {key: value for key in SERVER_OPTIONS if (value := top.optional(key)) is not None}
     settings |= dict(server or {})
     checked(top, "url", lambda: parse_read({"stream": "x", **settings}))
     sources = parse_sources(top, settings)

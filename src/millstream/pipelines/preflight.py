@@ -3,15 +3,25 @@
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from millstream.client.blocking import connect
 from millstream.client.streams import StreamReader
 from millstream.client.topics import Topics
 from millstream.pipelines.document import near
 from millstream.pipelines.problems import MissingPackage, PipelineError
-from millstream.pipelines.spec import Pipeline, StreamSource, StreamTarget, TableSink, TableSource
+from millstream.pipelines.spec import (
+    SERVER_OPTIONS,
+    Pipeline,
+    StreamSink,
+    StreamSource,
+    StreamTarget,
+    TableSink,
+    TableSource,
+)
 from millstream.spark.options import parse as parse_read
 
 if TYPE_CHECKING:
@@ -22,23 +32,48 @@ _PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def preflight(pipeline: Pipeline) -> None:
-    """Check the streams that a pipeline names, and create those that it says how to create."""
+    """Check the streams that a pipeline names, and create those that it says how to create.
+
+    All is looked at before anything is created, each at the server that the source or sink names.
+    """
     _check_packages(pipeline)
-    wanted = [one for one in pipeline.sources if isinstance(one, StreamSource)]
-    targets = pipeline.targets()
-    if not wanted and not targets:
-        return
-    server = server_now(pipeline.server)
-    with closing(server.streams()) as streams:
-        for target in targets:
-            if target.create:
+    sources = [one for one in pipeline.sources if isinstance(one, StreamSource)]
+    read = [(server_now({**pipeline.server, **_server(one.options)}), one) for one in sources]
+    written = _targets(pipeline)
+    there: dict[Server, list[str]] = {}
+    for server in dict.fromkeys([*(one for one, _ in read), *(one for one, _ in written)]):
+        with closing(server.streams()) as streams:
+            there[server] = streams.names()
+    to_be = {(server, target.stream) for server, target in written if target.create}
+    for server, source in read:
+        for name in (part.strip() for part in source.streams.split(",")):
+            if (server, name) not in to_be:
+                _require_source(name, there[server], source.name, pipeline.schedule.once)
+    for server, target in written:
+        if (server, target.stream) not in to_be:
+            _require(target.stream, there[server], "a sink")
+    for server, target in written:
+        if target.create:
+            with closing(server.streams()) as streams:
                 ensure_stream(server, streams, target)
-        known = streams.names()
-    for source in wanted:
-        for name in source.streams.split(","):
-            _require(name.strip(), known, f"source {source.name!r}")
-    for target in targets:
-        _require(target.stream, known, "a sink")
+
+
+def _targets(pipeline: Pipeline) -> "list[tuple[Server, StreamTarget]]":
+    """Return each stream that is written, with the server that has it."""
+    found = []
+    for sink in pipeline.sinks:
+        if isinstance(sink, StreamSink):
+            options = {**pipeline.server, **_server(sink.options)}
+            found.append((server_now(options), sink.target))
+    sources = (one for one in pipeline.sources if isinstance(one, StreamSource))
+    bad = (one.quarantine for one in sources if one.quarantine is not None)
+    return found + [(server_now(pipeline.server), target) for target in bad]
+
+
+def _server(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that say which server it is, and as whom."""
+    known = {name.lower() for name in SERVER_OPTIONS}
+    return {name: value for name, value in options.items() if name.lower() in known}
 
 
 def server_now(options: Mapping[str, str]) -> "Server":
@@ -59,8 +94,8 @@ def ensure_stream(server: "Server", streams: StreamReader, target: StreamTarget)
     if target.stream in streams.names():
         return
     if server.url.startswith(("http://", "https://")):
-        with Topics(server.url, server.login.token or "") as topics:
-            topics.topic(target.stream).put()
+        with _topics(server) as topics:
+            topics.topic(target.stream).put(subjects=list(target.create))
         return
     config = {"name": target.stream, "subjects": list(target.create)}
     client = connect(server.url, name="millstream pipeline", login=server.login)
@@ -71,8 +106,27 @@ def ensure_stream(server: "Server", streams: StreamReader, target: StreamTarget)
         raise PipelineError(f"cannot create {target.stream}: {answer['error']['description']}")
 
 
+def _topics(server: "Server") -> Topics:
+    """Return the server's HTTP API, asked as the server's login says."""
+    login, url = server.login, server.url
+    if login.user is not None and "@" not in url:
+        pair = f"{quote(login.user, safe='')}:{quote(login.password or '', safe='')}@"
+        url = url.replace("://", f"://{pair}", 1)
+    tls = login.tls() if url.startswith("https://") else None
+    return Topics(url, login.token or "", timeout=server.timeout, tls=tls)
+
+
+def _require_source(name: str, known: list[str], source: str, once: bool) -> None:
+    """A pattern has to fit something too, unless the pipeline goes on and streams may come."""
+    if "*" not in name:
+        _require(name, known, f"source {source!r}")
+    elif once and not any(fnmatchcase(one, name) for one in known):
+        there = f"there are {', '.join(known[:20])}" if known else "the server has none"
+        raise PipelineError(f"source {source!r}: no stream is like {name!r}; {there}")
+
+
 def _require(name: str, known: list[str], who: str) -> None:
-    if "*" in name or name in known:
+    if name in known:
         return
     create = "" if who.startswith("source") else "; or let the sink 'create' it with its subjects"
     there = near(name, known) if known else "the server has none"

@@ -6,6 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from millstream.spark.server import LOGIN_OPTIONS
+
+SERVER_OPTIONS = ("url", "timeout", "patience", *LOGIN_OPTIONS)  # which server, and as whom
 DEFAULT_MAX_RECORDS = 500_000  # of one micro-batch, so that a long history does not come at once
 
 
@@ -181,9 +184,3 @@ class Pipeline:
     def streaming(self) -> bool:
         """Whether a source goes on: then there are checkpoints and micro-batches."""
         return any(isinstance(one, StreamSource) and not one.snapshot for one in self.sources)
-
-    def targets(self) -> list[StreamTarget]:
-        """Return all streams that are written."""
-        found = [sink.target for sink in self.sinks if isinstance(sink, StreamSink)]
-        streams = [source for source in self.sources if isinstance(source, StreamSource)]
-        return found + [one.quarantine for one in streams if one.quarantine is not None]
