@@ -147,7 +147,7 @@ def compact(
 
     return {
         "name": "compact",
-        "sources": {"rows": {"parquet": place}},
+        "sources": {"rows": {"delta" if tables.is_delta(place) else "parquet": place}},
         "steps": [
             {"name": "kept", "sql": query},
             {"name": "clustered", "from": "kept", "python": clustered},
