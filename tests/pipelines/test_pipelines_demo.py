@@ -14,7 +14,16 @@ from millstream.cli.main import run
 from millstream.cli.pipeline_demo import _own_server
 from millstream.client.blocking import connect
 from millstream.client.errors import ConnectFailed
-from millstream.pipelines.demo import MINUTES, REGIONS, fill, orders
+from millstream.pipelines.demo import (
+    MINUTES,
+    REGIONS,
+    document,
+    fill,
+    orders,
+    start_afresh_where_due,
+)
+from millstream.pipelines.document import Document
+from millstream.pipelines.parse import parse
 from millstream.pipelines.problems import PipelineError
 from millstream.spark.server import Server
 from support.peers import Peer
@@ -70,6 +79,32 @@ def test_a_server_that_was_named_and_does_not_answer_is_told(
 ) -> None:
     assert run(["pipeline", "demo", "-s", "nats://127.0.0.1:1"]) == 1
     assert "cannot reach" in capsys.readouterr().err
+
+
+def test_the_demo_starts_afresh_where_its_table_is_gone_or_the_stream_is_another(
+    server: Server, tmp_path: Path
+) -> None:
+    fill(server, "FRESH", 3, NOW)
+    pipeline = parse(Document("demo", document("FRESH"), tmp_path), {"url": server.url})
+
+    def why() -> str | None:
+        return start_afresh_where_due(server, "FRESH", pipeline, tmp_path)
+
+    assert why() is None
+    kept = tmp_path / ".millstream" / "checkpoints" / "demo-FRESH"
+    table = tmp_path / "lake" / "fresh_by_minute"
+    table.mkdir(parents=True)
+    (kept / "table").mkdir()
+    assert why() is None
+    assert (kept / "table").is_dir()
+    table.rmdir()
+    assert why() == "lake/fresh_by_minute is gone"
+    assert not (kept / "table").exists()
+    table.mkdir()
+    with connect(server.url) as client:
+        client.request("$JS.API.STREAM.DELETE.FRESH")
+    fill(server, "FRESH", 3, NOW)
+    assert "another stream" in (why() or "")
 
 
 @pytest.mark.spark

@@ -1,11 +1,17 @@
 """The pipelines in examples/ do what their README says."""
 
+import re
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
+from millstream.client.blocking import connect
 from millstream.pipelines.document import load
 from millstream.pipelines.parse import parse
 from millstream.pipelines.preflight import preflight
@@ -22,6 +28,33 @@ def run_example(bench: Any, name: str) -> None:
     pipeline = parse(load(Path(copy)), {"url": bench.broker.url})
     preflight(pipeline)
     list(run(bench.spark, pipeline, bench.home))
+
+
+def test_the_readme_makes_and_fills_the_streams_of_each_example(bench: Any) -> None:
+    text = (EXAMPLES / "README.md").read_text()
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        for line in block.splitlines():
+            match shlex.split(line):
+                case ["curl", "-X", "PUT", url, "-H", header, "-d", body]:
+                    place = url.replace("localhost:8222", f"127.0.0.1:{bench.broker.http_port}")
+                    name, value = header.split(": ")
+                    asked = Request(f"http://{place}", body.encode(), {name: value}, method="PUT")
+                    assert urlopen(asked).status == 201
+                case ["millstream", "pub", subject, payload]:
+                    bench.publish(subject, payload.encode())
+                case ["python", file]:
+                    copy = shutil.copy(EXAMPLES / file, bench.home / file)
+                    subprocess.run([sys.executable, copy], check=True)
+                case ["millstream", "pipeline", "run", file]:
+                    run_example(bench, file)
+                case other:
+                    raise AssertionError(other)
+    assert bench.parquet("lake/sessions", "user", "clicks") == [("ann", 2)]
+    assert [one["id"] for one in bench.payloads("ALERTS")] == [2]
+    assert bench.parquet("lake/minutes", "sensor", "readings") == [("s", 1)]
+    with connect(bench.broker.url) as client:  # the other tests have these streams to themselves
+        for name in ("CLICKS", "PAYMENTS", "READINGS", "CLICKS-BAD", "PAYMENTS-BAD", "ALERTS"):
+            client.request(f"$JS.API.STREAM.DELETE.{name}")
 
 
 def test_clicks_become_sessions_that_end_after_a_pause(bench: Any) -> None:

@@ -77,6 +77,32 @@ def test_over_http_a_stream_is_created_with_its_subjects_and_as_the_user(guarded
     assert info["config"]["subjects"][:2] == ["by-http.>", "more.*"]
 
 
+@pytest.mark.parametrize("command", ["archive", "rollup", "audit", "replay"])
+def test_ready_made_pipelines_take_credentials(
+    guarded: Peer, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {
+        "archive": ["NONE", "--to", str(tmp_path / "x")],
+        "rollup": ["NONE", "--to", str(tmp_path / "x")],
+        "replay": [str(tmp_path / "x"), "--to", "NONE"],
+        "audit": ["NONE"],
+    }[command]
+    at = ["pipeline", command, *arguments, "-s", guarded.url]
+    assert run([*at, "--user", "ann", "--password", "wrong"]) == 1
+    assert "refused the credentials" in capsys.readouterr().err
+    assert run([*at, "--user", "ann", "--password", "p w@d"]) == 1
+    assert "no stream" in (told := capsys.readouterr().err), told
+    assert run([*at, "--creds", str(tmp_path / "absent")]) == 1
+    assert "cannot read" in capsys.readouterr().err
+
+
+def test_an_audit_of_a_pattern_that_fits_nothing_is_told(
+    broker: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "audit", "NOPE*", "-s", broker.url]) == 1
+    assert "no stream is like 'NOPE*'" in capsys.readouterr().err
+
+
 def test_a_pattern_has_to_fit_a_stream_unless_the_pipeline_goes_on(
     broker: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

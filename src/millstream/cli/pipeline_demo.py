@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from millstream.cli.options import server_option
-from millstream.cli.pipeline_options import SparkChoice, opened, spark_options
+from millstream.cli.pipeline_options import (
+    SparkChoice,
+    opened,
+    server_options,
+    spark_options,
+)
 from millstream.cli.pipeline_shown import print_table
 from millstream.client.blocking import connect
 from millstream.client.errors import ConnectFailed
@@ -46,25 +50,27 @@ SHOWN = 10  # rows of each printed table
     show_default=True,
     help="How many orders to make up where the stream is empty.",
 )
-@server_option
+@server_options
 @spark_options
-def demo(stream: str, events: int, url: str | None, spark: SparkChoice) -> None:
+def demo(stream: str, events: int, server: dict[str, str], spark: SparkChoice) -> None:
     """Count the orders in STREAM by minute and region: into a Parquet table and a stream.
 
     Where the stream is absent or empty, orders are made up; where no server runs, one is started
     for as long as this takes. Done again, it takes what has come since.
     """
     home = spark.data or Path()
-    with _server_at(url, home) as found:
-        server = server_now({"url": found})
-        if made := orders.fill(server, stream, events, datetime.now(UTC)):
+    with _server_at(server, home) as url:
+        place = {**server, "url": url}
+        if made := orders.fill(server_now(place), stream, events, datetime.now(UTC)):
             _say(spark, f"{made} orders published to {stream} ({stream.lower()}.>)")
         data = Document(f"demo of {stream}", orders.document(stream), home)
-        pipeline = parse(data, {"url": found})
+        pipeline = parse(data, place)
         preflight(pipeline)
+        if why := orders.start_afresh_where_due(server_now(place), stream, pipeline, home):
+            _say(spark, f"starting afresh: {why}")
         with opened(spark, pipeline) as session:
             _follow(session, pipeline, stream, spark)
-            _show_results(session, found, stream, spark)
+            _show_results(session, place, stream, spark)
 
 
 def _say(spark: SparkChoice, text: str) -> None:
@@ -93,7 +99,9 @@ def _line(event: Progress, place: str) -> str:
     return f"{taken}   → {place}"
 
 
-def _show_results(session: "SparkSession", url: str, stream: str, spark: SparkChoice) -> None:
+def _show_results(
+    session: "SparkSession", server: dict[str, str], stream: str, spark: SparkChoice
+) -> None:
     columns = ("window_start", "region", "orders", "revenue")
     place = (spark.data or Path()) / orders.table_of(stream)
     table = session.read.parquet(str(place.resolve()))
@@ -101,7 +109,7 @@ def _show_results(session: "SparkSession", url: str, stream: str, spark: SparkCh
     told = [[row[name] for name in columns] for row in rows]
     _print(f"{orders.table_of(stream)}, the newest", columns, told, spark)
     result = orders.result_of(stream)
-    reader = session.read.format("millstream").options(url=url, stream=result)
+    reader = session.read.format("millstream").options(**server, stream=result)
     records = reader.load()
     last = records.orderBy(records.seq.desc()).limit(SHOWN).collect()
     lines = [[row.seq, bytes(row.payload).decode()] for row in reversed(last)]
@@ -117,18 +125,18 @@ def _print(title: str, columns: tuple[str, ...], rows: list[list[Any]], spark: S
 
 
 @contextmanager
-def _server_at(url: str | None, data: Path) -> Iterator[str]:
-    """Return the server to use: the one named, the one that runs here, or one of our own."""
-    given = parse_read({"stream": "x", **({"url": url} if url else {})}).server.url
+def _server_at(server: dict[str, str], data: Path) -> Iterator[str]:
+    """Return the url to use: of the server named, the one that runs here, or one of our own."""
+    given = parse_read({"stream": "x", **server}).server
     try:
-        connect(given).close()
+        connect(given.url, login=given.login).close()
     except ConnectFailed:
-        if url is not None:
+        if "url" in server:
             raise
         with _own_server(data) as started:
             yield started
         return
-    yield given
+    yield given.url
 
 
 @contextmanager

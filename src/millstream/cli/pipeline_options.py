@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.main import DEBUG
+from millstream.cli.options import server_option
 from millstream.cli.pipeline_shown import show, wants_lines
 from millstream.pipelines.checkpoints import folder
 from millstream.pipelines.preflight import preflight
@@ -61,6 +62,42 @@ def spark_options(command: Command) -> Command:
     return wrapped
 
 
+def server_options(command: Command) -> Command:
+    """Add -s/--url and credentials, passed on as ``server``: options of the Spark source."""
+
+    def wrapped(**given: Any) -> Any:
+        server = {name: given.pop(key) for key, name in _LOGIN.items() if key in given}
+        found = {name: value for name, value in server.items() if value}
+        return command(server=found, **given)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in reversed(_CREDENTIALS):
+        wrapped = option(wrapped)
+    return server_option(wrapped)
+
+
+_LOGIN = {
+    "url": "url",
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "creds": "credsFile",
+    "nkey": "nkeyFile",
+    "tlsca": "tlsCa",
+    "tlscert": "tlsCert",
+    "tlskey": "tlsKey",
+}
+_CREDENTIALS = [
+    click.option("--user", envvar="NATS_USER", help="Who asks."),
+    click.option("--password", envvar="NATS_PASSWORD", help="The user's."),
+    click.option("--token", envvar="MILLSTREAM_TOKEN", help="A token, or an API key over HTTP."),
+    click.option("--creds", envvar="NATS_CREDS", help="A credentials file: a JWT and a seed."),
+    click.option("--nkey", envvar="NATS_NKEY", help="A file with a user's seed."),
+    click.option("--tlsca", envvar="NATS_CA", help="A file with the authority to trust."),
+    click.option("--tlscert", envvar="NATS_CERT", help="A file with a certificate to show."),
+    click.option("--tlskey", envvar="NATS_KEY", help="A file with its key."),
+]
 _OPTIONS = [
     click.option("--master", help="A Spark cluster, or local[N].  [default: local[*]]"),
     click.option("--remote", help="A Spark Connect server, as sc://host:port."),

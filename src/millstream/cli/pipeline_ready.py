@@ -3,16 +3,23 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from millstream.cli.options import server_option
-from millstream.cli.pipeline_options import SparkChoice, opened, run_pipeline, spark_options
+from millstream.cli.pipeline_options import (
+    SparkChoice,
+    opened,
+    run_pipeline,
+    server_options,
+    spark_options,
+)
 from millstream.cli.pipeline_run import FILE, loaded
 from millstream.cli.pipeline_shown import print_table, show, wants_lines
+from millstream.client.streams import StreamReader
 from millstream.clock import SystemClock
 from millstream.pipelines import ready_made
 from millstream.pipelines.audit import Finding
@@ -31,10 +38,12 @@ from millstream.spark.options import parse as parse_read
 LAKE = click.Choice(["parquet", "delta"])
 
 
-def _parsed(data: dict[str, Any], url: str | None = None, *, beside: str | None = None) -> Pipeline:
+def _parsed(
+    data: dict[str, Any], server: dict[str, str] | None = None, *, beside: str | None = None
+) -> Pipeline:
     """Return a ready-made pipeline; its checkpoints go beside the table that it fills."""
     document = Document(f"pipeline {data['name']}", data)
-    pipeline = parse(document, {"url": url} if url else None)
+    pipeline = parse(document, server)
     table = None if beside is None else local_path(beside)
     home = pipeline.home if table is None else table.resolve().parent
     return replace(pipeline, home=home, former=ready_made.former(pipeline.name))
@@ -54,7 +63,7 @@ def _schedule(data: dict[str, Any], every: str | None, follow: bool) -> dict[str
 @click.option("--subject", help="Only subjects like this, such as orders.>.")
 @click.option("--every", help="Again after so long, such as 10m.  [default: once]")
 @click.option("--follow", is_flag=True, help="All the time.")
-@server_option
+@server_options
 @spark_options
 def archive(
     streams: str,
@@ -64,13 +73,13 @@ def archive(
     subject: str | None,
     every: str | None,
     follow: bool,
-    url: str | None,
+    server: dict[str, str],
     spark: SparkChoice,
 ) -> None:
     """Copy STREAMS into a lake table, each record once; the next run goes on from there."""
     options = {"subject": subject} if subject else {}
     data = ready_made.archive(streams, place, form, by, options)
-    pipeline = _parsed(_schedule(data, every, follow), url, beside=place)
+    pipeline = _parsed(_schedule(data, every, follow), server, beside=place)
     ready_made.check_archived(pipeline)
     run_pipeline(pipeline, spark)
 
@@ -86,7 +95,7 @@ def archive(
     type=click.FloatRange(0, 1_000_000, min_open=True),
     help="Pace of the original times: 1 as they came, 60 an hour in a minute.  [default: at once]",
 )
-@server_option
+@server_options
 @spark_options
 def replay(
     table: str,
@@ -95,7 +104,7 @@ def replay(
     subject: str | None,
     where: str,
     speed: float | None,
-    url: str | None,
+    server: dict[str, str],
     spark: SparkChoice,
 ) -> None:
     """Write the records of an archived TABLE to a stream, in order, each once.
@@ -104,7 +113,7 @@ def replay(
     started again. With --speed each is published when its time comes, one by one.
     """
     data = ready_made.replay(table, form, stream, subject, where)
-    pipeline = _parsed(data, url, beside=table)
+    pipeline = _parsed(data, server, beside=table)
     if speed is None:
         run_pipeline(pipeline, spark)
         return
@@ -124,7 +133,7 @@ def replay(
 @click.option("--value", help="What to take percentiles of, such as amount or length(payload).")
 @click.option("--every", help="Again after so long, such as 10m.  [default: once]")
 @click.option("--follow", is_flag=True, help="All the time.")
-@server_option
+@server_options
 @spark_options
 def rollup(
     streams: str,
@@ -136,7 +145,7 @@ def rollup(
     value: str | None,
     every: str | None,
     follow: bool,
-    url: str | None,
+    server: dict[str, str],
     spark: SparkChoice,
 ) -> None:
     """Count the records of STREAMS by window: how many, how fast, percentiles of a value."""
@@ -144,7 +153,7 @@ def rollup(
         raise click.UsageError("give --to or --stream, or both: where the windows go")
     columns = by or ("stream", "subject")
     data = ready_made.rollup(streams, table, stream, size, columns, fields, value)
-    run_pipeline(_parsed(_schedule(data, every, follow), url, beside=table), spark)
+    run_pipeline(_parsed(_schedule(data, every, follow), server, beside=table), spark)
 
 
 @click.command()
@@ -174,10 +183,10 @@ def compact(
 @click.argument("file", type=FILE)
 @click.option("--from", "start", help="A time, such as 2026-05-01T00:00:00Z or -7d.")
 @click.option("--to", "end", help="A time; records at it are left out.")
-@server_option
+@server_options
 @spark_options
 def backfill(
-    file: Path, start: str | None, end: str | None, url: str | None, spark: SparkChoice
+    file: Path, start: str | None, end: str | None, server: dict[str, str], spark: SparkChoice
 ) -> None:
     """Run the pipeline in FILE over a range of history, as one job without checkpoints.
 
@@ -190,7 +199,7 @@ def backfill(
         parse_read({"stream": "x", **bounds})
     except Exception as error:
         raise PipelineError(f"--from, --to: {error}") from error
-    whole = loaded(file, url)
+    whole = loaded(file, server)
     name = f"{whole.name}-{short_hash(start or '', end or '')}.json"
     left = folder(whole, spark.data) / "backfills" / name
     period = ready_made.period(start, end, SystemClock().time_ns(), left)
@@ -215,23 +224,33 @@ def backfill(
         show(done, as_lines=wants_lines(spark.as_json))
 
 
+def _matching(pattern: str, asked: StreamReader) -> list[str]:
+    if "*" not in pattern:
+        return [pattern]
+    found = [name for name in asked.names() if fnmatchcase(name, pattern)]
+    if not found:
+        raise PipelineError(f"no stream is like {pattern!r}")
+    return found
+
+
 @click.command()
 @click.argument("streams", nargs=-1, required=True)
-@server_option
+@server_options
 @spark_options
-def audit(streams: tuple[str, ...], url: str | None, spark: SparkChoice) -> int:
-    """Check every record of STREAMS: checksums, and that no sequence is missing.
+def audit(streams: tuple[str, ...], server: dict[str, str], spark: SparkChoice) -> int:
+    """Check every record of STREAMS ('ORD*' fits many): checksums, and that none is missing.
 
     Exits with 0 when all is well and with 3 when something is damaged or missing.
     """
-    server = server_now({"url": url} if url else {})
+    place = server_now(server)
     found: list[Finding] = []
-    with closing(server.streams()) as asked:
-        for stream in streams:
+    with closing(place.streams()) as asked:
+        names = list(dict.fromkeys(name for one in streams for name in _matching(one, asked)))
+        for stream in names:
             asked.plan(stream)  # before Spark starts: the server answers, the stream is there
         with opened(spark, Pipeline("audit", (), (), ())) as session:
-            for stream in streams:
-                found += audited(session, server, stream)
+            for stream in names:
+                found += audited(session, place, stream)
     if wants_lines(spark.as_json):
         for one in found:
             click.echo(msgspec.json.encode(msgspec.to_builtins(one)))

@@ -2,15 +2,18 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import NoResponders
+from millstream.pipelines.checkpoints import home_of
 from millstream.pipelines.preflight import ensure_stream
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import StreamTarget
+from millstream.pipelines.spec import Pipeline, StreamTarget
 
 if TYPE_CHECKING:
     from millstream.spark.server import Server
@@ -54,6 +57,31 @@ def fill(server: "Server", stream: str, count: int, now: datetime) -> int:
             return 0
     _publish(server, stream, list(orders(count, now)))
     return count
+
+
+def start_afresh_where_due(
+    server: "Server", stream: str, pipeline: Pipeline, home: Path
+) -> str | None:
+    """Forget what earlier demos took where it was of another stream, or their table is gone.
+
+    Returns why; None where there is nothing to forget. Streams of two data directories may look
+    alike, so it is remembered when the stream was created.
+    """
+    with server.client() as client:
+        info = json.loads(client.request(f"$JS.API.STREAM.INFO.{stream}").payload)
+    kept = Path(home_of(pipeline, home))
+    note, created = kept / "created", str(info["created"])
+    why = None
+    if kept.is_dir():
+        if not note.is_file() or note.read_text() != created:
+            why = f"{stream} is another stream than that of the last demo here"
+        elif not (home / table_of(stream)).is_dir():
+            why = f"{table_of(stream)} is gone"
+    if why is not None:
+        shutil.rmtree(kept)
+    kept.mkdir(parents=True, exist_ok=True)
+    note.write_text(created)
+    return why
 
 
 def _publish(server: "Server", stream: str, made: list[dict[str, Any]]) -> None:
