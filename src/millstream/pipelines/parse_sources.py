@@ -1,8 +1,10 @@
 """The ``sources`` of a pipeline file."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from millstream.pipelines.document import near
+from millstream.pipelines.expectation import ddl_names, unknown_columns
 from millstream.pipelines.section import Section, checked
 from millstream.pipelines.spec import (
     DEFAULT_MAX_RECORDS,
@@ -46,7 +48,8 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
     snapshot = section.truth("snapshot")
     if not snapshot and "maxrecordspertrigger" not in {key.lower() for key in options}:
         options = {**options, "maxRecordsPerTrigger": str(DEFAULT_MAX_RECORDS)}
-    checked(section, "options", lambda: parse_read({**server, **options, "stream": streams}))
+    given = {**server, **options, "stream": streams}
+    checked(section, "options", lambda: parse_read(given))
     source = StreamSource(
         name=name,
         streams=streams,
@@ -57,6 +60,7 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
         watermark=watermark(section),
         snapshot=snapshot,
     )
+    _check_expectation(section, source, parse_read(given).table_columns())
     if source.quarantine and not (source.json or source.expect):
         section.fail("says where bad records go; say what a good one is: json, expect", "json")
     if (source.json or source.expect) and "columns" in {key.lower() for key in options}:
@@ -64,6 +68,16 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
             "columns cannot be chosen where records are judged by json or expect", "options"
         )
     return source
+
+
+def _check_expectation(section: Section, source: StreamSource, columns: Sequence[str]) -> None:
+    """Refuse a condition about a column that there is not, as far as that is seen without Spark."""
+    fields = ddl_names(source.json) if source.json is not None else []
+    if source.expect is None or fields is None:
+        return
+    known = [*fields, *(n for n in columns if n != "payload" or source.json is None)]
+    for name in unknown_columns(source.expect, known):
+        section.fail(f"there is no column {name!r}; {near(name, known)}", "expect")
 
 
 def _json(section: Section) -> str | None:
