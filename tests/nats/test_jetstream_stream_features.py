@@ -456,3 +456,25 @@ async def test_a_stream_that_starts_late_does_so_after_restarts_too(tmp_path: Pa
         assert "lost" not in state
         await client.close()
         await broker.stop()
+
+
+async def publishing_large_headers(client: Client) -> list[Any]:
+    """Return what each of 20 publishers heard that wrote at once, the eleventh too much."""
+    await api(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    inbox = client.new_inbox()
+    answers = await client.subscribe(f"{inbox}.*")
+    for at in range(20):
+        headers = {"A": "b" * 70_000} if at == 10 else None
+        await client.publish("s.a", b"%d" % at, reply=f"{inbox}.{at}", headers=headers)
+    seen: list[Any] = []
+    for _ in range(20):
+        with contextlib.suppress(TimeoutError):
+            answer = await answers.next_msg(timeout=2)
+            seen.append((int(answer.subject.rpartition(".")[2]), json.loads(answer.data)))
+    return [*sorted(seen, key=lambda one: one[0]), await counts(client, "S")]
+
+
+async def test_headers_above_64_kib_cost_nobody_else_their_publish(tmp_path: Path):
+    ours, theirs = await both(tmp_path, publishing_large_headers)
+    assert ours == theirs
+    assert len(ours) == 21

@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 from streams_fakes import World, batch_of, headers_of
 
-from millstream.errors import StorageFull
+from millstream.errors import RecordTooLarge, StorageFull
+from millstream.message import NewRecord
 from millstream.streams.config import StreamConfig
 from millstream.streams.stream import Stream
 
@@ -193,3 +195,62 @@ async def test_what_a_full_bucket_has_replaced_makes_room_before_its_removal_is_
     world.hub.take()
     deliver(stream, (b"s.c", b"", b"4"), (b"s.d", b"", b"no"))
     assert answers(world) == {b"r0": 4, b"r1": (10077, "maximum messages exceeded")}
+
+
+LARGE = b"NATS/1.0\r\nA: " + b"b" * 70_000 + b"\r\n\r\n"
+TOO_LARGE = (10097, "header size exceeds maximum allowed of 64k")
+
+
+async def test_headers_above_64_kib_are_refused_without_those_that_arrived_beside_them():
+    world = World()
+    stream = await make(world)
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.a", LARGE, b"no"), (b"s.a", b"", b"2"))
+    assert answers(world) == {b"r0": 1, b"r1": TOO_LARGE, b"r2": 2}
+    assert [stream.get(seq).payload for seq in (1, 2)] == [b"1", b"2"]
+
+
+async def test_headers_above_64_kib_are_refused_where_each_message_is_looked_at_too():
+    world = World()
+    stream = await make(world, allow_msg_ttl=True)
+    ttl = headers_of(Nats_TTL="1h")
+    deliver(stream, (b"s.a", ttl, b"1"), (b"s.a", LARGE, b"no"), (b"s.a", ttl, b"2"))
+    assert answers(world) == {b"r0": 1, b"r1": TOO_LARGE, b"r2": 2}
+
+
+async def test_a_header_that_the_server_adds_cannot_make_the_others_fail():
+    world = World()
+    stream = await make(world, allow_msg_schedules=True, allow_rollup_hdrs=True)
+    schedule = headers_of(
+        Nats_Schedule="@at 2100-01-01T00:00:00Z", Nats_Schedule_Target="s.b", A="b" * 65_400
+    )
+    schedule = schedule.replace(b"A: ", b"A: " + b"b" * (65_535 - len(schedule)))
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.s", schedule, b"no"), (b"s.a", b"", b"2"))
+    assert answers(world) == {b"r0": 1, b"r1": TOO_LARGE, b"r2": 2}
+
+
+async def test_a_node_that_is_too_long_is_refused_without_those_that_arrived_beside_it():
+    world = World()
+    stream = await make(world)
+    long = headers_of(Millstream_Node="n" * 256)
+    deliver(stream, (b"s.a", b"", b"1"), (b"s.a", long, b"no"), (b"s.a", b"", b"2"))
+    refusal = (10003, "Millstream-Node holds at most 255 bytes")
+    assert answers(world) == {b"r0": 1, b"r1": refusal, b"r2": 2}
+
+
+async def test_a_subject_that_a_transform_makes_too_long_is_refused_alone():
+    world = World()
+    twenty = ".".join(["{{wildcard(1)}}"] * 20)
+    transform = {"src": "s.*", "dest": f"t.{twenty}"}
+    stream = await make(world, subject_transform=transform)
+    deliver(stream, (b"s.a", b"", b"1"), (b"s." + b"b" * 4000, b"", b"no"), (b"s.c", b"", b"2"))
+    refusal = (10003, "subject, reply, tag and node hold at most 65535 bytes")
+    assert answers(world) == {b"r0": 1, b"r1": refusal, b"r2": 2}
+
+
+async def test_records_that_nobody_can_store_are_refused_and_leave_nothing_in_flight():
+    world = World()
+    stream = await make(world)
+    with pytest.raises(RecordTooLarge):
+        await stream.append([NewRecord(b"s.a", b"1"), NewRecord(b"s.a", b"2", meta=b"m" * 65_536)])
+    deliver(stream, (b"s.a", headers_of(Nats_Expected_Last_Sequence="0"), b"1"))
+    assert answers(world) == {b"r0": 1}

@@ -125,3 +125,14 @@ async def test_a_history_longer_than_a_capped_target_is_taken_in_as_there_is_roo
     await target.purge()
     world.advance(2)
     assert payloads(target) == [b"3"]
+
+
+async def test_a_record_that_its_origin_makes_too_large_is_left_out_and_the_next_one_comes():
+    world = World()
+    origin = await make(world, "A", subjects=["a.*"])
+    put(origin, b"a.1", b"one")
+    put(origin, b"a.1", b"two", headers_of(A="b" * 65_500))  # no room for where it came from
+    put(origin, b"a.1", b"three")
+    target = await make(world, "T", sources=[{"name": "A"}])
+    world.advance(1)
+    assert payloads(target) == [b"one", b"three"]

@@ -24,6 +24,7 @@ cdef class Batch:
     cdef Py_ssize_t length
     cdef Py_ssize_t starts_room
     cdef readonly bint any_headers
+    cdef readonly bint any_oversized  # an entry is more than a frame can hold
 
     cdef int reserve(self, Py_ssize_t extra) except -1 nogil
     cdef int add_raw(

@@ -40,6 +40,11 @@ cdef const char *_header_fault(const Entry *head, const char *at) noexcept nogil
     return NULL
 
 
+cdef inline bint _is_oversized(const Entry *head) noexcept nogil:
+    """Whether a frame's lengths cannot say this entry's."""
+    return head.headers_len > 0xFFFF or head.meta_len > 0xFFFF or head.node_len > 0xFF
+
+
 cdef class Batch:
     """Grows at the tail only; what is in it never moves once a sink has it."""
 
@@ -80,6 +85,9 @@ cdef class Batch:
         cdef Py_ssize_t size = sizeof(Entry) + subject_len + reply_len + headers_len + payload_len
         cdef Entry head
         cdef char *to
+        if subject_len > 0xFFFF or reply_len > 0xFFFF:
+            with gil:
+                raise OverflowError("subject and reply hold at most 65535 bytes")
         self.reserve(size)
         head.size = <uint32_t>size
         head.headers_len = <uint32_t>headers_len
@@ -103,6 +111,8 @@ cdef class Batch:
         self.used += size
         if headers_len:
             self.any_headers = True
+            if headers_len > 0xFFFF:
+                self.any_oversized = True
         return 0
 
     def add(
@@ -141,6 +151,8 @@ cdef class Batch:
         self.used += size
         if headers:
             self.any_headers = True
+        if _is_oversized(&head):
+            self.any_oversized = True
 
     def add_entries(self, bytes data not None, Py_ssize_t most):
         """Append entries that somebody else laid out; ``most`` bounds headers and payload of one.
@@ -208,6 +220,17 @@ cdef class Batch:
                 found.add((<const char *>(head + 1))[:head.subject_len])
             before = head
         return found
+
+    def is_oversized(self, Py_ssize_t start, Py_ssize_t count):
+        """Return whether one of ``count`` entries from ``start`` on is more than a frame holds."""
+        cdef Py_ssize_t i
+        if start < 0 or count < 0 or start + count > self.length:
+            raise IndexError("no such entries in the batch")
+        if self.any_oversized:
+            for i in range(start, start + count):
+                if _is_oversized(self.entry(i)):
+                    return True
+        return False
 
     def replies_end_with(self, bytes suffix not None):
         """Return whether the reply of any message ends so."""

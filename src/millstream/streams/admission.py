@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_HEADERS = 65_535
+LONGEST_NODE = 255
 _NO_EXTRAS = (b"", b"", b"")
 
 
@@ -111,7 +112,7 @@ class Admission:
     def publish(self, batch: Batch) -> None:
         """Store captured publishes in order; each is answered for itself."""
         if self._transform is not None:
-            batch = _rewritten(batch, self._transform)
+            batch = _rewritten(batch, self._transform, self._writes.acks.refuse)
         if self._is_plain(batch):
             self._writes.append(Run(batch, 0, len(batch)))
         else:
@@ -211,7 +212,7 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or self._is_bounded():
+        if self._looks_at_each or batch.any_oversized or self._is_bounded():
             return False
         if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
@@ -243,7 +244,7 @@ class Admission:
         config = self._stream.config
         if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
-        if self._is_bounded():
+        if len(headers) > MAX_HEADERS or self._is_bounded():
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
@@ -301,10 +302,7 @@ class Admission:
             payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
         stored, tag, node, meta = self._stored_form(headers, values)
         batch = Batch()
-        try:
-            batch.add(subject, reply, stored, payload, tag, node, meta)
-        except ValueError as error:
-            raise PublishRefused(400, 10003, str(error)) from error
+        _add(batch, subject, reply, stored, payload, tag, node, meta)
         run = Run(batch, 0, 1)
         run.demands = [Demand.of(0, values)]
         run.ack_suffix = suffix
@@ -367,10 +365,7 @@ class Admission:
             size += record_size(self._stream.config, part.subject, stored, part.payload)
             self._check_batch_room(part, ahead.count_of(part.subject), at + 1, size)
             answered = reply if at == len(parts) - 1 else b""
-            try:
-                batch.add(part.subject, answered, stored, part.payload, tag, node, meta)
-            except ValueError as error:
-                raise PublishRefused(400, 10003, str(error)) from error
+            _add(batch, part.subject, answered, stored, part.payload, tag, node, meta)
             run.demands.append(Demand.of(at, part.values))
         return run
 
@@ -393,7 +388,7 @@ class Admission:
                 400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
             )
         if len(part.headers) > MAX_HEADERS:
-            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+            raise _headers_too_large()
         config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
         try:
             check_expectations(part.values, part.subject, ahead)
@@ -439,7 +434,7 @@ class Admission:
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
         if len(headers) > MAX_HEADERS:
-            raise PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+            raise _headers_too_large()
         added = counter.increment(values, payload, allowed=config.allow_msg_counter)
         preconditions.check(config, subject, values, self._writes, window, now)
         if added is None and config.allow_msg_counter:
@@ -567,13 +562,46 @@ def _completed(config: StreamConfig, headers: bytes, values: dict[bytes, bytes])
     return headers
 
 
-def _rewritten(batch: Batch, transform: SubjectTransform) -> Batch:
-    """Return the batch under the subjects that the transform makes of those that match."""
+def _headers_too_large() -> PublishRefused:
+    return PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+
+
+def _add(
+    batch: Batch, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
+    tag: bytes, node: bytes, meta: bytes,
+) -> None:  # fmt: skip
+    """Append a checked message as it is stored; raises when it became more than a frame holds."""
+    if len(headers) > MAX_HEADERS:
+        raise _headers_too_large()
+    if len(node) > LONGEST_NODE:
+        raise PublishRefused(400, 10003, f"Millstream-Node holds at most {LONGEST_NODE} bytes")
+    try:
+        batch.add(subject, reply, headers, payload, tag, node, meta)
+    except ValueError as error:
+        raise PublishRefused(400, 10003, str(error)) from error
+
+
+def _raise(_reply: bytes, error: MillstreamError) -> None:
+    raise error
+
+
+def _rewritten(
+    batch: Batch,
+    transform: SubjectTransform,
+    refuse: "Callable[[bytes, MillstreamError], None]" = _raise,
+) -> Batch:
+    """Return the batch under the subjects that the transform makes of those that match.
+
+    ``refuse`` is told of messages whose subject becomes longer than a subject can be.
+    """
     made = Batch()
     for at in range(len(batch)):
         subject, reply, headers, payload, origin = batch.message(at)
         text = subject.decode("utf-8", "surrogateescape")
         if transform.matches(text):
             subject = transform.apply(text).encode("utf-8", "surrogateescape")
-        made.add(subject, reply, headers, payload, *batch.extras(at), origin=origin)
+        try:
+            made.add(subject, reply, headers, payload, *batch.extras(at), origin=origin)
+        except ValueError as error:
+            refuse(reply, PublishRefused(400, 10003, str(error)))
     return made

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log import Committed, Log, Staged
@@ -149,6 +149,7 @@ class Writes:
             self._note_previous(run, self._republish)
         self.inflight.append(run)
         try:
+            _check_lengths(run)
             staged = self._log.stage(run.batch, ts_ns, partial(self._settle, run))
         except MillstreamError:
             self.inflight.remove(run)
@@ -184,6 +185,7 @@ class Writes:
                 self.window.add(demand.msg_id, run.seq_of(demand.at), run.time_of(demand.at, now))
 
     def _stage(self, run: Run, done: Committed) -> int:
+        _check_lengths(run)
         if run.seqs is None:
             now = self._clock.time_ns()
             if run.note is None:
@@ -293,3 +295,9 @@ class Writes:
             if found:
                 return found
         return self._index.last_of(self._log.subjects.find(subject))
+
+
+def _check_lengths(run: Run) -> None:
+    """Raise when a frame cannot hold an entry: found any later, it would take others with it."""
+    if run.batch.is_oversized(run.start, run.count):
+        raise RecordTooLarge()
