@@ -1,6 +1,8 @@
 """What consumers do beyond delivering in order: filters at size, pauses, groups, pace, loss."""
 
+import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -331,6 +333,76 @@ async def test_records_lost_to_a_limit_are_told_before_the_next_delivery(tmp_pat
         assert (message.metadata.sequence.stream, after.headers) == (5, None)
         told = json.loads((await advisories.next_msg(timeout=2)).data)
         assert (told["first_seq"], told["last_seq"]) == (2, 4)
+
+
+async def lose_some(client: Client) -> None:
+    """Deliver the first record, then lose the three behind it."""
+    await stream(client, max_msgs=3, storage="file")
+    js = client.jetstream()
+    for i in range(3):
+        await js.publish("s.a", b"%d" % i)
+    await consumer(client, durable_name="C")
+    await take(await pull(client, "in"), 1)
+    for i in range(4):
+        await js.publish("s.a", b"%d" % i)
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["unnoticed", "noticed"])
+@pytest.mark.parametrize("end", ["close", "snapshot", "crash"])
+async def test_a_loss_that_was_not_told_yet_is_told_once_after_a_restart(tmp_path, end, is_asked):
+    before, after = tmp_path / "before", tmp_path / "after"
+    async with connected(before) as (broker, client):
+        await lose_some(client)
+        if is_asked:  # the consumer moves behind the loss, and that is written down
+            await api(client, "CONSUMER.INFO.S.C")
+        known = broker.js.consumers.get(broker.js.catalog.get("S"), "C")
+        written = asyncio.Event()
+        broker.js.consumers.persist(known, lambda _error: written.set(), sync=True)
+        await written.wait()
+        if end == "snapshot":
+            broker.store.checkpoint(broker.js.sections())
+        if end == "crash":
+            shutil.copytree(before, after)
+    if end != "crash":
+        shutil.copytree(before, after)
+    async with connected(after) as (_, client):
+        advisories = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.GAP.S.C")
+        (message,) = await take(await pull(client, "in"), 1)
+        assert message.headers == {"Millstream-Gap": "2-4"}
+        await message.ack_sync()
+        told = json.loads((await advisories.next_msg(timeout=2)).data)
+        assert (told["first_seq"], told["last_seq"]) == (2, 4)
+    async with connected(after) as (_, client):
+        (message,) = await take(await pull(client, "in"), 1)
+        assert (message.metadata.sequence.stream, message.headers) == (6, None)
+
+
+async def test_a_loss_of_counted_records_of_a_filter_is_told_after_a_restart(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await stream(client, max_msgs=3, storage="file")
+        js = client.jetstream()
+        for subject in ("s.mine", "s.mine", "s.others"):
+            await js.publish(subject, b"")
+        await consumer(client, durable_name="C", filter_subject="s.mine")
+        await take(await pull(client, "in"), 1)
+        for _ in range(4):
+            await js.publish("s.others", b"")
+        await api(client, "CONSUMER.INFO.S.C")
+    async with connected(tmp_path) as (_, client):
+        waiting = await pull(client, "in", expires=NANO)
+        await client.jetstream().publish("s.mine", b"")
+        (message,) = await take(waiting, 1)
+        assert message.headers == {"Millstream-Gap": "2-4"}
+
+
+async def test_a_loss_that_goes_on_after_a_restart_is_told_from_its_beginning(tmp_path):
+    async with connected(tmp_path) as (_, client):
+        await lose_some(client)
+        await api(client, "CONSUMER.INFO.S.C")
+    async with connected(tmp_path) as (_, client):
+        await client.jetstream().publish("s.a", b"")
+        (message,) = await take(await pull(client, "in"), 1)
+        assert message.headers == {"Millstream-Gap": "2-5"}
 
 
 async def test_what_a_filter_would_not_have_taken_is_no_loss(tmp_path):

@@ -41,6 +41,7 @@ class Cursor:
         self._counted_to = 0
         self._is_counted = False
         self._gap: tuple[int, int] | None = None
+        self._is_gap_sure = False  # else only others may have lost something
 
     # -- where to begin ----------------------------------------------------------------------
 
@@ -65,16 +66,22 @@ class Cursor:
             state = self._stream.state()
             self.start(state.last_seq, state.first_seq)
 
-    def resume(self, seq: int, first: list[int], clear_to: int = 0) -> None:
+    def resume(
+        self,
+        seq: int,
+        first: list[int],
+        clear_to: int = 0,
+        gap: tuple[int, int] | None = None,
+    ) -> None:
         """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences.
 
-        From ``seq`` to ``clear_to`` nothing matches.
+        From ``seq`` to ``clear_to`` nothing matches. ``gap`` is a loss that is still to be told.
         """
         self.position, self._first, self._clear_to = seq, deque(first), clear_to
         self._is_refiltered = False
         self.read_to = 0
         self._is_counted = False
-        self._gap = None
+        self._gap, self._is_gap_sure = gap, gap is not None
 
     def pass_to(self, seq: int) -> None:
         """Go on at ``seq`` at the earliest: nothing that matches is before it."""
@@ -172,35 +179,39 @@ class Cursor:
             self.position = max(self.position, min(first, self._base))
             return
         lost = evicted >= start
-        if lost and self._is_counted and first <= self._counted_to + 1:
+        is_sure = self._chosen.is_everything
+        if lost and self._is_counted:
             still_there = self._stream.index.count(self._chosen, first, self._counted_to + 1)
-            lost = still_there < self._left
+            is_sure = is_sure or still_there < self._left
+            # What came behind the last count and is gone may have matched, or not.
+            lost = still_there < self._left or first > self._counted_to + 1
         self.position = first
         self._is_counted = False
         if lost:
-            self._note_gap(start, min(evicted, first - 1))
+            self._note_gap(start, min(evicted, first - 1), is_sure=is_sure)
 
     # -- loss --------------------------------------------------------------------------------
 
     @property
-    def gap(self) -> tuple[int, int] | None:
-        """Return the sequences that were lost before the next record, None when none were."""
-        return self._gap
+    def kept_gap(self) -> tuple[int, int] | None:
+        """Return the loss that is to be told after a restart too: one that is known to be one."""
+        return self._gap if self._is_gap_sure else None
 
     def take_gap(self) -> tuple[int, int] | None:
         """Return the loss, once."""
-        gap, self._gap = self._gap, None
+        gap, self._gap, self._is_gap_sure = self._gap, None, False
         return gap
 
-    def _note_gap(self, first: int, last: int) -> None:
+    def _note_gap(self, first: int, last: int, *, is_sure: bool) -> None:
         self._gap = (self._gap[0] if self._gap else first, last)
+        self._is_gap_sure = self._is_gap_sure or is_sure
 
     def _before_damage(self, page: Page) -> Page:
         """Note damage before the first record, and end the page before damage within it."""
         gaps = [g for g in self._stream.log.state().gaps if g.reason in _DAMAGE]
         for gap in gaps:
             if self.position <= gap.first < page.frames.seq(page.start):
-                self._note_gap(gap.first, gap.last)
+                self._note_gap(gap.first, gap.last, is_sure=True)
             for at in range(1, page.count):
                 here = page.start + at
                 if page.frames.seq(here - 1) < gap.first < page.frames.seq(here):

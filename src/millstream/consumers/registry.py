@@ -42,8 +42,11 @@ DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for ea
 DROPS_AFTER_EACH = 0.000_005
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    """One consumer as control frames and the snapshot hold it."""
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One consumer as control frames and the snapshot hold it.
+
+    ``gap`` is a loss that no delivery has told of yet: the position is behind it already.
+    """
 
     name: str
     created_ns: int
@@ -51,6 +54,7 @@ class _Entry(msgspec.Struct, frozen=True):
     state: Snapshot | None = None
     position: int = 0
     first: list[int] = []
+    gap: tuple[int, int] | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -62,6 +66,7 @@ class Kept(msgspec.Struct, frozen=True):
     state: Snapshot | None = None
     position: int = 0
     first: list[int] = []
+    gap: tuple[int, int] | None = None
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -301,7 +306,7 @@ class Registry:
     def kept(self, stream: Stream) -> list[Kept]:
         """Return a stream's consumers as an archive holds them."""
         return [
-            Kept(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first)
+            Kept(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first, e.gap)
             for c in self.of(stream)
             if c.is_persisted and (e := self._entry(c)) is not None
         ]
@@ -316,7 +321,8 @@ class Registry:
         consumer.place()
         if kept.state is not None:
             consumer.ledger.apply(kept.state, self._clock.monotonic())
-            consumer.cursor.resume(kept.position or kept.state.delivered[1] + 1, kept.first)
+            position = kept.position or kept.state.delivered[1] + 1
+            consumer.cursor.resume(position, kept.first, gap=kept.gap)
         consumer.claim()
         await self._write(CONSUMER_SET, consumer, self._entry(consumer))
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
@@ -334,6 +340,7 @@ class Registry:
             changes,
             consumer.cursor.clear_seq,
             consumer.cursor.remaining_first,
+            consumer.cursor.kept_gap,
         )
 
         def settled(error: MillstreamError | None) -> None:
@@ -367,6 +374,7 @@ class Registry:
             consumer.ledger.whole(),
             consumer.cursor.clear_seq,
             consumer.cursor.remaining_first,
+            consumer.cursor.kept_gap,
         )
 
     async def _write(self, kind: int, consumer: Consumer, entry: _Entry) -> None:
@@ -417,9 +425,10 @@ class Registry:
             consumer.ledger.apply(entry.state, self._clock.monotonic())
             behind = entry.state.delivered[1] + 1
             if entry.first or consumer.config.deliver_policy == "last_per_subject":
-                consumer.cursor.resume(entry.position or behind, entry.first)
+                consumer.cursor.resume(entry.position or behind, entry.first, gap=entry.gap)
             else:
-                consumer.cursor.resume(behind, [], clear_to=entry.position - 1)
+                clear_to = entry.position - 1
+                consumer.cursor.resume(behind, [], clear_to=clear_to, gap=entry.gap)
 
     def open(self) -> None:
         """Let every replayed consumer serve."""

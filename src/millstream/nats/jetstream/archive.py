@@ -90,7 +90,12 @@ def _block(headers: bytes, tag: bytes, node: bytes, meta: bytes) -> bytes:
 
 
 def _consumer(kept: Kept) -> dict[str, Any]:
-    told = {"created_ns": kept.created_ns, "position": kept.position, "first": kept.first}
+    told = {
+        "created_ns": kept.created_ns,
+        "position": kept.position,
+        "first": kept.first,
+        "gap": kept.gap,
+    }
     assert kept.state is not None
     state = kept.state
     pending = {
@@ -209,6 +214,7 @@ def _read_consumer(name: str, data: bytes) -> Kept:
         _state(delivered, floor, waiting, again),
         told.get("position", 0) or delivered[1] + 1,
         told.get("first", []),
+        msgspec.convert(told.get("gap"), tuple[int, int] | None),
     )
 
 
