@@ -95,3 +95,44 @@ async def test_what_all_streams_reserve_and_hold_is_bounded_by_the_server(tmp_pa
     seen = await both(tmp_path, STORES, scenario)
     codes = [one["error"]["err_code"] for one in seen[6:] if one and "error" in one]
     assert codes == [10023, 10023]
+
+
+LENIENT = 'jetstream { store_dir: "DIRECTORY", strict: false }\n'
+UNKNOWN = {"future": {"is": ["bright"]}}
+SOURCE = {"name": "S", "subject_transforms": [{"src": "s", "dest": "t", **UNKNOWN}], **UNKNOWN}
+WITH_UNKNOWN_FIELDS = [
+    ("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "consumer_limits": UNKNOWN, **UNKNOWN}),
+    ("STREAM.CREATE.T", {"name": "T", "sources": [SOURCE]}),
+    ("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S", **UNKNOWN}}),
+    ("STREAM.UPDATE.S", {"name": "S", "subjects": ["s"], "description": "words", **UNKNOWN}),
+    ("STREAM.UPDATE.S", {"name": "S", "subjects": "s", **UNKNOWN}),
+    ("STREAM.CREATE.U", {"name": "U", "retention": "eternal", **UNKNOWN}),
+    ("STREAM.INFO.S", UNKNOWN),
+    ("STREAM.NAMES", UNKNOWN),
+    ("STREAM.PURGE.S", {"seq": 1, **UNKNOWN}),
+    ("STREAM.MSG.GET.S", {"seq": 1, **UNKNOWN}),
+    ("STREAM.MSG.DELETE.S", {"seq": 1, **UNKNOWN}),
+    consumer(**UNKNOWN),
+    ("CONSUMER.CREATE.S.d", {"stream_name": "S", "config": {"name": "d"}, **UNKNOWN}),
+    ("CONSUMER.PAUSE.S.c", UNKNOWN),
+    ("CONSUMER.LIST.S", UNKNOWN),
+]
+
+
+async def unknown_fields(place: Place) -> list[Any]:
+    client, seen = await place.client(), []
+    for subject, body in WITH_UNKNOWN_FIELDS:
+        answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)
+        error = json.loads(answer.data).get("error", {})
+        seen.append((subject, error.get("err_code")))
+    return seen
+
+
+async def test_unknown_fields_are_left_alone_where_the_configuration_is_not_strict(tmp_path: Path):
+    seen = await both(tmp_path, LENIENT, unknown_fields)
+    assert [code for _, code in seen[:6]] == [None, None, None, None, 10025, 10025]
+
+
+async def test_unknown_fields_are_refused_as_the_reference_refuses_them(tmp_path: Path):
+    seen = await both(tmp_path, LENIENT.replace("false", "true"), unknown_fields)
+    assert {code for _, code in seen} >= {10025}

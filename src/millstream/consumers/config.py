@@ -200,11 +200,21 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _converted(wire: Mapping[str, Any]) -> ConsumerConfig:
-    given = {key: value for key, value in wire.items() if value is not None}
-    for key in given:
+def without_unknown(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request without the fields that a consumer does not have."""
+    return {key: value for key, value in wire.items() if key in ConsumerConfig.__struct_fields__}
+
+
+def check_known(wire: Mapping[str, Any]) -> None:
+    """Refuse a request with fields that a consumer does not have."""
+    for key in wire:
         if key not in ConsumerConfig.__struct_fields__:
             raise InvalidJson(f'json: unknown field "{key}"')
+
+
+def _converted(wire: Mapping[str, Any]) -> ConsumerConfig:
+    given = {key: value for key, value in wire.items() if value is not None}
+    check_known(given)
     for key, words in _WORDS.items():
         if key in given and given[key] not in words:
             quoted = msgspec.json.encode(given[key]).decode()

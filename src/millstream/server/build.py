@@ -275,6 +275,7 @@ def keep(
         limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9),
         options.max_memory, options.max_store,
     )  # fmt: skip
+    jetstream.is_strict = options.strict
     jetstream.system = lambda: accounts.system.interest if accounts.system is not None else None
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])

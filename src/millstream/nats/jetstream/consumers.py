@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.consumers.config import ConsumerConfig, ConsumerRefused, check_group_name
+from millstream.consumers.config import (
+    ConsumerConfig,
+    ConsumerRefused,
+    check_group_name,
+    check_known,
+    without_unknown,
+)
 from millstream.nats.jetstream import account_limits, shapes
 from millstream.nats.jetstream.errors import (
     Unsigned,
@@ -50,7 +56,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Create a consumer that the server names."""
-    request = _request(body, stream)
+    request = _request(js, body, stream)
     _check_path(request.config.get("name", ""))
     if request.config.get("durable_name"):
         raise ConsumerRefused(
@@ -61,7 +67,7 @@ async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters: str) -> Answer:
     """Create or update a consumer by name, perhaps with its filter in the subject."""
-    request = _request(body, stream)
+    request = _request(js, body, stream)
     _check_path(name)
     config = request.config
     if config.get("durable_name"):
@@ -74,7 +80,7 @@ async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters:
 
 async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Create or update a durable consumer, the older way."""
-    request = _request(body, stream)
+    request = _request(js, body, stream)
     _check_path(name)
     if not request.config.get("durable_name"):
         raise ConsumerRefused(
@@ -85,8 +91,12 @@ async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -
     return await _create(js, stream, request)
 
 
-def _request(body: bytes, stream: str) -> _Create:
-    request: _Create = read_as(body, _Create)
+def _request(js: "JetStream", body: bytes, stream: str) -> _Create:
+    request: _Create = read_as(body, _Create, strict=js.is_strict)
+    if js.is_strict:
+        check_known(request.config)
+    else:
+        request = msgspec.structs.replace(request, config=without_unknown(request.config))
     if request.stream_name != stream:
         raise name_mismatch()
     if request.action not in ("", "create", "update"):
@@ -156,7 +166,7 @@ async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer
 
 async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Stop deliveries until a time; a time in the past lets them go on."""
-    asked: _Pause = read_as(body, _Pause)
+    asked: _Pause = read_as(body, _Pause, strict=js.is_strict)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     until = rfc3339(time_ns(asked.pause_until)) if asked.pause_until else ZERO_TIME
     await js.consumers.pause(consumer, "" if until == ZERO_TIME else until)
@@ -205,6 +215,6 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
-    page = read_as(body, _Page)
+    page = read_as(body, _Page, strict=js.is_strict)
     found = js.consumers.listed(js.catalog.get(stream, js.account))
     return min(max(page.offset, 0), len(found)), found

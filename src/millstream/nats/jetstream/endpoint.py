@@ -148,6 +148,7 @@ class JetStream:
         self.client_of: Callable[[int], dict[str, Any]] = _unknown_client
         self.limits: Callable[[], StreamLimits] = StreamLimits
         self.server_limits = ServerLimits()
+        self.is_strict = True  # about fields of requests that there are not
         self.system: Callable[[], Interest | None] = _no_system  # the system account's subjects
         self.requests = 0
         self.errors = 0
@@ -191,6 +192,7 @@ class JetStream:
             domain=self.domain,
         )
         other.server_limits, other.system = self.server_limits, self.system
+        other.is_strict = self.is_strict
         other.may_deliver = self.may_deliver
         other.client_of = self.client_of
         return other

@@ -82,8 +82,10 @@ def read_object(
     return value
 
 
-def read_as(body: bytes, shape: type[Any]) -> Any:
-    """Return a request as a struct; strict about unknown fields and types."""
+def read_as(body: bytes, shape: type[Any], *, strict: bool = True) -> Any:
+    """Return a request as a struct; strict about unknown fields, unless told not to be."""
+    if not strict:
+        return read_loosely(body, shape)
     return _converted(read_object(body, shape.__struct_fields__), shape)
 
 

@@ -60,7 +60,7 @@ class _Delete(msgspec.Struct, frozen=True):
 
 async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one record as JSON."""
-    asked: GetRequest = read_as(body, GetRequest)
+    asked: GetRequest = read_as(body, GetRequest, strict=js.is_strict)
     if asked.batch > 0 or asked.max_bytes > 0:
         raise bad_request()
     asked = msgspec.structs.replace(asked, batch=0, multi_last=(), up_to_seq=0, up_to_time="")
@@ -81,7 +81,7 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove one record, and overwrite its bytes unless it is asked not to."""
     if not body.strip() or body.strip() == b"{}":
         raise bad_request()
-    asked: _Delete = read_as(body, _Delete)
+    asked: _Delete = read_as(body, _Delete, strict=js.is_strict)
     stream = js.catalog.get(name, js.account)
     if not stream.config.sealed and not stream.config.deny_delete:
         in_memory = stream.config.storage == "memory"

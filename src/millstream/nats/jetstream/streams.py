@@ -14,7 +14,12 @@ from millstream.nats.jetstream.errors import (
     read_as,
     read_object,
 )
-from millstream.streams.config import PathInStreamName, ReplicasUnsupported, StreamConfig
+from millstream.streams.config import (
+    PathInStreamName,
+    ReplicasUnsupported,
+    StreamConfig,
+    without_unknown,
+)
 from millstream.streams.stream import Stream
 from millstream.subjects.subject import overlap
 
@@ -67,7 +72,7 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
 
 async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     """Create a stream; an identical one that exists is as good."""
-    wire = read_object(body)
+    wire = _config_of(js, body)
     if wire.get("name", "") != name:
         raise name_mismatch()
     if "/" in name or "\\" in name:
@@ -86,6 +91,12 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     return {**_info(js, stream), "did_create": True}
 
 
+def _config_of(js: "JetStream", body: bytes) -> dict[str, Any]:
+    """Return a stream's configuration as it was sent, without unknown fields where they may be."""
+    wire = read_object(body)
+    return wire if js.is_strict else without_unknown(wire)
+
+
 def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
     """Refuse more than the server has left, whichever accounts took the rest."""
     mine = (js.account, config.name)
@@ -95,7 +106,7 @@ def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
 
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     """Change a stream's configuration."""
-    wire = js.server_limits.fill_stream(read_object(body))
+    wire = js.server_limits.fill_stream(_config_of(js, body))
     known = js.catalog.find(name, js.account)
     try:
         config = StreamConfig.from_request(wire, known.config if known is not None else None)
@@ -123,7 +134,7 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one stream, on request with its subjects and holes."""
-    asked = read_as(body, _InfoRequest)
+    asked = read_as(body, _InfoRequest, strict=js.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
@@ -159,7 +170,7 @@ async def listing(js: "JetStream", body: bytes) -> Answer:
 
 async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove records by filter, up to a sequence, or all but the newest."""
-    asked = read_as(body, _Purge)
+    asked = read_as(body, _Purge, strict=js.is_strict)
     if asked.seq and asked.keep:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
@@ -178,7 +189,7 @@ def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:
-    page = read_as(body, _Page)
+    page = read_as(body, _Page, strict=js.is_strict)
     found = js.streams()
     if page.subject:
         found = [s for s in found if _captures(s, page.subject)]
