@@ -478,3 +478,22 @@ async def test_headers_above_64_kib_cost_nobody_else_their_publish(tmp_path: Pat
     ours, theirs = await both(tmp_path, publishing_large_headers)
     assert ours == theirs
     assert len(ours) == 21
+
+
+async def expiring_keys(client: Client) -> list[Any]:
+    """Return the markers that records of a bucket leave when their time is over."""
+    wire = {"name": "S", "subjects": ["s.>"], "allow_msg_ttl": True}
+    await api(client, "STREAM.CREATE.S", {**wire, "subject_delete_marker_ttl": NANO})
+    heard_of = await client.subscribe("to")
+    deliver = {"name": "C", "deliver_subject": "to", "ack_policy": "none"}
+    await api(client, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": deliver})
+    for operation in ("PURGE", "DEL", "PUT", "purge"):
+        headers = {"KV-Operation": operation, "Nats-TTL": "1s"}
+        await publish(client, f"s.{operation}", b"", headers)
+    found = [await heard_of.next_msg(timeout=4) for _ in range(7)]
+    return sorted((m.subject, sorted((m.headers or {}).items())) for m in found)
+
+
+async def test_a_purged_key_that_expires_leaves_no_marker_as_at_the_reference(tmp_path: Path):
+    ours, theirs = await both(tmp_path, expiring_keys)
+    assert ours == theirs

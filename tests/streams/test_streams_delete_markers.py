@@ -54,6 +54,20 @@ async def test_a_marker_expires_and_leaves_nothing():
     assert stream.state().last_seq == 2
 
 
+@pytest.mark.parametrize(
+    ("operation", "left"),
+    [("PURGE", []), ("DEL", [(2, b"s.a", MARKER)]), ("PUT", [(2, b"s.a", MARKER)])],
+)
+@pytest.mark.parametrize("by", ["ttl", "age"])
+async def test_a_purge_of_a_key_that_expires_leaves_no_marker(by, operation, left):
+    world = World()
+    ttl = {"Nats_TTL": "70s"} if by == "ttl" else {}
+    stream = await make(world, **({"max_age": 70 * 10**9} if by == "age" else {}))
+    stream.deliver(batch_of((b"s.a", b"", headers_of(KV_Operation=operation, **ttl), b"")))
+    world.advance(71)
+    assert held(stream) == left
+
+
 async def test_a_lifetime_is_at_least_a_marker_s_unless_a_subject_holds_one_record_alone():
     world = World()
     stream = await make(world)

@@ -1,8 +1,7 @@
 """Delete markers: what stays of a subject whose last record expired, so that readers notice."""
 
+from millstream.streams import extras
 from millstream.streams.times import go_text
-
-_REASON = b"Nats-Marker-Reason: "
 
 
 def headers(ttl_ns: int) -> bytes:
@@ -15,5 +14,6 @@ def headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(block: bytes) -> bool:
-    """Whether a record is a marker: it leaves none behind when it goes."""
-    return _REASON in block
+    """Whether a record is a marker, or a bucket's purge of a key: it leaves none when it goes."""
+    values = extras.first_values(block) if block else {}
+    return bool(values.get(b"Nats-Marker-Reason")) or values.get(b"KV-Operation") == b"PURGE"
