@@ -497,3 +497,21 @@ async def expiring_keys(client: Client) -> list[Any]:
 async def test_a_purged_key_that_expires_leaves_no_marker_as_at_the_reference(tmp_path: Path):
     ours, theirs = await both(tmp_path, expiring_keys)
     assert ours == theirs
+
+
+async def losing_origins(client: Client) -> list[Any]:
+    """Return the subjects of streams whose updates name neither origin nor subjects."""
+    seen = []
+    await api(client, "STREAM.CREATE.O", {"name": "O", "subjects": ["o"]})
+    for name, origin in (("S", {"sources": [{"name": "O"}]}), ("M", {"mirror": {"name": "O"}})):
+        await api(client, f"STREAM.CREATE.{name}", {"name": name, **origin})
+        changed = await api(client, f"STREAM.UPDATE.{name}", {"name": name})
+        seen.append(changed["config"].get("subjects"))
+        seen.append(await publish(client, name))
+    return seen
+
+
+async def test_a_stream_that_loses_its_origins_captures_its_own_name(tmp_path: Path):
+    ours, theirs = await both(tmp_path, losing_origins)
+    assert ours == theirs
+    assert ours[::2] == [["S"], ["M"]]

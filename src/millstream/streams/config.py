@@ -457,7 +457,7 @@ def _filled(
     if config.num_replicas == 0:
         fill["num_replicas"] = 1
     takes_subjects = config.mirror is None and not config.sources
-    if not config.subjects and takes_subjects and (existing is None or existing.subjects):
+    if not config.subjects and takes_subjects and not _captures_nothing(existing):
         fill["subjects"] = (config.name,)
     if not given.get("duplicate_window"):
         fill["duplicate_window"] = _default_window(config)
@@ -469,6 +469,13 @@ def _filled(
     fill["metadata"] = client_metadata(config.metadata)
     full = msgspec.structs.replace(config, **fill)
     return msgspec.structs.replace(full, **feature_rules.filled(msgspec.structs.asdict(full)))
+
+
+def _captures_nothing(existing: StreamConfig | None) -> bool:
+    """Whether a stream is a topic without subjects, as only HTTP makes them."""
+    if existing is None or existing.subjects:
+        return False
+    return existing.mirror is None and not existing.sources
 
 
 def _default_window(config: StreamConfig) -> int:
