@@ -515,3 +515,19 @@ async def test_a_stream_that_loses_its_origins_captures_its_own_name(tmp_path: P
     ours, theirs = await both(tmp_path, losing_origins)
     assert ours == theirs
     assert ours[::2] == [["S"], ["M"]]
+
+
+async def evicting(client: Client) -> list[Any]:
+    """Return the state of a stream at once after limits per subject took its first record."""
+    await api(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"],
+                                          "max_msgs_per_subject": 1})  # fmt: skip
+    for name in "abcca":
+        await publish(client, f"s.{name}")
+    state = (await api(client, "STREAM.INFO.S", {"deleted_details": True}))["state"]
+    kept = ("messages", "first_seq", "last_seq", "num_deleted", "deleted")
+    return [state.get(key) for key in kept]
+
+
+async def test_what_a_limit_per_subject_took_from_the_beginning_is_no_hole(tmp_path: Path):
+    ours, theirs = await both(tmp_path, evicting)
+    assert ours == theirs == [3, 2, 5, 1, [3]]

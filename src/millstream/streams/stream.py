@@ -293,7 +293,7 @@ class Stream:
             first_seq=first,
             last_seq=state.last_seq,
             synced_seq=state.synced_seq,
-            first_ts_ns=state.first_ts_ns if messages else 0,  # the last may be on its way out
+            first_ts_ns=self._time_of_first(state, first) if messages else 0,
             last_ts_ns=state.last_ts_ns,
             num_deleted=max(state.last_seq - first + 1 - messages, 0),
             evict_floor=state.evict_floor,
@@ -312,6 +312,10 @@ class Stream:
         if not self.index.is_hidden(state.first_seq):
             return state.first_seq
         return next(self.index.seqs(self._everything, state.first_seq, 1), state.last_seq + 1)
+
+    def _time_of_first(self, state: LogState, first: int) -> int:
+        """Return when the oldest record was stored that is not on its way out."""
+        return state.first_ts_ns if first == state.first_seq else self.index.time_of(first)
 
     def stored_bytes(self) -> int:
         """Return the size of what is in the log, as ``max_bytes`` counts it."""
@@ -340,7 +344,8 @@ class Stream:
         """Return the sequences between first and last that hold no record."""
         state = self.log.state()
         live = set(self.index.seqs(self._everything))
-        return [seq for seq in range(state.first_seq, state.last_seq + 1) if seq not in live]
+        first = self._first_seq(state)  # what is on its way out below it is no hole
+        return [seq for seq in range(first, state.last_seq + 1) if seq not in live]
 
     def watch(self, grown: Callable[[], None]) -> Callable[[], None]:
         """Call ``grown`` after each commit and removal; returns the undo."""
