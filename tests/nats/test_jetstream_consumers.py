@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_broker import Broker
+from jetstream_broker import Broker, both
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -712,3 +712,30 @@ async def test_a_request_that_wants_no_answer_is_carried_out(tmp_path):
             "CREATED",
             "DELETED",
         ]
+
+
+async def stalling(client: Client) -> list[Any]:
+    """Return how many messages came before the request, and before nothing more did."""
+    await stream(client, storage="file")
+    js, body = client.jetstream(), b"x" * 100_000
+    for _ in range(3):
+        await asyncio.gather(*[js.publish("s.a", body) for _ in range(10)])
+    heard = await client.subscribe("to")
+    wire = {"deliver_subject": "to", "ack_policy": "none"}
+    await consumer(client, flow_control=True, idle_heartbeat=NANO // 4, **wire)
+    seen, came = [], 0
+    while len(seen) < 2:
+        message = await heard.next_msg(timeout=5)
+        if message.headers is None:
+            came += 1
+        elif "Nats-Consumer-Stalled" in message.headers or message.reply:
+            seen.append((came, message.headers["Description"]))
+    return seen
+
+
+async def test_flow_control_is_asked_for_and_waited_for_at_the_same_message_as_at_the_reference(
+    tmp_path,
+):
+    ours, theirs = await both(tmp_path, stalling)
+    assert ours == theirs
+    assert ours == [(11, "FlowControl Request"), (21, "Idle Heartbeat")]

@@ -31,6 +31,18 @@ class PushState:
         """Whether the window is open."""
         return not self._flow_control or self._outstanding <= self._window
 
+    @property
+    def stretch(self) -> int:
+        """Return how many bytes may go at once: what comes behind them is to be looked at.
+
+        Up to where an answer is asked for, or else to the end of the window, and a byte more, so
+        that the message that goes over it is the last.
+        """
+        if not self._flow_control:
+            return PAGE_BYTES
+        end = self._window if self.stalled_on else self._window // 2
+        return max(end - self._outstanding, 0) + 1
+
     def sent(self, size: int, now: float) -> None:
         """Note a delivery, which also is a sign of life."""
         self._outstanding += size
@@ -104,7 +116,8 @@ class PushDesk:
             if room <= 1:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            parcel = self._feed.next(budget - sent, min(room // 2, PAGE_BYTES))
+            most = min(room // 2, PAGE_BYTES, state.stretch)
+            parcel = self._feed.next(budget - sent, most)
             if parcel is None:
                 if self._feed.is_blocked and self._acks_by_flow:
                     self._ask_for_flow(wanted=True)
