@@ -233,8 +233,8 @@ class _Job:
             self._copy(rewrite)
 
     def _segment_patches(self, segment: Segment) -> list[Patch]:
-        file = segment.open()
-        buffer = file.view(file.size())
+        with segment.use() as file:
+            buffer = file.view(file.size())
         path = self._relative(segment.path)
         end = len(buffer)
         if segment.head.in_blocks:

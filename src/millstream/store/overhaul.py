@@ -279,7 +279,8 @@ def _needs_copy(log: FileLog, segment: Segment, files: Files) -> bool:
         return True
     if not segment.made:
         return False
-    head = bytes(segment.open().pread(HEADER_BYTES, 0))
+    with segment.use() as file:
+        head = bytes(file.pread(HEADER_BYTES, 0))
     if read_data_header(head, segment.log_id, segment.base_seq, segment.path) is None:
         return True
     return not segment.sealed

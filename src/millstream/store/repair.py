@@ -81,23 +81,23 @@ def repair_segment(segment: Segment, frames: dict[int, bytes]) -> None:
     if segment.head.in_blocks:
         return
     wrote = False
-    file = segment.open()
-    for start, end, above, below in _damaged_places(segment):
-        fill = b"".join(frames[seq] for seq in sorted(frames) if above < seq < below)
-        if fill and len(fill) <= end - start:
-            log.warning("repaired from the wal file=%s offset=%d", segment.path, start)
-            write_all(file, fill, start)
-            wrote = True
-    if wrote:
-        file.sync()
-        size = segment.size
-        segment.index.truncate(0)
-        index_segment(segment, file.view(segment.flushed), segment.flushed)
-        for block in segment.blocks:
-            index_frames(
-                block.data, 0, len(block.data), segment.log_id, segment.index, block.offset
-            )
-        segment.size = size
+    with segment.use() as file:
+        for start, end, above, below in _damaged_places(segment):
+            fill = b"".join(frames[seq] for seq in sorted(frames) if above < seq < below)
+            if fill and len(fill) <= end - start:
+                log.warning("repaired from the wal file=%s offset=%d", segment.path, start)
+                write_all(file, fill, start)
+                wrote = True
+        if wrote:
+            file.sync()
+            size = segment.size
+            segment.index.truncate(0)
+            index_segment(segment, file.view(segment.flushed), segment.flushed)
+            for block in segment.blocks:
+                index_frames(
+                    block.data, 0, len(block.data), segment.log_id, segment.index, block.offset
+                )
+            segment.size = size
     segment.release()
 
 

@@ -8,7 +8,8 @@ import errno
 import struct
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from millstream.store.segment_files import (
     encode_idx,
     segment_name,
 )
+from millstream.store.shared_file import SharedFile
 
 if TYPE_CHECKING:
     from millstream.store.cold_copy import ColdCopy
@@ -112,7 +114,7 @@ class Segment:
         self._token = next(_tokens)  # of the file, in the cache
         self._cut_tail = False  # the file may go on behind what counts
         self.blocks: list[Block] = []
-        self._file: File | None = None
+        self._file: SharedFile | None = None
         self._view: memoryview | None = None
         self._opening = threading.Lock()
 
@@ -212,7 +214,9 @@ class Segment:
         if self.cold is not None and self.cold.table is not None:
             return self.cold.table
         if self._table is None:
-            buffer = self._mapped(self.open().size())
+            with self.use() as file:
+                size = file.size()
+            buffer = self._mapped(size)
             found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), self.bound)
             self._table = BlockTable(found)
         return self._table
@@ -258,13 +262,13 @@ class Segment:
             return self.view()
         return blocks.plain_image(self.view(), self.table, self.bound, self.keeping.ring)[0]
 
-    def _write_blocks(self, flush: Flush) -> None:
+    def _write_blocks(self, file: File, flush: Flush) -> None:
         """Append what the file lacks; what it has is never written again.
 
         A flush may have been taken before the outcome of an earlier one was known, and a snapshot
         may rely on the blocks of that one already.
         """
-        file, table = self.open(), self.table
+        table = self.table
         end, at = max(table.end, HEADER_BYTES), max(table.after, HEADER_BYTES)
         if self._cut_tail:
             file.truncate(at)
@@ -320,14 +324,24 @@ class Segment:
 
     # --- files
 
-    def open(self) -> File:
-        """Open the .data file, made and given its header when there is none."""
+    @contextmanager
+    def use(self) -> Iterator[File]:
+        """Open the .data file, made and given its header when there is none.
+
+        It stays open meanwhile, whatever becomes of the segment: jobs work on files in the file
+        thread while the loop goes over to others, or is done with them.
+        """
         with self._opening:
             if self._file is None and self.made:
-                self._file = self._files.open(self.path)
+                self._file = SharedFile(self._files.open(self.path))
             elif self._file is None:
-                self._file, self.made = self._make(), True
-            return self._file
+                self._file, self.made = SharedFile(self._make()), True
+            shared = self._file
+            file = shared.take()
+        try:
+            yield file
+        finally:
+            shared.give_back()
 
     def _make(self) -> File:
         ensure_dir(self._files, self.directory)
@@ -350,7 +364,8 @@ class Segment:
 
     def _mapped(self, size: int) -> memoryview:
         if self._view is None or len(self._view) < size:
-            self._view = self.open().view(size)
+            with self.use() as file:
+                self._view = file.view(size)
             if self.sealed and not self.busy:
                 self.release()
         return self._view
@@ -373,17 +388,17 @@ class Segment:
         """Put committed bytes and delete flags into the file (on the file thread)."""
         if self.cold is not None:
             return  # deletes are in the snapshot and the WAL
-        file = self.open()
-        if self.head.in_blocks:
-            if flush.parts and not self.head.complete:
-                self._write_blocks(flush)
-            return  # deletes are in the snapshot and the WAL
-        if flush.parts:
-            write_parts(file, flush.parts, flush.offset)
-            self._bring_to_disk(flush.end)
-        if flush.generation == self.head.generation:  # else the new file has them already
-            for offset in flush.flags:
-                write_all(file, bytes((DELETED,)), offset)
+        with self.use() as file:
+            if self.head.in_blocks:
+                if flush.parts and not self.head.complete:
+                    self._write_blocks(file, flush)
+                return  # deletes are in the snapshot and the WAL
+            if flush.parts:
+                write_parts(file, flush.parts, flush.offset)
+                self._bring_to_disk(flush.end)
+            if flush.generation == self.head.generation:  # else the new file has them already
+                for offset in flush.flags:
+                    write_all(file, bytes((DELETED,)), offset)
 
     def _bring_to_disk(self, end: int) -> None:
         """Sync a growing file piece by piece, so that little is left when it is sealed."""
@@ -413,7 +428,8 @@ class Segment:
         if self.failed:
             raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
         try:
-            self.open().sync()
+            with self.use() as file:
+                file.sync()
         except OSError:
             self.failed = True
             raise
@@ -421,7 +437,8 @@ class Segment:
     def write_idx(self) -> None:
         """Write the .idx of a complete, stable .data file (on the file thread)."""
         if not self.head.in_blocks:
-            self.open().truncate(self.size)  # what an older run may have left behind
+            with self.use() as file:
+                file.truncate(self.size)  # what an older run may have left behind
         self.sync()
         ring = self.keeping.ring
         data = encode_idx(self.index, self.log_id, self.size, self.head.generation, ring)
@@ -434,10 +451,10 @@ class Segment:
         self.flags = [] if head.in_blocks else _dead_ends(self.index)
         self.keeping.cache.forget(self._token)
         with self._opening:
-            before, self._file = self._file, file
+            before, self._file = self._file, SharedFile(file)
             self._table, self._view, self._token = table, None, next(_tokens)
         if before is not None:
-            before.close()
+            before.let_go()
 
     def found(self, head: DataHead, table: BlockTable | None = None) -> None:
         """Take a file that a start found for what it is; ``table`` holds the blocks that count."""
@@ -477,7 +494,7 @@ class Segment:
         """Close the file; views stay valid."""
         with self._opening:
             if self._file is not None:
-                self._file.close()
+                self._file.let_go()
                 self._file = None
 
     def close(self) -> None:
