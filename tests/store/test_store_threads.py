@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from millstream.clock import SystemClock
+from millstream.clock import ManualClock, SystemClock
 from millstream.errors import ShardReadOnly
 from millstream.kernel._batch import Batch
+from millstream.store.committer import BRIEF
 from millstream.store.file_log import LogOptions
 from millstream.store.files import OsFile, OsFiles
+from millstream.store.local_engine import LARGE
 from millstream.store.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
@@ -123,3 +125,23 @@ def test_a_failure_to_make_the_next_file_is_an_answer_not_a_silence(tmp_path: Pa
     store.close()
     loop.turn()
     assert isinstance(failed[-1], ShardReadOnly)
+
+
+@pytest.mark.parametrize(("pause", "times"), [(0.0, LARGE), (BRIEF, 1)])
+def test_who_fills_a_file_in_no_time_gets_larger_ones(
+    tmp_path: Path, pause: float, times: int
+) -> None:
+    loop, clock = Loop(), ManualClock()
+    directory = tmp_path / "data"
+    store = Store.open(str(directory), OsFiles(), clock, loop.posted.put, OPTIONS)
+    log = store.create_log(1, Durability.FSYNC)
+    answers: list[object] = []
+    for _ in range(15):  # ten fill a file
+        batch = Batch()
+        batch.add(b"s", b"", b"", bytes(100_000))
+        log.append(batch, 0, 1, 0, answers.append)
+        loop.wait(lambda: len(answers) == log.next_seq - 1)
+        clock.advance(pause)
+    store.close()
+    made_ahead = directory / "wal" / "shard-00" / "wal-0000000000000003.log"
+    assert made_ahead.stat().st_size == times * OPTIONS.wal_file_bytes

@@ -43,6 +43,7 @@ SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
 DIRTY_BYTES = 8 << 20  # are synced before their time: a file that ends waits for less to be written
 LEAST_DIRTY_BYTES = 1 << 20  # near the end of a file, where half of what is left is the bound
+BRIEF = 1.0  # seconds; whoever fills a file sooner gets larger ones
 LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
 
@@ -138,6 +139,8 @@ class Committer:
         self._dirty_since: float | None = None
         self._synced_bytes = 0  # of what the engine has written, when the last sync began
         self._marked = engine.synced_position  # the durable mark that the log itself tells
+        self._begun = (engine.index, float("-inf"))  # the current file, and when it was first seen
+        self._is_brief = False  # the file before it was full in no time
         self._thread: threading.Thread | None = None
         self.ring: KeyRing | None = None  # seals entries
         self.marks: Marks | None = None  # where to tell what is stable, outside of the log
@@ -500,8 +503,12 @@ class Committer:
 
     def _prepare(self) -> None:
         """Make the next file ahead; a disk that fails at that takes nothing more, and says so."""
+        index, since = self._begun
+        if self._engine.index != index:
+            now = self._clock.monotonic()
+            self._begun, self._is_brief = (self._engine.index, now), now - since < BRIEF
         try:
-            self._engine.prepare()
+            self._engine.prepare(self._is_brief)
         except ShardReadOnly as error:
             self._fail([], error)
 

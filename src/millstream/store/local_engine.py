@@ -30,6 +30,7 @@ BOOT_MASK = 0xFFFFFFFF  # where a nonce names the boot
 DISK_SHARE = 16  # a file takes at most this part of the free space
 SMALLEST = 256 << 10
 LEFT_FREE = 1 << 20  # for the snapshots that set older files free
+LARGE = 4  # times the usual size, for who fills files in no time: the end of each is a pause
 
 log = logging.getLogger(__name__)
 
@@ -204,14 +205,14 @@ class LocalEngine:
             self._break("sync", error)
         self.synced_position = last
 
-    def prepare(self) -> None:
-        """Make the next file ahead of its use, so that a rotation waits for nothing.
+    def prepare(self, large: bool = False) -> None:
+        """Make the next file ahead of its use, so that a rotation does not wait for that too.
 
         A full disk is no error here: the current file still has room.
         """
         if self._ahead is None and not self._broken and not self._no_room_ahead:
             try:
-                self._ahead = self._create(self._next_index)
+                self._ahead = self._create(self._next_index, LARGE if large else 1)
                 self._next_index += 1
             except StorageFull:
                 self._no_room_ahead = True  # the next rotation tries again
@@ -255,10 +256,10 @@ class LocalEngine:
         self._file, self.index, self._tail, self._limit = file, index, HEADER.size, limit
         self.history.append((index, self.position))
 
-    def _create(self, index: int) -> tuple[int, File, int]:
+    def _create(self, index: int, times: int = 1) -> tuple[int, File, int]:
         """Make a file of the usual size, or of a share of what a small or full disk still has."""
         free = self._files.free_bytes(self._directory)
-        size = min(self._capacity, max(free // DISK_SHARE, SMALLEST))
+        size = min(times * self._capacity, max(free // DISK_SHARE, SMALLEST))
         if len(self.history) > 1 and free < size + LEFT_FREE:
             raise StorageFull("no space left for the write-ahead log")
         path = f"{self._directory}/{wal_name(index)}"
