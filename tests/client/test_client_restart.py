@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from client_site import Site
 
@@ -16,6 +17,7 @@ from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.patience import LONGEST_PAUSE, Patience
 from millstream.client.topic_values import CaughtUp, Job, Record, TopicDeleted
 from millstream.client.topics import Topics
+from millstream.client.watched import Watched
 from millstream.clock import ManualClock
 
 AWAY = ConnectFailed("nobody there")
@@ -125,6 +127,22 @@ def test_a_watch_tells_of_topics_that_went_while_nobody_listened(server: Restart
         server.come_back()
         topics.topic("kept").delete()
         assert list(events) == [TopicDeleted("kept")]
+
+
+@pytest.mark.parametrize(
+    ("gap_from", "gap_to", "earliest_seq", "position"),
+    [(1, 4, 5, 4), (3, 6, 7, 6), (3, 6, 1, 6), (1, 9, 1, 0)],
+    ids=["lost at the front", "lost later", "lost within", "made anew"],
+)
+def test_a_watch_goes_on_behind_a_loss_but_at_the_beginning_of_a_topic_made_anew(
+    gap_from: int, gap_to: int, earliest_seq: int, position: int
+) -> None:
+    watched = Watched({"t": 2}, {})
+    told = {"gap_from": gap_from, "gap_to": gap_to, "earliest_seq": earliest_seq}
+    gap = {"topic": "t", "reason": "from_seq_too_old", "head_seq": 9, **told}
+    assert list(watched.read("tombstone", msgspec.json.encode(gap)))
+    body = msgspec.json.decode(watched.call().body)
+    assert body["topics"] == {"t": {"from_seq": position}}
 
 
 def test_a_follower_goes_on_after_a_restart(server: Restarts) -> None:

@@ -101,3 +101,20 @@ async def test_a_topic_with_much_to_read_keeps_no_other_waiting(site: Site) -> N
         assert heard == ["a", "b", *["a"] * (count - 1)]
         await client.say("publish", request_id=1, **publish("b", 1))
         assert (await client.until("ack"))["request_id"] == 1
+
+
+async def test_who_did_not_read_while_a_topic_was_made_anew_gets_all_of_it(
+    api: Api, socket: Socket, transport: Transport
+) -> None:
+    await api.write("t", 1, 2)
+    socket.data_received(frame(1, b'{"op":"subscribe","topic":"t"}'))
+    await until(lambda: b"caught_up" in transport.written)
+    socket.pause_writing()
+    await api.call("DELETE", "/v0/topics/t")
+    await api.write("t", "a", "b", "c")
+    transport.written = b""
+    socket.resume_writing()
+    await until(lambda: b"caught_up" in transport.written)
+    assert b'"reason":"recreated"' in transport.written
+    assert transport.written.count(b'"$seq"') == 3
+    socket.connection_lost(None)

@@ -134,14 +134,89 @@ async def test_a_tail_goes_on_after_the_last_event_that_the_client_saw(api: Any)
     await events.close()
 
 
-async def test_a_tail_goes_on_from_the_head_when_the_client_saw_more_than_there_is(
-    api: Any,
-) -> None:
+async def test_a_tail_begins_at_the_head_when_the_id_says_nothing_of_the_topic(api: Any) -> None:
     await api.write("t", 1, 2)
-    for seen in (event_id({"t": 99}), event_id({"other": 1}), "%%%"):
+    for seen in (event_id({"t": 2**64}), event_id({"other": 1}), "%%%"):
         events = await tail(api, "/v0/topics/t/tail", **{"last-event-id": seen})
         assert (await events.named()) == ("caught-up", {"topic": "t", "head_seq": 2})
         await events.close()
+
+
+@pytest.mark.parametrize("query", ["", "?from_seq=0"])
+async def test_a_client_that_saw_more_than_there_is_reads_the_topic_made_anew(
+    api: Any, query: str
+) -> None:
+    await api.write("t", 1, 2)
+    seen = {"last-event-id": event_id({"t": 99})}
+    events = await tail(api, f"/v0/topics/t/tail{query}", **seen)
+    assert (await events.named())[0] == "tombstone"
+    assert await seqs(events) == [1, 2]
+    await events.close()
+
+
+async def caught_up(events: Events) -> None:
+    while (await events.named())[0] != "caught-up":
+        pass
+
+
+async def made_anew(api: Any, *data: object) -> None:
+    await api.call("DELETE", "/v0/topics/t")
+    await api.write("t", *data)
+
+
+async def test_a_watcher_misses_nothing_of_a_topic_that_was_made_anew_behind_its_back(
+    api: Any,
+) -> None:
+    await api.write("t", 1, 2)
+    events = await tail(api, "/v0/topics/t/tail?from_seq=0")
+    await caught_up(events)
+    await made_anew(api, "a", "b", "c")
+    name, told = await events.named()
+    assert (name, told["reason"], told["head_seq"]) == ("tombstone", "recreated", 3)
+    assert await seqs(events) == [1, 2, 3]
+    await caught_up(events)
+    await api.write("t", "d")
+    assert await seqs(events) == [4]
+    await events.close()
+
+
+async def test_a_session_misses_nothing_of_a_topic_made_anew_between_two_connections(
+    api: Any,
+) -> None:
+    await api.write("t", 1, 2)
+    await api.write("u", 1)
+    url = await watch(api, {"t": {}, "u": {}})
+    events = await tail(api, url)
+    await caught_up(events)
+    await events.close()
+    await made_anew(api, "a", "b", "c")
+    events = await tail(api, url, **{"last-event-id": event_id({"t": 2, "u": 1})})
+    name, told = await events.named()
+    assert (name, told["topic"], told["reason"]) == ("tombstone", "t", "from_seq_too_old")
+    assert await seqs(events) == [1, 2, 3]
+    await caught_up(events)
+    await events.close()
+
+
+async def test_a_session_that_was_not_opened_yet_belongs_to_the_topic_that_it_was_made_for(
+    api: Any,
+) -> None:
+    await api.write("t", 1, 2)
+    url = await watch(api, {"t": {"tail": True}})
+    await made_anew(api, "a", "b", "c")
+    events = await tail(api, url)
+    assert (await events.named())[0] == "tombstone"
+    assert await seqs(events) == [1, 2, 3]
+    await events.close()
+
+
+async def test_who_has_read_nothing_yet_is_not_told_that_the_topic_was_made_anew(api: Any) -> None:
+    await api.write("t", 1, 2)
+    url = await watch(api, {"t": {}})
+    await made_anew(api, "a")
+    events = await tail(api, url)
+    assert await seqs(events) == [1]
+    await events.close()
 
 
 async def test_refusals_of_a_tail(api: Any) -> None:

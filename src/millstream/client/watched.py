@@ -17,7 +17,17 @@ class _Moved(msgspec.Struct):
 
     topic: str
     to_seq: int | None = None
-    gap_to: int | None = None
+    gap_from: int = 0
+    gap_to: int = 0
+    earliest_seq: int = 1
+
+    @property
+    def position(self) -> int:
+        """Return behind which sequence to go on."""
+        if self.to_seq is not None:
+            return self.to_seq
+        # A gap from the first sequence on may tell of a topic made anew: its records follow.
+        return self.gap_to if self.gap_from > 1 else min(self.gap_to, self.earliest_seq - 1)
 
 
 class Watched:
@@ -49,8 +59,7 @@ class Watched:
         events = calls.events_of(name, data)
         if name in ("record", "tombstone"):
             moved = msgspec.json.decode(data, type=_Moved)
-            seq = moved.to_seq if moved.to_seq is not None else moved.gap_to
-            self._positions[moved.topic] = seq
+            self._positions[moved.topic] = moved.position
         elif name == "topic-deleted":
             self._positions.pop(msgspec.json.decode(data, type=TopicDeleted).topic, None)
         return events

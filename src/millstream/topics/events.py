@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RETRY = b"retry: 2000\n\n"
 DEFAULT_HEARTBEAT_MS = 15_000
 LONGEST_HEARTBEAT_MS = 60_000
+ANEW = 2**64 - 1  # a position above any head, which is how a topic made anew shows itself
 
 _encode = msgspec.json.encode
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -42,6 +43,7 @@ class Session(msgspec.Struct):
     open_streams: int = 0
     is_private: bool = False  # only the stream that it was made for reads it
     gone: set[str] = msgspec.field(default_factory=set)  # topics whose end was reported
+    incarnations: dict[str, int] = msgspec.field(default_factory=dict)  # whose the cursors are
 
     def event_id(self) -> bytes:
         """Return all cursors as one opaque id."""
@@ -52,6 +54,18 @@ class Session(msgspec.Struct):
         for topic, seq in _cursors(last_event_id).items():
             if topic in self.cursors:
                 self.cursors[topic] = min(self.cursors[topic], seq)
+
+    def meet(self, stream: "Stream") -> None:
+        """Read a topic that was deleted and made anew from its beginning, and have that told."""
+        name, incarnation = stream.name, stream.incarnation
+        if self.incarnations.setdefault(name, incarnation) != incarnation:
+            self.incarnations[name] = incarnation
+            self.cursors[name] = anew(self.cursors[name])
+
+
+def anew(cursor: int) -> int:
+    """Return where one who stood there stands in a topic made anew: it has nothing of it yet."""
+    return ANEW if cursor else 0
 
 
 def check_accept(request: Request) -> None:
@@ -176,6 +190,7 @@ class EventStream(AsyncIterator[bytes]):
         if heard is not None and heard.stream is stream:
             return heard
         self._ignore(stream.name)
+        self._session.meet(stream)
         pulse = self._topics.pulses.of(stream)
         session, variant = self._session, pulse.variant(self._session.query)
         seat = Seat(

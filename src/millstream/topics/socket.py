@@ -304,7 +304,7 @@ class Socket(asyncio.Protocol):
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             }
-            made.append(Subscription(name, start, query, callers[name]))
+            made.append(Subscription(name, start, query, callers[name], stream=stream))
         for subscription in made:
             self._subscriptions.add(subscription)
         return answer("subscribed", message.request_id, topics=shown)

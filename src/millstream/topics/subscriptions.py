@@ -11,6 +11,7 @@ from millstream.errors import NotHere
 from millstream.http.request import Caller
 from millstream.streams.presence import look_again
 from millstream.topics.context import Topics
+from millstream.topics.events import anew
 from millstream.topics.page import Page, Query, read_page
 from millstream.topics.pulse import Pulse
 from millstream.topics.seat import Variant
@@ -32,7 +33,7 @@ class Subscription(msgspec.Struct):
     query: Query
     caller: Caller  # as it was judged when it subscribed
     at_tail: bool = False  # the client was told that it has seen everything
-    stream: "Stream | None" = None
+    stream: "Stream | None" = None  # whose the position is
     pulse: Pulse | None = None
     variant: Variant | None = None
     undo: Callable[[], None] | None = None
@@ -150,6 +151,8 @@ class Subscriptions:
     def _listen(self, each: Subscription, stream: "Stream") -> tuple[Pulse, Variant]:
         if each.stream is stream and each.pulse is not None and each.variant is not None:
             return each.pulse, each.variant
+        if each.stream is not None and each.stream is not stream:
+            each.cursor = anew(each.cursor)
         each.ignore()
         each.stream, each.pulse = stream, self._topics.pulses.of(stream)
         each.variant = each.pulse.variant(("socket", self._compressed, each.query))

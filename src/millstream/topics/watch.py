@@ -18,6 +18,7 @@ from millstream.topics.settled import settled
 MOST_TOPICS = 256
 SESSION_TTL_MS = 300_000
 DEFAULT_BATCH_BYTES = 256 * 1024
+UNSAID = 2**64  # no sequence
 
 
 async def tail(request: Request, topics: Topics) -> Answer:
@@ -38,20 +39,15 @@ async def tail(request: Request, topics: Topics) -> Answer:
         heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
         caller=request.caller,
         is_private=True,
+        incarnations={stream.name: stream.incarnation},
     )
     last_id = request.header(b"last-event-id")
     if last_id is not None:
-        if start is None:
-            session.cursors = {stream.name: 2**64}  # the id alone says where to go on
-            session.resume(last_id)
-            session.cursors[stream.name] = min(
-                session.cursors[stream.name], stream.state().last_seq
-            )
-        else:
-            session.cursors = {stream.name: 2**64}
-            session.resume(last_id)
-            if session.cursors[stream.name] == 2**64:
-                session.cursors[stream.name] = start
+        begin = session.cursors[stream.name]
+        session.cursors[stream.name] = UNSAID
+        session.resume(last_id)  # the id alone says where to go on
+        if session.cursors[stream.name] == UNSAID:
+            session.cursors[stream.name] = begin
     return respond(topics, session)
 
 
@@ -79,6 +75,8 @@ class Watches:
             raise Throttled("max_watch_sessions", topics.max_watch_sessions)
         wid = "wid_" + secrets.token_urlsafe(16)
         session.cursors = {name: position["from_seq"] for name, position in shown.items()}
+        for name in shown:
+            session.meet(topics.find(name, request.caller))
         self._sessions[wid] = session
         answer = {
             "wid": wid,
