@@ -1,10 +1,11 @@
 """Diff: cursors, filters, budgets, tombstones and long polls."""
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
+from topics_api import Events
 
 from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
@@ -12,6 +13,7 @@ from millstream.message import NewRecord
 from millstream.store.log import Gap
 from millstream.streams.config import StreamConfig
 from millstream.streams.state import StreamState
+from millstream.topics.page import MOST_PASSED_OVER
 from millstream.topics.tombstone import start_reading
 
 
@@ -377,3 +379,72 @@ async def test_a_page_of_plain_and_other_records_shows_each_as_it_is(api: Any) -
     assert [record.get("meta", {}).get("m") for record in page["records"]] == [
         None, 1, 2, None, 4, 5, None, 7, 8,
     ]  # fmt: skip
+
+
+class Turns:
+    """Counts the turns of the loop while it is entered."""
+
+    def __enter__(self) -> Self:
+        self.count = -1
+        self._tick()
+        return self
+
+    def _tick(self) -> None:
+        self.count += 1
+        self._next = asyncio.get_running_loop().call_soon(self._tick)
+
+    def __exit__(self, *error: object) -> None:
+        self._next.cancel()
+
+
+async def write_haystack(api: Any) -> int:
+    """Write two tagged records with much before, between and behind them; returns the head."""
+    hay, needle = [{"data": 0}] * (MOST_PASSED_OVER + 10), {"data": "needle", "tag": "x"}
+    for _ in range(2):
+        await api.call("POST", "/v0/topics/t", {"records": [*hay, needle]})
+    await api.call("POST", "/v0/topics/t", {"records": hay})
+    return 3 * len(hay) + 2
+
+
+async def test_a_filter_that_passes_over_much_keeps_nobody_waiting_and_misses_nothing(
+    api: Any,
+) -> None:
+    head = await write_haystack(api)
+    with Turns() as turns:
+        page = await api.diff("t", filter={"tag": "x"})
+    assert data(page) == ["needle", "needle"]
+    assert (page["next_from_seq"], page["caught_up"]) == (head, True)
+    assert page["performance"]["records_scanned"] == head
+    assert turns.count >= 3
+    page = await api.diff("t", filter={"tag": "x"}, limit=1)
+    assert (data(page), page["next_from_seq"]) == (["needle"], MOST_PASSED_OVER + 11)
+
+
+async def test_a_watch_that_passes_over_much_keeps_nobody_waiting_and_misses_nothing(
+    api: Any,
+) -> None:
+    head = await write_haystack(api)
+    events = Events(await api.send("GET", "/v0/topics/t/tail?from_seq=0&tag=x"))
+    with Turns() as turns:
+        told = [await events.named() for _ in range(3)]
+    assert [name for name, _ in told] == ["record", "record", "caught-up"]
+    assert [record["data"] for _, one in told[:2] for record in one["records"]] == ["needle"] * 2
+    assert told[2][1]["head_seq"] == head
+    assert turns.count >= 3
+    await events.close()
+
+
+async def test_what_goes_before_a_filter_has_looked_at_it_is_told_by_the_next_read(
+    api: Any,
+) -> None:
+    await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
+    head = await write_haystack(api)
+    reading = asyncio.ensure_future(api.diff("t", filter={"tag": "x"}))
+    await asyncio.sleep(0)
+    api.clock.advance(2)
+    page = await reading
+    assert (page["tombstone"], page["caught_up"]) == (None, False)
+    looked_at = page["next_from_seq"]
+    assert 0 < looked_at < head
+    page = await api.diff("t", filter={"tag": "x"}, from_seq=looked_at)
+    assert (page["tombstone"]["gap_from"], page["tombstone"]["reason"]) == (looked_at + 1, "ttl")

@@ -10,6 +10,7 @@ from topics_socket import Site, publish, talk
 from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
 from millstream.http.request import ANYONE
+from millstream.topics.page import MOST_PASSED_OVER
 from millstream.topics.socket import MOST_WAITING, TURN, Socket
 
 PING = b'{"op":"ping"}'
@@ -117,4 +118,20 @@ async def test_who_did_not_read_while_a_topic_was_made_anew_gets_all_of_it(
     await until(lambda: b"caught_up" in transport.written)
     assert b'"reason":"recreated"' in transport.written
     assert transport.written.count(b'"$seq"') == 3
+    socket.connection_lost(None)
+
+
+async def test_a_filter_that_passes_over_much_keeps_nobody_waiting_and_misses_nothing(
+    api: Api, socket: Socket, transport: Transport
+) -> None:
+    hay, needle = [{"data": 0}] * (3 * MOST_PASSED_OVER), {"data": "needle", "tag": "x"}
+    assert (await api.call("POST", "/v0/topics/t", {"records": [*hay, needle]}))[0] == 201
+    socket.data_received(frame(1, b'{"op":"subscribe","topic":"t","filter":{"tag":"x"}}'))
+    await until(lambda: b"subscribed" in transport.written)
+    turns = 0
+    while b"needle" not in transport.written:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 3
+    assert b"caught_up" in transport.written
     socket.connection_lost(None)

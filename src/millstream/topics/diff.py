@@ -8,11 +8,10 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.store.file_log import FileLog
-from millstream.streams.presence import once_here
 from millstream.subjects.subject import is_pattern
 from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
-from millstream.topics.page import Filter, Page, Query, read_page
+from millstream.topics.page import Filter, Page, Query, read_on
 from millstream.topics.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ async def diff(request: Request, topics: Topics) -> Response:
     stream = topics.find(topic_of(request), request.caller)
     await topics.routers.catch_up(stream)
     topics.touch(stream)
-    page = await once_here(lambda: read_page(stream, query, topics.clock.time_ns()))
+    page = await read_on(stream, query, topics.clock)
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
     cold = cold_segments(stream, page) if page.scanned else 0
@@ -54,7 +53,7 @@ async def _poll(
     if not moved() and not topics.stopping:
         await topics.wait_for([stream], wait_ms / 1000, moved)
     stream = topics.find(stream.name, request.caller)  # it may be gone by now
-    return await once_here(lambda: read_page(stream, query, topics.clock.time_ns()))
+    return await read_on(stream, query, topics.clock)
 
 
 def read_query(body: bodies.DiffBody) -> Query:

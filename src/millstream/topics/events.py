@@ -1,5 +1,6 @@
 """Event streams: a session's topics as server-sent events, read by pull and never buffered."""
 
+import asyncio
 import base64
 import binascii
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
@@ -173,6 +174,8 @@ class EventStream(AsyncIterator[bytes]):
                     chunk, caught_up = self._look(heard)
                     if chunk:
                         yield chunk  # one send for all that this look has found
+                    if not caught_up:
+                        await asyncio.sleep(0)  # there is much to read: others have their turn
             if topics.stopping:
                 yield self._frame(b"error", _SHUTTING_DOWN)
                 return

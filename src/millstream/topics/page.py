@@ -1,5 +1,7 @@
 """Page: one read of a topic, as diff, tail and watch all make it."""
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -7,6 +9,7 @@ from msgspec.structs import replace
 
 from millstream.errors import NotHere
 from millstream.store.log import Durability
+from millstream.streams.presence import once_here
 from millstream.streams.state import StreamState
 from millstream.subjects.matcher import matcher
 from millstream.topics.rendering import Fields, Renderer
@@ -16,9 +19,11 @@ from millstream.topics.tombstone import Tombstone, start_reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.clock import Clock
     from millstream.streams.stream import Stream
 
 READ_AHEAD = 256  # records looked at in one go by a reader that passes over some
+MOST_PASSED_OVER = 2048  # before everybody else has had a turn: that takes about a millisecond
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -81,7 +86,10 @@ class PageMemo:
 
 
 def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None = None) -> Page:
-    """Read until the limit, the byte budget, a loss to report, or the head."""
+    """Read until the limit, the byte budget, a loss to report, or the head.
+
+    One that passes over a great many records ends earlier, and is not caught up.
+    """
     state = settled(stream, now_ns)
     if query.is_strong:
         state = stable(stream, state, query.from_seq)
@@ -106,61 +114,95 @@ def stable(stream: "Stream", state: StreamState, from_seq: int) -> StreamState:
     return state if last >= state.last_seq else replace(state, last_seq=last)
 
 
+async def read_on(stream: "Stream", query: Query, clock: "Clock") -> Page:
+    """Read as ``read_page`` does, but to the end: what is passed over keeps nobody else waiting.
+
+    Where records went meanwhile that nobody has looked at, the page ends before them.
+    """
+    reading = _Reading(stream, query, settled(stream, clock.time_ns()))
+    page = reading.page
+    while not await once_here(partial(reading.go_on, clock.time_ns())):
+        await asyncio.sleep(0)
+        now = settled(stream, clock.time_ns())
+        if stream.is_closed or now.evict_floor > page.next_from_seq:
+            break
+    return reading.rendered()
+
+
 def _read_page(stream: "Stream", query: Query, state: StreamState, now_ns: int) -> Page:
-    start = start_reading(state, query.from_seq)
-    page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
-    page.start = start.cursor
-    stop = state.last_seq
-    if start.stop_before is not None:
-        stop = min(stop, start.stop_before - 1)
-    found: list[Fields] = []
-    if _fill(stream, query, page, stop, now_ns, found):
+    reading = _Reading(stream, query, state)
+    reading.go_on(now_ns)
+    return reading.rendered()
+
+
+class _Reading:
+    """A page while it is being made."""
+
+    def __init__(self, stream: "Stream", query: Query, state: StreamState) -> None:
+        start = start_reading(state, query.from_seq)
+        self.page = Page(start.cursor, state.last_seq, state.first_seq, start.tombstone)
+        self.page.start = start.cursor
+        self._stream = stream
+        self._query = query
+        self._found: list[Fields] = []
+        self._used = 0
+        self._stop = state.last_seq
+        if start.stop_before is not None:
+            self._stop = min(self._stop, start.stop_before - 1)
+
+    def go_on(self, now_ns: int) -> bool:
+        """Find records; False when so much was passed over that others should have a turn."""
+        page, stream, stop, found = self.page, self._stream, self._stop, self._found
+        skips = _skips(stream, self._query, now_ns)
+        cursor, limit, budget = page.next_from_seq, self._query.limit, self._query.max_bytes
+        patience = page.scanned - len(found) + MOST_PASSED_OVER
+        while cursor < stop:
+            missing = limit - len(found)
+            wanted = missing if skips is None else max(missing, READ_AHEAD)
+            try:
+                frames = stream.read(cursor + 1, wanted, budget)
+            except NotHere:
+                if not page.scanned:
+                    raise
+                return True  # a short page now; the rest is on its way here
+            if not len(frames):
+                break
+            if skips is None and not found and frames.last_seq <= stop:
+                # Read whole and within the budget already, as far as it goes.
+                found += frames
+                page.next_from_seq = cursor = found[-1][0]
+                page.scanned = len(found)
+                if len(found) >= limit:
+                    return True
+                self._used = sum(len(record[3]) + len(record[7]) for record in found)
+                continue
+            for record in frames:
+                seq = record[0]
+                if seq > stop:
+                    page.next_from_seq = stop
+                    return True
+                if skips is None or not skips(record):
+                    self._used += len(record[3]) + len(record[7])
+                    if found and self._used > budget:
+                        return True
+                    found.append(record)
+                page.next_from_seq = cursor = seq
+                page.scanned += 1
+                if len(found) >= limit:
+                    return True
+            if page.scanned - len(found) >= patience and cursor < stop:
+                return False
         page.next_from_seq = max(page.next_from_seq, stop)
-    render = Renderer(stream.name, query.include_tags, query.include_meta, query.include_data)
-    page.records, page.count = render.join(found), len(found)
-    return page
+        return True
 
-
-def _fill(
-    stream: "Stream", query: Query, page: Page, stop: int, now_ns: int, found: list[Fields]
-) -> bool:
-    """Find records up to ``stop``; returns whether nothing up to there is left to look at."""
-    skips = _skips(stream, query, now_ns)
-    used, cursor, limit, budget = 0, page.next_from_seq, query.limit, query.max_bytes
-    while cursor < stop:
-        missing = limit - len(found)
-        wanted = missing if skips is None else max(missing, READ_AHEAD)
-        try:
-            frames = stream.read(cursor + 1, wanted, budget)
-        except NotHere:
-            if not page.scanned:
-                raise
-            return False  # a short page now; the rest is on its way here
-        if not len(frames):
-            return True
-        if skips is None and not found and frames.last_seq <= stop:
-            # Read whole and within the budget already, as far as it goes.
-            found += frames
-            page.next_from_seq = cursor = found[-1][0]
-            page.scanned = len(found)
-            if len(found) >= limit:
-                return False
-            used = sum(len(record[3]) + len(record[7]) for record in found)
-            continue
-        for record in frames:
-            seq = record[0]
-            if seq > stop:
-                return True
-            if skips is None or not skips(record):
-                used += len(record[3]) + len(record[7])
-                if found and used > budget:
-                    return False
-                found.append(record)
-            page.next_from_seq = cursor = seq
-            page.scanned += 1
-            if len(found) >= limit:
-                return False
-    return True
+    def rendered(self) -> Page:
+        """Return the page with the records that were found."""
+        query, page = self._query, self.page
+        render = Renderer(
+            self._stream.name, query.include_tags, query.include_meta, query.include_data
+        )
+        page.records, page.count = render.join(self._found), len(self._found)
+        return page
 
 
 def _skips(stream: "Stream", query: Query, now_ns: int) -> "Callable[[Fields], bool] | None":

@@ -343,6 +343,8 @@ class Socket(asyncio.Protocol):
             frames = self._subscriptions.next()
             if frames is None:
                 return
+            if not frames:
+                break
             self._transport.write(frames)
         self._wake()
 

@@ -101,14 +101,17 @@ class Subscriptions:
         ]
 
     def next(self) -> bytes | None:
-        """Return the frames of the next topic that has any, None when there is nothing."""
+        """Return the frames of the next topic that has any, None when there is nothing.
+
+        They are empty where so much was passed over that others should have a turn first.
+        """
         while self._dirty:
             name = next((name for name in self._dirty if name != self.held), None)
             if name is None:
                 return None
             del self._dirty[name]
             found = self._look(self._known[name])
-            if found:
+            if found or name in self._dirty:
                 return found
         return None
 
