@@ -201,6 +201,49 @@ async def test_stopping_says_goodbye(served: Any) -> None:
     assert client.terminated
 
 
+def frames(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """Return (type, flags, stream, payload) of each frame."""
+    found = []
+    while data:
+        end = 9 + int.from_bytes(data[:3], "big")
+        found.append((data[3], data[4], int.from_bytes(data[5:9], "big"), data[9:end]))
+        data = data[end:]
+    return found
+
+
+DATA, RESET, GOAWAY = 0, 3, 7
+
+
+async def test_stopping_answers_what_was_asked_and_refuses_what_comes_later(served: Any) -> None:
+    client = await served.client()
+    streamed, slow = client.ask("/stream"), client.ask("/slow")
+    while client.bodies.get(streamed) != b"one":
+        await client.step()
+    stopping = asyncio.ensure_future(served.door.stop())
+    await asyncio.sleep(0)
+    late = client.ask("/late")
+    async with asyncio.timeout(10):
+        data = await client.reader.readuntil(RESET.to_bytes() + b"\0" + late.to_bytes(4, "big"))
+        data += await client.reader.readexactly(4)  # what it is reset for
+        served.go.set()
+        data += await client.reader.read()
+    await stopping
+    heard = frames(data)
+    assert [payload[:4] for kind, *_, payload in heard if kind == GOAWAY] == [
+        slow.to_bytes(4, "big")
+    ]
+    assert [payload for kind, _, stream, payload in heard if kind == RESET] == [b"\0\0\0\x07"]
+    bodies = dict.fromkeys((streamed, slow), b"")
+    for kind, _, stream, payload in heard:
+        if kind == DATA:
+            bodies[stream] += payload
+    assert bodies == {streamed: b"two", slow: b"/slow"}
+    assert {stream for kind, flags, stream, _ in heard if kind == DATA and flags & 1} == {
+        streamed,
+        slow,
+    }
+
+
 async def test_an_idle_client_is_dropped(served: Any) -> None:
     client = await served.client()
     await client.answer(client.ask("/a"))

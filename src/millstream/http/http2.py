@@ -7,6 +7,7 @@ as over HTTP/1.1 and reach the same application, many at a time.
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -34,6 +35,7 @@ MOST_QUIET = 64 * 1024  # bytes that may come without completing a frame: frames
 FIELD_BYTES = 32  # that each field of a head counts beside its name and value (RFC 9113, 6.5.2)
 PING_SECONDS = 20.0  # how often a client with requests under way is asked whether it is there
 PING = b"are you?"
+GOAWAY = struct.Struct(">B H B B I I I")  # 24-bit length, type, flags, stream, last stream, code
 MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
 
 
@@ -162,9 +164,11 @@ class Http2Connection(asyncio.Protocol):
         self._close_if_done()
 
     def _goodbye(self) -> None:
+        """Say which requests are the last; h2's own way to say so would end them unanswered."""
         if self._transport is not None:
-            self._h2.close_connection()
             self._flush()
+            last = self._h2.highest_inbound_stream_id
+            self._transport.write(GOAWAY.pack(0, 8, 7, 0, 0, last, h2.errors.ErrorCodes.NO_ERROR))
 
     def _close_if_done(self) -> None:
         if self._finishing and not self._streams and self._transport is not None:
@@ -189,7 +193,9 @@ class Http2Connection(asyncio.Protocol):
 
     def _handle(self, event: h2.events.Event) -> None:
         self._greeted = True
-        if isinstance(event, h2.events.RequestReceived):
+        if isinstance(event, h2.events.RequestReceived) and self._finishing:
+            self._h2.reset_stream(event.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+        elif isinstance(event, h2.events.RequestReceived):
             request = _request(event.headers)
             request.peer = peer_of(self._transport)
             request.most_body = self._door.limits.body_bytes
