@@ -1,6 +1,7 @@
 """HTTP/2 with prior knowledge on the same port: the same requests, many at a time."""
 
 import asyncio
+import contextlib
 import subprocess
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
+from millstream.http.http2 import MOST_RESETS
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse
@@ -199,6 +201,42 @@ async def test_stopping_says_goodbye(served: Any) -> None:
     while await client.step():
         pass
     assert client.terminated
+
+
+async def test_connect_is_answered_like_any_method_that_nothing_answers(served: Any) -> None:
+    client = await served.client()
+    other = client.ask("/slow")
+    headers = [(":method", "CONNECT"), (":authority", "elsewhere:443")]
+    stream_id = client.h2.get_next_available_stream_id()
+    client.h2.send_headers(stream_id, headers, end_stream=True)
+    client.flush()
+    assert (await client.answer(stream_id))[0] == "200"  # this application answers everything
+    served.go.set()
+    assert await client.answer(other) == ("200", b"/slow")
+
+
+async def drop(client: Client, count: int) -> None:
+    """Ask for something that takes its time, and leave; so many times."""
+    for _ in range(count):
+        client.h2.reset_stream(client.ask("/slow"))
+    client.flush()
+
+
+async def test_a_client_that_drops_requests_now_and_then_is_served_for_ever(served: Any) -> None:
+    client = await served.client()
+    for _ in range(4):
+        await drop(client, MOST_RESETS // 2)
+        assert (await client.answer(client.ask("/a")))[0] == "200"
+        served.clock.advance(60)
+
+
+async def test_a_client_that_opens_and_drops_without_end_is_cut(served: Any) -> None:
+    client = await served.client()
+    await drop(client, MOST_RESETS + 1)
+    with contextlib.suppress(ConnectionError):
+        while await client.step():
+            pass
+    assert served.door.connections == 0
 
 
 def frames(data: bytes) -> list[tuple[int, int, int, bytes]]:

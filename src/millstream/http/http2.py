@@ -37,6 +37,7 @@ PING_SECONDS = 20.0  # how often a client with requests under way is asked wheth
 PING = b"are you?"
 GOAWAY = struct.Struct(">B H B B I I I")  # 24-bit length, type, flags, stream, last stream, code
 MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
+RESETS_PER_SECOND = 30.0  # that count no longer: behind a proxy many people leave one connection
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Http2Connection(asyncio.Protocol):
         self._app = app
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, _Stream] = {}
-        self._resets = 0
+        self._resets = self._reset_at = 0.0
         self._quiet = 0
         self._greeted = False
         self._asked = False  # by a ping that nothing has followed yet
@@ -256,7 +257,9 @@ class Http2Connection(asyncio.Protocol):
         if stream is not None and stream.task is not None:
             stream.task.cancel()
         self._moved.set()
-        self._resets += 1
+        now = self._door.now()
+        forgotten = (now - self._reset_at) * RESETS_PER_SECOND
+        self._resets, self._reset_at = max(self._resets - forgotten, 0.0) + 1, now
         if self._resets > MOST_RESETS:
             self._h2.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             self._flush()
@@ -343,7 +346,8 @@ def _request(headers: list[tuple[bytes, bytes]]) -> Request:
     if b":authority" in pseudo:
         plain = [(n, v) for n, v in plain if n != b"host"]
         plain.append((b"host", pseudo[b":authority"]))
-    path, _, query = pseudo[b":path"].decode("latin-1").partition("?")
+    # CONNECT has no path; it finds no route, like anything else that is not served.
+    path, _, query = pseudo.get(b":path", b"").decode("latin-1").partition("?")
     return Request(
         method=pseudo[b":method"].decode("latin-1"),
         path=path,
