@@ -13,7 +13,7 @@ from client_site import Site
 
 from millstream.client import topic_calls as calls
 from millstream.client.async_topics import AsyncTopics
-from millstream.client.errors import ApiError, ConnectFailed
+from millstream.client.errors import ApiError, ClientError, ConnectFailed
 from millstream.client.patience import LONGEST_PAUSE, Patience
 from millstream.client.topic_values import CaughtUp, Job, Record, TopicDeleted
 from millstream.client.topics import Topics
@@ -214,6 +214,20 @@ def test_patience_has_an_end_that_can_be_set(server: Restarts) -> None:
         for ended in (events, following):
             with pytest.raises(ConnectFailed, match="is `millstream serve` running"):
                 next(ended)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_that_finds_no_server_is_waited_for_like_the_server(status: int) -> None:
+    told = calls.Told(status, b"<html>Bad Gateway</html>")
+    with pytest.raises(ConnectFailed, match=f"answered {status}: no millstream answers") as caught:
+        calls.read(calls.state("t"), told, "http://proxy")
+    assert Patience(10, ManualClock(), lambda: 1.0).pause(caught.value) > 0
+
+
+def test_somebody_who_does_not_speak_as_millstream_is_not_waited_for() -> None:
+    with pytest.raises(ClientError, match="but not as millstream") as caught:
+        calls.read(calls.state("t"), calls.Told(500, b"<html>"), "http://other")
+    assert not isinstance(caught.value, ConnectFailed)
 
 
 def test_who_never_reached_the_server_is_told_at_once() -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from millstream.client.errors import ApiError, ClientError, RecordsLost
+from millstream.client.errors import ApiError, ClientError, ConnectFailed, RecordsLost
 from millstream.client.topic_values import (
     Appended,
     CaughtUp,
@@ -26,6 +26,7 @@ from millstream.client.topic_values import (
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/x-ndjson"}
 _STATUS = {"server_shutting_down": 503, "throttled": 429, "forbidden": 403}
+_NOBODY_BEHIND = (502, 503, 504)  # what a proxy says while the server behind it restarts
 MANY = 64  # from so many records on they go one a line, which is read faster
 
 
@@ -93,6 +94,10 @@ def read(call: Call, told: Told, url: str) -> Any:
             return msgspec.json.decode(told.body, type=call.kind)
         why = msgspec.json.decode(told.body, type=_Refused).error
     except msgspec.DecodeError:
+        if told.status in _NOBODY_BEHIND:
+            raise ConnectFailed(
+                f"{url} answered {told.status}: no millstream answers there"
+            ) from None
         raise ClientError(f"{url} answered {told.status}, but not as millstream") from None
     raise ApiError(told.status, why.code, why.message, why.detail, url)
 
