@@ -72,8 +72,11 @@ async def test_topics_are_counted_and_shown_by_name(api: Api) -> None:
 async def test_a_key_sees_only_the_topics_that_it_may_touch(api: Api) -> None:
     await api.write("mine.a", 1)
     await api.write("theirs", 1)
+    for name, source, dest in (("mine.r", "mine.a", "mine.b"), ("mine.s", "theirs", "mine.c")):
+        await api.call("PUT", f"/v0/routers/{name}", {"source": source, "dest": dest})
     found = await show(api, Caller(prefixes=("mine.",)))
-    assert found["topics_topics"] == "1"
+    assert (found["topics_topics"], found["topics_routers"]) == ("3", "1")
+    assert (await show(api))["topics_routers"] == "2"
     assert not any("theirs" in name for name in found)
 
 

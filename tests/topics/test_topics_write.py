@@ -313,6 +313,38 @@ async def test_a_key_is_forgotten_after_its_window(api: Any) -> None:
     assert (await api.write("t", 1, idempotency_key="k"))["first_seq"] == 2
 
 
+async def test_keys_whose_window_is_over_go_although_nobody_writes_to_their_topic(
+    api: Any,
+) -> None:
+    for n in range(250):
+        await api.write("idle", n, idempotency_key=str(n))
+    api.clock.advance(121)
+    for n in range(20):
+        await api.write("busy", n, idempotency_key=str(n))
+    assert len(api.topics.idempotency) == 20
+    again = await api.write("busy", 0, idempotency_key="0")
+    assert again["deduped"] is True
+
+
+async def test_a_key_that_is_used_again_after_its_window_counts_from_then_on(api: Any) -> None:
+    for n in range(250):
+        await api.write("t", n, idempotency_key=str(n))
+    api.clock.advance(121)
+    assert (await api.write("t", "new", idempotency_key="249"))["deduped"] is False
+    api.clock.advance(60)
+    assert (await api.write("t", "again", idempotency_key="249"))["deduped"] is True
+
+
+async def test_nothing_is_remembered_of_a_topic_that_another_door_deleted(api: Any) -> None:
+    await api.write("t", 1, idempotency_key="k")
+    await api.diff("t")
+    stream = api.stream("t")
+    assert api.topics.last_read_ms(stream) is not None
+    await api.catalog.delete("t")
+    assert api.topics.last_read_ms(stream) is None
+    assert len(api.topics.idempotency) == 0
+
+
 async def test_concurrent_writes_of_one_key_append_once(api: Any) -> None:
     await api.call("PUT", "/v0/topics/t")
     answers = await asyncio.gather(*(api.write("t", n, idempotency_key="k") for n in range(20)))

@@ -135,7 +135,6 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
         if request.flag("if_empty", False) and count:
             raise TopicNotEmpty(name, count)
         await topics.catalog.delete(name, request.caller.account)
-        topics.forget(stream)
     answer = {
         "topic": name,
         "deleted": stream is not None,

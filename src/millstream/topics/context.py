@@ -132,6 +132,7 @@ class Topics:
         self._wishes: dict[int, tuple[StreamConfig, int | None, bool]] = {}
         self._waiting: set[Callable[[], None]] = set()
         self._elsewhere: WeakValueDictionary[str, Stream] = WeakValueDictionary()
+        catalog.listen(self._stream_changed)
 
     def cap(
         self,
@@ -229,8 +230,10 @@ class Topics:
         """Return when the topic was last consumed."""
         return self._read_ms.get(stream.incarnation)
 
-    def forget(self, stream: "Stream") -> None:
-        """Drop what was remembered about a topic that is gone."""
+    def _stream_changed(self, stream: "Stream", alive: bool) -> None:
+        """Drop what was remembered about a topic that is gone, whoever deleted it."""
+        if alive:
+            return
         self._read_ms.pop(stream.incarnation, None)
         self._wishes.pop(stream.incarnation, None)
         self.idempotency.forget(stream.incarnation)

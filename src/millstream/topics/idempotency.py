@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 MOST_KEYS = 100_000  # per topic; the oldest goes first
+MOST_DROPPED = 100  # keys whose window is over, in one go
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -17,16 +18,49 @@ class Written(msgspec.Struct, frozen=True):
     head_seq: int
 
 
-Entry = tuple[int, Written]  # when, in wall nanoseconds, and what
 Write = Callable[[], Awaitable[Written]]
+
+
+class _Keys:
+    """The keys of one topic, the oldest first."""
+
+    __slots__ = ("_done", "window_ns")
+
+    def __init__(self) -> None:
+        self.window_ns = 0
+        self._done: OrderedDict[str, tuple[int, Written]] = OrderedDict()  # when, and what
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def find(self, key: str, now_ns: int) -> Written | None:
+        when, written = self._done.get(key, (0, None))
+        return written if when >= now_ns - self.window_ns else None
+
+    def keep(self, key: str, now_ns: int, written: Written) -> None:
+        self._done[key] = (now_ns, written)
+        self._done.move_to_end(key)
+        if len(self._done) > MOST_KEYS:
+            self._done.popitem(last=False)
+
+    def drop_old(self, now_ns: int) -> None:
+        """Drop some of those whose window is over."""
+        for _ in range(min(MOST_DROPPED, len(self._done))):
+            when, _ = next(iter(self._done.values()))
+            if when >= now_ns - self.window_ns:
+                return
+            self._done.popitem(last=False)
 
 
 class Idempotency:
     """Keys of finished writes within their topic's window, and of those under way."""
 
     def __init__(self) -> None:
-        self._done: dict[int, OrderedDict[str, Entry]] = {}
+        self._done: OrderedDict[int, _Keys] = OrderedDict()
         self._under_way: dict[tuple[int, str], asyncio.Task[Written]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(keys) for keys in self._done.values())
 
     async def once(
         self, topic: int, key: str, window_ns: int, now_ns: Callable[[], int], write: Write
@@ -58,22 +92,28 @@ class Idempotency:
         try:
             written = await write()
             if window_ns > 0:
-                keys = self._done.setdefault(topic, OrderedDict())
-                keys[key] = (now_ns(), written)
-                if len(keys) > MOST_KEYS:
-                    keys.popitem(last=False)
+                keys = self._done.setdefault(topic, _Keys())
+                keys.window_ns = window_ns
+                keys.keep(key, now_ns(), written)
+            self._tidy(now_ns())
             return written
         finally:
             del self._under_way[topic, key]
 
     def _find(self, topic: int, key: str, window_ns: int, now_ns: int) -> Written | None:
         keys = self._done.get(topic)
-        if not keys:
+        if keys is None:
             return None
-        while keys:
-            when, _ = next(iter(keys.values()))
-            if when >= now_ns - window_ns:
-                break
-            keys.popitem(last=False)
-        entry = keys.get(key)
-        return None if entry is None else entry[1]
+        keys.window_ns = window_ns
+        keys.drop_old(now_ns)
+        return keys.find(key, now_ns)
+
+    def _tidy(self, now_ns: int) -> None:
+        """Look at one topic after another: to one where nothing is written nobody else comes."""
+        topic = next(iter(self._done), None)
+        if topic is None:
+            return
+        self._done[topic].drop_old(now_ns)
+        self._done.move_to_end(topic)
+        if not self._done[topic]:
+            del self._done[topic]

@@ -25,7 +25,7 @@ from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter, meter_of
 from millstream.streams.data_size import data_bytes
 from millstream.streams.state import StreamState
 from millstream.topics.commit_queue import CommitQueue
-from millstream.topics.context import Topics
+from millstream.topics.context import Topics, may_see
 from millstream.topics.settled import settled
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Metrics:
         figures = look(topics, caller)
         classes = _by_class(figures)
         shown: dict[str, Any] = {
-            **{name: int(value) for name, value, _ in self._totals(topics, figures)},
+            **{name: int(value) for name, value, _ in self._totals(topics, caller, figures)},
             **{f"topics_{name}": count for name, count in classes.items()},
             "ready": topics.ready,
             "replay_progress": _progress(topics),
@@ -88,7 +88,7 @@ class Metrics:
     def families(self, topics: Topics, caller: Caller) -> Iterator[Family]:
         """Return every figure under its name."""
         figures = look(topics, caller)
-        for name, value, help_text in self._totals(topics, figures):
+        for name, value, help_text in self._totals(topics, caller, figures):
             yield gauge(f"topics_{name}", help_text, value)
         yield from _pace(topics.scheduler)
         yield gauge("topics_ready", "1 once recovery is over", int(topics.ready))
@@ -106,10 +106,11 @@ class Metrics:
             yield from _wal(meter)
 
     def _totals(
-        self, topics: Topics, figures: list[TopicFigures]
+        self, topics: Topics, caller: Caller, figures: list[TopicFigures]
     ) -> Iterator[tuple[str, float, str]]:
         yield "topics", len(figures), "Topics"
-        yield "routers", len(topics.routers), "Routers"
+        routers = [r for r in topics.routers.all_of(caller.account) if may_see(r, caller)]
+        yield "routers", len(routers), "Routers"
         yield "records_live", sum(each.state.messages for each in figures), "Records that are kept"
         yield "bytes_live", sum(each.bytes for each in figures), "Bytes of data and meta kept"
         queues = [each.queue for each in figures if each.queue is not None]
