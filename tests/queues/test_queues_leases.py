@@ -111,6 +111,31 @@ def test_many_extensions_do_not_pile_up() -> None:
     assert leases.in_flight == 1
 
 
+def test_long_leases_of_jobs_that_were_finished_soon_do_not_pile_up() -> None:
+    leases, day = Leases(), 86_400_000
+    for seq in range(1, 1000):
+        assert claim(leases, Numbers(seq), now=seq, lease=day) == [seq]
+        assert leases.ack(seq, "a", None)
+        leases.gone([seq])
+    assert len(leases._deadlines) < 100
+    assert claim(leases, Numbers(1000, 1001), 2, now=1000, lease=10) == [1000, 1001]
+    leases.sweep(1011)
+    assert leases.in_flight == 0
+
+
+def test_long_delays_of_jobs_that_went_do_not_pile_up() -> None:
+    leases, day = Leases(), 86_400_000
+    for seq in range(1, 1000):
+        claim(leases, Numbers(seq))
+        leases.nack(seq, "a", None, day + seq)
+        leases.forget(seq)
+    assert len(leases._ready_times) < 100
+    claim(leases, Numbers(1000))
+    leases.nack(1000, "a", None, day)
+    leases.sweep(day)
+    assert (leases.delayed, claim(leases, Numbers(1000))) == (0, [1000])
+
+
 def test_claimers_take_turns_until_each_has_enough() -> None:
     leases = Leases()
     claimers = [Claimer("a", 1), Claimer("b", 3), Claimer("c", 2)]

@@ -336,12 +336,15 @@ class Leases:
 
     def _hold(self, seq: int, lease: Lease) -> None:
         self.held[seq] = lease
-        heapq.heappush(self._deadlines, (lease.deadline_ms, seq))
+        self._await_deadline(lease.deadline_ms, seq)
         if lease.connection:
             self._connections.setdefault(lease.connection, set()).add(seq)
 
     def _set_deadline(self, seq: int, deadline_ms: int) -> None:
         self.held[seq].deadline_ms = deadline_ms
+        self._await_deadline(deadline_ms, seq)
+
+    def _await_deadline(self, deadline_ms: int, seq: int) -> None:
         heapq.heappush(self._deadlines, (deadline_ms, seq))
         if len(self._deadlines) > 2 * len(self.held) + 64:  # mostly stale by now
             self._deadlines = [(lease.deadline_ms, s) for s, lease in self.held.items()]
@@ -366,6 +369,9 @@ class Leases:
         if ready_at_ms:
             self._delayed[seq] = ready_at_ms
             heapq.heappush(self._ready_times, (ready_at_ms, seq))
+            if len(self._ready_times) > 2 * len(self._delayed) + 64:
+                self._ready_times = [(at, s) for s, at in self._delayed.items()]
+                heapq.heapify(self._ready_times)
         else:
             self._free(seq)
 
