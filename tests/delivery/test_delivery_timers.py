@@ -1,5 +1,5 @@
 from millstream.clock import ManualClock
-from millstream.delivery.timers import Timers
+from millstream.delivery.timers import TIDY_ABOVE, Timers
 
 
 def test_deadlines_run_in_order_once_their_time_has_come():
@@ -37,3 +37,16 @@ def test_one_failing_callback_does_not_stop_the_others(caplog):
     timers.run_due()
     assert ran == [1]
     assert "timer failed" in caplog.text
+
+
+def test_deadlines_that_were_called_off_do_not_pile_up():
+    clock, ran = ManualClock(), []
+    timers = Timers(clock)
+    for n in range(TIDY_ABOVE):
+        timers.after(n + 1, lambda n=n: ran.append(n))
+    for _ in range(20 * TIDY_ABOVE):
+        timers.after(3600, lambda: ran.append("never")).cancel()
+    assert len(timers._queue) < 4 * TIDY_ABOVE
+    clock.advance(7200)
+    timers.run_due()
+    assert ran == list(range(TIDY_ABOVE))

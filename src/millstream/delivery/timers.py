@@ -14,6 +14,8 @@ from millstream.clock import Clock
 
 log = logging.getLogger(__name__)
 
+TIDY_ABOVE = 1024
+
 
 class Timer:
     """A deadline that can be called off."""
@@ -36,6 +38,7 @@ class Timers:
         self.clock = clock
         self._loop = loop
         self._queue: list[tuple[float, int, Timer]] = []
+        self._tidy_above = TIDY_ABOVE  # timers, many of which may have been called off
         self._order = itertools.count()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
@@ -48,8 +51,16 @@ class Timers:
         """Run ``callback`` once the monotonic clock reaches ``deadline``."""
         timer = Timer(deadline, callback)
         heapq.heappush(self._queue, (deadline, next(self._order), timer))
+        if len(self._queue) > self._tidy_above:
+            self._tidy()
         self._set_alarm()
         return timer
+
+    def _tidy(self) -> None:
+        """Drop what was called off: long waits that mostly end early would pile up."""
+        self._queue = [entry for entry in self._queue if entry[2].callback is not None]
+        heapq.heapify(self._queue)
+        self._tidy_above = TIDY_ABOVE + 2 * len(self._queue)
 
     def run_due(self) -> int:
         """Run everything whose time has come; returns how many ran.
