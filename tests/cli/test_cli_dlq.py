@@ -38,7 +38,7 @@ def test_dead_letters_are_listed_and_sent_back(
     assert capsys.readouterr().out == "jobs.dead   2   from jobs\n"
     assert main.run(["dlq", "ls", "jobs.dead", "--http-url", url]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.endswith('jobs   1 tries   {"n":1}')
+    assert first.endswith('jobs   1 try   {"n":1}')
     assert second.endswith("…")
     assert main.run(["dlq", "ls", "jobs.dead", "--json", "--http-url", url]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -48,7 +48,7 @@ def test_dead_letters_are_listed_and_sent_back(
     assert main.run(["dlq", "replay", "jobs.dead", "--http-url", url]) == 0
     assert capsys.readouterr().out == "1 → jobs\n"
     assert main.run(["dlq", "replay", "jobs.dead", "--http-url", url]) == 0
-    assert capsys.readouterr().out == "jobs.dead holds no dead letters\n"
+    assert capsys.readouterr().out == "jobs.dead has no dead letters\n"
     assert main.run(["dlq", "replay", "jobs.dead", "--seq", "9", "--http-url", url]) == 1
     assert "1 left in jobs.dead" in capsys.readouterr().err
 
@@ -68,6 +68,28 @@ def test_a_queue_is_replayed_by_its_own_name(
     for name in ("bills", "fresh"):
         assert main.run(["dlq", "replay", name, "--http-url", url]) == 0
         assert capsys.readouterr().out == f"{name} has no dead letters\n"
+
+
+def test_a_queues_letters_are_listed_by_its_own_name(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://{peer.host}:{peer.http_port}"
+    with Topics(url) as topics:
+        bury(topics, "ours", "a", dead="shared")
+        bury(topics, "theirs", "b", dead="shared")
+        topics.topic("ours").append("still to be done")
+        topics.topic("unharmed").put(type="queue", max_deliveries=1, dead_letter="never.made")
+    assert main.run(["dlq", "ls", "ours", "--http-url", url]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith('ours   1 try   "a"')
+    assert main.run(["dlq", "ls", "shared", "--http-url", url]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main.run(["dlq", "ls", "unharmed", "--http-url", url]) == 0
+    assert capsys.readouterr().out == "unharmed has no dead letters\n"
+    assert main.run(["dlq", "ls", "unharmed", "--json", "--http-url", url]) == 0
+    assert capsys.readouterr().out == ""
+    assert main.run(["dlq", "ls", "no-such", "--http-url", url]) == 1
+    assert "no topic named no-such" in capsys.readouterr().err
 
 
 def test_letters_that_cannot_go_hide_none_that_can(

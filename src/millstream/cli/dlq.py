@@ -30,19 +30,22 @@ def dlq() -> None:
 
 
 @dlq.command()
-@click.argument("topic", required=False)
+@click.argument("name", required=False)
 @http_option
 @token_option
 @json_option
 def ls(
-    topic: str | None, http_url: str | None, tls_ca: str | None, token: str, as_json: bool
+    name: str | None, http_url: str | None, tls_ca: str | None, token: str, as_json: bool
 ) -> None:
-    """List the jobs in TOPIC, or the topics that queues send their dead letters to."""
+    """List dead letters, or the topics that queues send them to.
+
+    NAME is a topic of dead letters, or a queue: then those are listed that came from it.
+    """
     with open_topics(http_url, token, tls_ca) as topics:
-        if topic is None:
+        if name is None:
             _show_topics(topics, as_json)
-        else:
-            _show_letters(topics, topic, as_json)
+        elif not _show_letters(topics, name, as_json) and not as_json:
+            click.echo(f"{name} has no dead letters")
 
 
 @dlq.command()
@@ -79,7 +82,7 @@ def replay(
         reasons = ", ".join(f"{count} {REASONS.get(each, each)}" for each, count in why.items())
         click.echo(f"{sum(why.values())} left in {topic}: {reasons}", err=True)
     elif not sent:
-        click.echo(f"{name} {'holds' if origin is None else 'has'} no dead letters")
+        click.echo(f"{name} has no dead letters")
     return 1 if why else 0
 
 
@@ -124,16 +127,30 @@ def _show_topics(topics: Topics, as_json: bool) -> None:
         click.echo("no queue names a dead_letter topic")
 
 
-def _show_letters(topics: Topics, topic: str, as_json: bool) -> None:
-    for record in topics.topic(topic).diff(on_gap=lambda gap: None):
-        meta = record.meta if isinstance(record.meta, dict) else {}
-        if as_json:
-            about = {"seq": record.seq, "ts": record.ts, "from": meta.get(FROM)}
-            line = msgspec.json.encode({**about, "tries": meta.get(TRIES), "data": record.text})
-            sys.stdout.buffer.write(line + b"\n")
-        else:
-            click.echo(_line(record, meta))
+def _show_letters(topics: Topics, name: str, as_json: bool) -> int:
+    """Print the letters that are meant; returns how many there are."""
+    topic, origin = _letters_of(topics, name)
+    count = 0
+    try:
+        for record in topics.topic(topic).diff(on_gap=lambda gap: None):
+            meta = record.meta if isinstance(record.meta, dict) else {}
+            if origin is None or meta.get(FROM) == origin:
+                count += 1
+                _show_letter(record, meta, as_json)
+    except ApiError as error:
+        if error.code != "topic_not_found" or topic == name:
+            raise  # else its first letter would make the topic
     sys.stdout.flush()
+    return count
+
+
+def _show_letter(record: Record, meta: dict[str, object], as_json: bool) -> None:
+    if not as_json:
+        click.echo(_line(record, meta))
+        return
+    about = {"seq": record.seq, "ts": record.ts, "from": meta.get(FROM)}
+    line = msgspec.json.encode({**about, "tries": meta.get(TRIES), "data": record.text})
+    sys.stdout.buffer.write(line + b"\n")
 
 
 def _line(record: Record, meta: dict[str, object]) -> str:
@@ -141,4 +158,6 @@ def _line(record: Record, meta: dict[str, object]) -> str:
     text = bytes(record.text).decode("utf-8", "replace")
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
-    return f"{record.seq}   {when}   {meta.get(FROM, '?')}   {meta.get(TRIES, '?')} tries   {text}"
+    tries = meta.get(TRIES, "?")
+    counted = "1 try" if tries == "1" else f"{tries} tries"
+    return f"{record.seq}   {when}   {meta.get(FROM, '?')}   {counted}   {text}"
