@@ -310,6 +310,45 @@ async def test_a_reconnect_goes_on_where_the_session_stands(api: Any) -> None:
     await events.close()
 
 
+async def test_a_connection_that_nobody_reads_any_more_takes_nothing_from_the_next_one(
+    api: Any,
+) -> None:
+    await api.write("t", 1)
+    await api.write("u", 1)
+    url = await watch(api, {"t": {}, "u": {}})
+    half_open, again = await tail(api, url), await tail(api, url)
+    for events in (half_open, again):
+        await caught_up(events)
+        await caught_up(events)
+    await api.write("t", 2)
+    for events in (half_open, again):
+        assert await seqs(events) == [2]
+        await caught_up(events)
+    await api.call("DELETE", "/v0/topics/u")
+    for events in (half_open, again):
+        assert (await events.named())[0] == "topic-deleted"
+    await again.close()
+    await api.write("t", 3)
+    assert await seqs(half_open) == [3]
+    third = await tail(api, url)
+    assert await seqs(third) == [3]
+    for events in (half_open, third):
+        await events.close()
+
+
+async def test_a_session_stays_while_any_of_its_connections_is_open(api: Any) -> None:
+    await api.write("t", 1)
+    url = await watch(api, {"t": {}})
+    older, newer = await tail(api, url), await tail(api, url)
+    await newer.close()
+    api.clock.advance(301)
+    again = await tail(api, url)
+    for events in (older, again):
+        await events.close()
+    api.clock.advance(301)
+    assert await api.error("GET", url) == (404, "not_found")
+
+
 async def test_a_gap_is_reported_before_the_records_after_it(api: Any) -> None:
     await api.call("PUT", "/v0/topics/t", {"cap_records": 2})
     await api.write("t", 1, 2, 3, 4)

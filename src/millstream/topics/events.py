@@ -33,6 +33,13 @@ _encode = msgspec.json.encode
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
+class Use(msgspec.Struct):
+    """How many connections a session has, and since when it has none."""
+
+    idle_since_ms: int = 0
+    open_streams: int = 0
+
+
 class Session(msgspec.Struct):
     """Where a watcher stands in each of its topics, and what it wants to see."""
 
@@ -40,11 +47,24 @@ class Session(msgspec.Struct):
     query: Query
     heartbeat_ms: int
     caller: Caller
-    idle_since_ms: int = 0
-    open_streams: int = 0
+    use: Use = msgspec.field(default_factory=Use)
     is_private: bool = False  # only the stream that it was made for reads it
     gone: set[str] = msgspec.field(default_factory=set)  # topics whose end was reported
     incarnations: dict[str, int] = msgspec.field(default_factory=dict)  # whose the cursors are
+
+    def continued(self, caller: Caller) -> "Session":
+        """Return the session as the next connection goes on with it.
+
+        The one before may not know yet that its client is gone: what it still sends must not count
+        as seen.
+        """
+        return replace(
+            self,
+            cursors=dict(self.cursors),
+            caller=caller,
+            gone=set(self.gone),
+            incarnations=dict(self.incarnations),
+        )
 
     def event_id(self) -> bytes:
         """Return all cursors as one opaque id."""
@@ -114,7 +134,7 @@ class EventStream(AsyncIterator[bytes]):
         self._chunks = self._generate()
         self._counted = True
         self._undo_stop = topics.on_stop(self._alarm.ring)
-        session.open_streams += 1
+        session.use.open_streams += 1
 
     def attach(self, push: Push) -> None:
         """Send by ``push`` what comes while somebody waits for the next piece."""
@@ -133,8 +153,8 @@ class EventStream(AsyncIterator[bytes]):
         if self._counted:
             self._counted = False
             self._leave()
-            self._session.open_streams -= 1
-            self._session.idle_since_ms = self._topics.now_ms()
+            self._session.use.open_streams -= 1
+            self._session.use.idle_since_ms = self._topics.now_ms()
             self._undo_stop()
             for name in list(self._heard):
                 self._ignore(name)

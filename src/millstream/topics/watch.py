@@ -10,7 +10,7 @@ from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.diff import MOST_BYTES, MOST_RECORDS, read_filter
 from millstream.topics.errors import NotFound
-from millstream.topics.events import Session, check_accept, heartbeat, respond
+from millstream.topics.events import Session, Use, check_accept, heartbeat, respond
 from millstream.topics.page import Query
 from millstream.topics.performance import Stopwatch
 from millstream.topics.settled import settled
@@ -96,14 +96,16 @@ class Watches:
             raise NotFound("no such watch; open one with POST /v0/watch")
         if session.caller.key != request.caller.key:
             raise Unauthorized("this watch belongs to another key")
-        answer = respond(topics, session)
-        session.caller = request.caller
-        session.resume(request.header(b"last-event-id"))
+        own = session.continued(request.caller)
+        own.resume(request.header(b"last-event-id"))
+        answer = respond(topics, own)
+        self._sessions[request.params["wid"]] = own
         return answer
 
     def _collect(self, now_ms: int) -> None:
         for wid, session in list(self._sessions.items()):
-            if not session.open_streams and now_ms - session.idle_since_ms > SESSION_TTL_MS:
+            use = session.use
+            if not use.open_streams and now_ms - use.idle_since_ms > SESSION_TTL_MS:
                 del self._sessions[wid]
 
 
@@ -149,5 +151,5 @@ def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> Sessio
             topics, None if asked is None else bodies.unsigned(asked, "heartbeat_ms", 0)
         ),
         caller=request.caller,
-        idle_since_ms=topics.now_ms(),
+        use=Use(topics.now_ms()),
     )
