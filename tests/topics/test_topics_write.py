@@ -436,6 +436,47 @@ async def test_a_record_may_name_a_subject_that_the_stream_captures(api: Any) ->
         assert await api.error("POST", "/v0/topics/ORDERS", body) == (400, "invalid_request")
 
 
+async def make_stream(api: Any, **config: Any) -> None:
+    wish = {"name": "S", "subjects": ["s.>"], **config}
+    await api.catalog.create(StreamConfig.from_request(wish))
+
+
+def of_subjects(*subjects: str) -> dict[str, object]:
+    return {"records": [{"data": 1, "subject": subject} for subject in subjects]}
+
+
+async def stored(api: Any) -> list[tuple[int, str]]:
+    return [(one["$seq"], one["$subject"]) for one in (await api.diff("S"))["records"]]
+
+
+async def test_a_stream_that_keeps_the_first_of_each_subject_does_so_over_http_too(
+    api: Any,
+) -> None:
+    limits = {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
+    await make_stream(api, **limits)
+    target = "/v0/topics/S"
+    assert (await api.call("POST", target, of_subjects("s.a")))[0] == 200
+    for again in (of_subjects("s.a"), of_subjects("s.b", "s.a"), of_subjects("s.c", "s.c")):
+        assert await api.error("POST", target, again) == (422, "topic_full")
+    assert (await api.call("POST", target, of_subjects("s.b", "s.c")))[0] == 200
+    assert await stored(api) == [(1, "s.a"), (2, "s.b"), (3, "s.c")]
+
+
+async def test_a_full_stream_takes_records_that_replace_others_of_their_subject(api: Any) -> None:
+    await make_stream(api, max_msgs_per_subject=1, discard="new", max_msgs=2)
+    target = "/v0/topics/S"
+    assert (await api.call("POST", target, of_subjects("s.a", "s.b")))[0] == 200
+    assert await api.error("POST", target, of_subjects("s.a", "s.c")) == (422, "topic_full")
+    assert (await api.call("POST", target, of_subjects("s.b", "s.a")))[0] == 200
+    assert await stored(api) == [(3, "s.b"), (4, "s.a")]
+
+
+async def test_a_streams_subject_transform_holds_for_records_written_over_http(api: Any) -> None:
+    await make_stream(api, subject_transform={"src": "s.*", "dest": "s.new.{{wildcard(1)}}"})
+    assert (await api.call("POST", "/v0/topics/S", of_subjects("s.a", "s.b.c")))[0] == 200
+    assert await stored(api) == [(1, "s.new.a"), (2, "s.b.c")]
+
+
 async def test_a_batch_is_one_commit_in_array_order_with_its_own_nodes_and_tags(api: Any) -> None:
     body = {
         "records": [{"data": 1, "node": "a"}, {"data": 2, "tag": "x", "meta": {"k": 1}}],

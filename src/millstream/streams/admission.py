@@ -1,5 +1,6 @@
 """Admission: which messages a stream takes in, and as which runs."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -128,6 +129,9 @@ class Admission:
         if config.allow_msg_counter:
             raise counter.missing()
         self.check_whole(batch)
+        if config.discard_new_per_subject and self._replacing(batch):
+            state = self._stream.log.state()
+            raise StreamFull("maximum messages per subject exceeded", config, state)
         if self._is_bounded():
             self._check_account(
                 sum(
@@ -158,7 +162,9 @@ class Admission:
             return
         if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
             raise RecordTooLarge()  # could never fit, however empty the stream
-        self._check_room(b"", len(batch), size)
+        coming = len(batch) - self._replacing(batch)
+        if coming:
+            self._check_total(coming, size)
 
     def check_copy(
         self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
@@ -493,6 +499,17 @@ class Admission:
         """Return how many records of a subject there are, with all that is in flight."""
         staged = self._stream.index.count_of(subject, staged=True)
         return staged + self._writes.unstaged_of(subject)
+
+    def _replacing(self, batch: Batch) -> int:
+        """Return how many of a batch make older ones of their subject go, or would have to."""
+        most = self._stream.config.max_msgs_per_subject
+        if most <= 0:
+            return 0
+        subjects = Counter(batch.message(at)[0] for at in range(len(batch)))
+        return sum(
+            min(count, max(0, self._count_of(subject) + count - most))
+            for subject, count in subjects.items()
+        )
 
     def _leaving(self) -> tuple[int, int]:
         """Return how many records, and how many bytes, are decided to go and still in the log."""

@@ -208,6 +208,10 @@ class Stream:
         self._writes.append(run)
         return run.future
 
+    def renamed(self, batch: Batch) -> Batch:
+        """Return a batch under the subjects that the stream stores it under."""
+        return self._admission.renamed(batch)
+
     async def deposit(self, batch: Batch, note: Note) -> tuple[int, int] | None:
         """Store a sink's batch and its note in one commit: both, or neither.
 

@@ -231,7 +231,8 @@ async def _append_now(stream: "Stream", checked: Checked, topics: Topics, shares
     kept = False
     topics.commits.enter()
     try:
-        first, last = await topics.begin_append(stream, checked.batch, shares=shares)
+        batch = stream.renamed(checked.batch)
+        first, last = await topics.begin_append(stream, batch, shares=shares)
         kept = True
     finally:
         topics.commits.leave()
