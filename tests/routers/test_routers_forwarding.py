@@ -1,5 +1,7 @@
 """What routers copy, where to, and what it costs."""
 
+import asyncio
+
 import msgspec
 import pytest
 from router_bench import RouterBench
@@ -292,6 +294,23 @@ async def test_a_change_keeps_the_place_and_the_total() -> None:
     for started in (bench, RouterBench(disk.after_crash(Mode.KEEP, 0))):
         assert started.router().forwarded == 2
         assert started.router().definition.version == 2
+
+
+async def test_copies_that_were_seen_while_their_source_was_deleted_outlive_a_crash() -> None:
+    disk = FakeDisk()
+    bench = RouterBench(disk)
+    await bench.topic("a")
+    await bench.topic("b")
+    await bench.route("a", "b")
+    await bench.write("a", b"1", b"2")
+    deleting = asyncio.ensure_future(bench.catalog.delete("a"))
+    await asyncio.sleep(0)  # its frame is on its way to the disk
+    seen = await bench.read("b")
+    await bench.drive(asyncio.wait_for(deleting, 5))
+    bench.turn()
+    for started in (bench, RouterBench(disk.after_crash(Mode.KEEP, 0))):
+        assert started.seen("b") == seen
+        assert started.stream("b").state().gaps == ()
 
 
 async def test_a_deleted_router_stays_deleted_and_its_copies_stay() -> None:

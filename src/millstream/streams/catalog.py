@@ -269,7 +269,13 @@ class Catalog:
         async with self._changing:
             stream = self.get(name, account)
             entry = self._entry(stream.config, account, stream.incarnation, stream.created_ns)
-            await self._write(STREAM_GONE, entry)
+            stream.is_leaving = True
+            try:
+                await self._write(STREAM_GONE, entry)
+            except BaseException:
+                stream.is_leaving = False
+                stream.wake()
+                raise
             del self._streams[account, name]
             stream.close()
             self.refresh_feeds()

@@ -81,6 +81,7 @@ class Stream:
         self._handles: list[int] = []
         self._watchers: dict[object, Callable[[], None]] = {}
         self._closed = False
+        self.is_leaving = False  # its deletion is being logged: copies of its records come too late
         self._writes = Writes(
             config, log, self.index, clock, hub, interest,
             committed=self._committed, paused=self._pause, keeps=self.keeps,
