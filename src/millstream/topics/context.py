@@ -1,10 +1,11 @@
 """Topics: what the handlers share, which is the catalog, the clock and a little memory."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from millstream.streams.read_plan import Cold, SealedSegment
     from millstream.streams.sinks import Sinks
     from millstream.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Store(queue_registry.Store, router_registry.Store, Protocol):
@@ -131,6 +136,7 @@ class Topics:
         # incarnation → its priority, and whether it has one of its own, as that config says
         self._wishes: dict[int, tuple[StreamConfig, int | None, bool]] = {}
         self._waiting: set[Callable[[], None]] = set()
+        self._unbroken: set[asyncio.Future[Any]] = set()
         self._elsewhere: WeakValueDictionary[str, Stream] = WeakValueDictionary()
         catalog.listen(self._stream_changed)
 
@@ -178,8 +184,24 @@ class Topics:
             router_registry.SECTION: self.routers.section(),
         }
 
+    async def unbroken(self, work: Awaitable[T]) -> T:
+        """Wait for work that goes on to its end also when the client leaves meanwhile."""
+        task = asyncio.ensure_future(work)
+        self._unbroken.add(task)
+        task.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_failure)
+            raise
+
+    def _ended(self, task: "asyncio.Future[Any]") -> None:
+        self._unbroken.discard(task)
+
     async def finish(self) -> None:
         """Wait for what is under way, before the last snapshot is made."""
+        while self._unbroken:
+            await asyncio.wait(self._unbroken)
         await self.queues.finish()
         await self.routers.finish()
 
@@ -373,6 +395,13 @@ def may_see(router: "Router", caller: Caller) -> bool:
     one = router.definition
     named = not caller.prefixes or one.name.startswith(caller.prefixes)
     return named and caller.may_touch(one.source) and caller.may_touch(one.dest)
+
+
+def _log_failure(task: "asyncio.Future[Any]") -> None:
+    """Log what nobody hears: who asked for it has left."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.info("failed after its client left error=%s", error)
 
 
 def _expire(arrived: asyncio.Future[bool]) -> None:

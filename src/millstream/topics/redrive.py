@@ -48,6 +48,9 @@ class Redrives:
 
     async def redrive(self, request: Request, topics: Topics) -> Response:
         """Append the letters to their queues as the jobs they were, and delete them here."""
+        return await topics.unbroken(self._send_back(request, topics))
+
+    async def _send_back(self, request: Request, topics: Topics) -> Response:
         watch = Stopwatch(topics.clock)
         body: RedriveBody = bodies.json_body(request, RedriveBody, may_be_empty=True)
         most = bodies.unsigned(body.max, "max", MOST, bodies.U32)

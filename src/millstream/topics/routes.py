@@ -1,6 +1,6 @@
 """The topics API as one table of routes."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -23,12 +23,19 @@ from millstream.topics.staged import abort, commit, hold, stage
 from millstream.topics.watch import Watches, tail
 from millstream.topics.write import write
 
+Handler = Callable[[Request], Awaitable[Answer]]
+
 TOPIC = "/v0/topics/{topic}"
 ROUTER = "/v0/routers/{router}"
 # What goes into the log, beside writes, which may ask to be taken in any case.
 CHANGES = (
     *(put_topic, delete_topic, delete_records, put_router, delete_router),
     *(claim, ack, nack, extend),
+)
+# What is done to its end although the client leaves: half of it would be true only after a restart.
+UNBROKEN = (
+    *(put_topic, delete_topic, delete_records, put_router, delete_router),
+    *(commit, hold),
 )
 
 
@@ -84,9 +91,7 @@ def topics_routes(topics: Topics) -> list[Route]:
         Route(
             method,
             pattern,
-            partial(_paced, operation, topics)
-            if operation in CHANGES
-            else partial(operation, topics=topics),
+            _handler(operation, topics),
             scope,
             summary,
             parts=operation in (plan, frames),
@@ -105,7 +110,18 @@ def topics_routes(topics: Topics) -> list[Route]:
     return routes
 
 
-def _paced(operation: Operation, topics: Topics, request: Request) -> Awaitable[Answer]:
+def _handler(operation: Operation, topics: Topics) -> Handler:
+    handler: Handler = partial(operation, topics=topics)
+    if operation in UNBROKEN:
+        handler = partial(_unbroken, handler, topics)
+    return partial(_paced, handler, topics) if operation in CHANGES else handler
+
+
+def _unbroken(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:
+    return topics.unbroken(handler(request))
+
+
+def _paced(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:
     """Carry out what goes into the log, unless that has all that it takes."""
     topics.check_pace()
-    return operation(request, topics)
+    return handler(request)

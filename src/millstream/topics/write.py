@@ -199,7 +199,7 @@ async def _create(
     check_capture(config, caller)
     try:
         with topics.room.reserved(caller.account, name):
-            return await topics.catalog.create(config, caller.account)
+            return await topics.unbroken(topics.catalog.create(config, caller.account))
     except StreamExists:  # somebody else was first, and their config counts
         return topics.find(name, caller), False
 
