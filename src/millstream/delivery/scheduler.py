@@ -15,7 +15,7 @@ from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
 
 ENOUGH = 64  # deliveries that one turn sets in motion
-LONGEST_MS = 0.5  # that a turn lasts, so that what comes meanwhile is seen soon
+LONGEST_MS = 0.2  # that a turn lasts, so that what comes meanwhile is seen soon
 QUIET_SAMPLES = 5  # without work, after which nobody looks any more
 
 Work = Callable[[], int]  # returns how many deliveries it set in motion

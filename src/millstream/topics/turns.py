@@ -16,7 +16,7 @@ from millstream.http.request import Request
 from millstream.http.turns import Serve
 
 TOGETHER = 15e-6  # seconds, at most, between requests that one turn of the loop has read
-LONGEST_MS = 0.5  # that requests are served for before the loop looks who else has come
+LONGEST_MS = 0.2  # that requests are served for before the loop looks who else has come
 TOPICS = "/v0/topics/"
 
 
