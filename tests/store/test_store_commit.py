@@ -507,3 +507,128 @@ def test_sequences_left_out_do_not_make_records_stable_that_are_on_their_way() -
     assert (log.state().last_seq, log.state().synced_seq) == (4, 0)
     bench.run()
     assert log.state().synced_seq == 4
+
+
+def _two_logs(disk: FakeDisk) -> tuple[Bench, Any, Any, Any]:
+    """Return a bench, a log that is synced, one that is not, and who commits both."""
+    few_promises = replace(SMALL.log, reserve_records=1000)
+    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 16, log=few_promises))
+    synced = bench.store.create_log(1, Durability.FSYNC)
+    log = bench.store.create_log(2, Durability.DISK)
+    for each in (synced, log):
+        bench.append(each, [b"first: pays for the reservation"])
+        bench.run()
+    (committer,) = bench.store.shards.committers
+    return bench, synced, log, committer
+
+
+def _during_sync(committer: Any, visit: Any) -> None:
+    """Have ``visit`` called in the middle of the next sync."""
+    sync = committer._engine.sync
+
+    def visited() -> None:
+        committer._engine.sync = sync
+        visit()
+        sync()
+
+    committer._engine.sync = visited
+
+
+def test_a_write_that_fails_takes_nothing_back_that_is_being_synced() -> None:
+    disk = FailingDisk()
+    bench, synced, log, committer = _two_logs(disk)
+    refused: list[Any] = []
+
+    def fill() -> None:
+        disk.refuse = {"write": no_space()}
+        refused.append(bench.append(log, [b"written by the loop"])[1])
+        bench.deliver()
+        disk.refuse = {}
+
+    _during_sync(committer, fill)
+    _, answer = bench.append(synced, [b"kept"])
+    committer.step()
+    bench.run()
+    assert answer == [None]
+    assert isinstance(refused[0][0], StorageFull)
+    assert [r[3] for r in records(synced)][1:] == [b"kept"]
+    first, answer = bench.append(log, [b"there is room again"])
+    bench.run()
+    assert (first, answer) == (2, [None])
+    again = Bench(disk.after_crash(Mode.DROP, 0)).store.log(1)
+    assert again is not None
+    assert [r[3] for r in records(again)][1:] == [b"kept"]
+
+
+def test_nothing_is_written_behind_what_found_no_room() -> None:
+    disk = FailingDisk()
+    bench, synced, log, committer = _two_logs(disk)
+    behind: list[Any] = []
+
+    def follow() -> None:
+        behind.append(bench.append(log, [b"small enough"])[1])
+        bench.deliver()
+
+    _during_sync(committer, follow)
+    _, kept = bench.append(synced, [b"kept"])
+    room = committer._engine.room
+    committer._entry_bytes = room + 80  # the two are entries of their own
+    _, large = bench.append(log, [bytes(room)])
+    disk.refuse = {"create": no_space()}
+    committer.step()
+    bench.run()
+    assert kept == [None]
+    assert isinstance(large[0], StorageFull)
+    assert isinstance(behind[0][0], StorageFull)
+    assert len(records(log)) == 1
+
+
+def test_a_promise_written_during_a_sync_waits_for_the_next_one() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk, replace(PROMISING, dirty_age=60.0, wal_file_bytes=1 << 16))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    (committer,) = bench.store.shards.committers
+
+    def promise() -> None:
+        while not committer._apart:  # written by the loop
+            bench.append(log, [b"x"])
+            bench.deliver()
+
+    def fail_and_promise() -> None:
+        disk.refuse = {"write": no_space()}
+        bench.append(log, [b"refused"])
+        bench.deliver()
+        disk.refuse = {}
+        assert not committer._apart
+        promise()
+
+    promise()
+    _during_sync(committer, fail_and_promise)
+    committer.step()
+    assert len(committer._apart) == 1
+    committer.step()
+    assert not committer._apart
+
+
+class _Sleepless(threading.Condition):
+    """Is not waited for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        raise AssertionError("there is work")
+
+
+def test_a_call_between_two_looks_of_the_thread_is_not_missed() -> None:
+    bench = Bench(FakeDisk(), replace(PROMISING, dirty_age=600.0, wal_file_bytes=1 << 16))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    (committer,) = bench.store.shards.committers
+    while not committer._apart:
+        bench.append(log, [b"x"])
+        bench.deliver()
+    committer._wake = _Sleepless(committer._lock)
+    assert committer._wait()
+    committer.step()
+    assert not committer._apart

@@ -132,7 +132,8 @@ class Committer:
         self._hurried = False  # what is queued is not to wait for more
         self._called = False  # the thread was told of work and has not come yet
         self._unanswered = 0  # groups that the thread wrote and the loop has not answered yet
-        self._awaiting: deque[set[int]] = deque()  # logs of each group that waits for its sync
+        self._awaiting: list[set[int]] = []  # logs of each group that waits for its sync
+        self._failures: list[tuple[list[Submission], MillstreamError]] = []  # told behind those
         self._apart: list[Submission] = []  # written by the loop, answered by the next sync
         self._slow_until = 0.0
         self._stopping = False
@@ -288,24 +289,39 @@ class Committer:
             self._pressed = False
             self.on_pressure(False)
 
-    def _settle_failed(self, group: list[Submission], error: MillstreamError) -> None:
+    def _settle_failed(
+        self, group: list[Submission], error: MillstreamError, awaited: set[int] | None = None
+    ) -> None:
         """Fail the group and all that was staged behind it, so that its sequences are free again.
 
         Everything uncommitted goes: a later batch of the same log already has sequences above
-        the failed ones, and giving back only the first would leave a hole or reuse a number.
+        the failed ones, and giving back only the first would leave a hole or reuse a number. What
+        is written already and waits for a sync of the thread is answered first: it may come true.
         """
         with self._lock:
+            self._await_no_more(awaited)
+            if self._awaiting:
+                self._failures.append((group, error))
+                return
             waiting = [*self._apart, *self._queue]
-            self._apart.clear()
+            self._apart.clear()  # a sync under way must not answer them again,
+            self._apart = []  # nor what is written behind its beginning
             self._queue.clear()
         if isinstance(error, ShardReadOnly):
             self.read_only = self.read_only or str(error)
         self.on_failed(error)
         with self._lock:
             self._paused = False
-            self._awaiting.clear()
             self._wake.notify()
         self._settle(group + waiting, error)
+        self._settle_failures()
+
+    def _settle_failures(self) -> None:
+        """Tell what failed while another group waited for its sync, once none does."""
+        if self._failures and not self._awaiting:
+            failures, self._failures = self._failures, []
+            for group, error in failures:
+                self._settle_failed(group, error)
 
     def _settle_early(self, group: list[Submission], position: int | None) -> None:
         with self._lock:
@@ -314,13 +330,18 @@ class Committer:
         if self._queue and not self._stepping:  # came meanwhile, and must not wait for a sync
             self._step_here()
 
-    def _settle_synced(self, group: list[Submission], position: int, synced: int) -> None:
+    def _settle_synced(
+        self, group: list[Submission], awaited: set[int] | None, position: int, synced: int
+    ) -> None:
         """Answer what waited for the sync, then tell how far the log is stable."""
-        if group:
-            with self._lock:
-                self._awaiting.popleft()
+        with self._lock:
+            self._await_no_more(awaited)
         self._settle(group, None, position)
         self.on_synced(synced)
+        self._settle_failures()
+
+    def _await_no_more(self, awaited: set[int] | None) -> None:
+        self._awaiting = [each for each in self._awaiting if each is not awaited]
 
     # --- the thread's side
 
@@ -349,13 +370,15 @@ class Committer:
     def _commit(self, group: list[Submission]) -> None:
         written, error = self._write(group)
         early, late = _in_promise_order(written)
+        awaited = {log_id for each in late for log_id in each.ordered} if late else None
         position = self._engine.position
         with self._lock:
             self._appending = False
+            self._paused = self._paused or error is not None  # nothing goes behind what failed
             self._note(written)
             self._unanswered += bool(early)
-            if late:
-                self._awaiting.append({log_id for each in late for log_id in each.ordered})
+            if awaited is not None:
+                self._awaiting.append(awaited)
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
             due = self._due(self._dirty_since)
@@ -368,10 +391,10 @@ class Committer:
             try:
                 self._sync()
             except ShardReadOnly as failed:
-                self._fail(late + group[len(written) :], failed)
+                self._fail(late + group[len(written) :], failed, awaited)
                 return
             synced = self._engine.synced_position
-            self._post(partial(self._settle_synced, late, position, synced))
+            self._post(partial(self._settle_synced, late, awaited, position, synced))
         if error is not None:
             self._fail(group[len(written) :], error)
 
@@ -381,14 +404,15 @@ class Committer:
             self._dirty_since = None
             self._synced_bytes = self._engine.written
             noted, self._noted = self._noted, {}
-            covered = len(self._apart)
+            apart, covered = self._apart, len(self._apart)
         self._engine.sync()
         if self.marks is not None:
             self.marks.write(noted)
         if covered:
             with self._lock:
-                apart, self._apart = self._apart[:covered], self._apart[covered:]
-            self._post(partial(self._settle, apart, None))
+                stable = apart[:covered]
+                del apart[:covered]
+            self._post(partial(self._settle, stable, None))
 
     def _write(self, group: list[Submission]) -> tuple[list[Submission], MillstreamError | None]:
         """Write the group as entries of about 1 MiB; says how much of it is in the log."""
@@ -445,12 +469,14 @@ class Committer:
             raise ShardReadOnly(f"another writer has taken the log: {outcome}")
         self._marked = durable
 
-    def _fail(self, group: list[Submission], error: MillstreamError) -> None:
+    def _fail(
+        self, group: list[Submission], error: MillstreamError, awaited: set[int] | None = None
+    ) -> None:
         with self._lock:
             self._paused = True
             if isinstance(error, ShardReadOnly):
                 self._dirty_since = None  # a failed sync is not tried again
-        self._post(partial(self._settle_failed, group, error))
+        self._post(partial(self._settle_failed, group, error, awaited))
 
     def _sync_if_due(self) -> bool:
         if self._dirty_since is None or not (self._apart or self._due(self._dirty_since)):
@@ -521,8 +547,8 @@ class Committer:
     def _wait(self) -> bool:
         """Sleep until there is work; False when nothing came for a while."""
         with self._lock:
-            if self._stopping or (self._queue and not self._paused):
-                return True
+            if self._stopping or self._called or (self._queue and not self._paused):
+                return True  # a call may have come since the last look
             dirty = self._dirty_since
             age = 0.0 if dirty is None else self._clock.monotonic() - dirty
             return self._wake.wait(max(self._dirty_age - age, 0.0))
