@@ -43,6 +43,28 @@ async def test_a_record_with_a_successor_leaves_no_marker():
     assert held(stream) == [(2, b"s.a", b"")]
 
 
+@pytest.mark.parametrize("first", ["", "never", "200s"])
+async def test_a_record_that_outlives_its_successor_is_not_replaced_by_a_marker(first):
+    world = World()
+    stream = await make(world)
+    kept = headers_of(Nats_TTL=first) if first else b""
+    stream.deliver(batch_of((b"s.a", b"", kept, b"1")))
+    stream.deliver(batch_of((b"s.a", b"", headers_of(Nats_TTL="70s"), b"2")))
+    world.advance(71)
+    assert [seq for seq, _, _ in held(stream)] == [1]
+    world.advance(130)
+    assert [seq for seq, _, _ in held(stream)] == ([3] if first == "200s" else [1])
+
+
+async def test_records_of_a_subject_that_expire_together_leave_one_marker():
+    world = World()
+    stream = await make(world)
+    ttl = headers_of(Nats_TTL="70s")
+    stream.deliver(batch_of((b"s.a", b"", ttl, b"1"), (b"s.a", b"", ttl, b"2")))
+    world.advance(71)
+    assert held(stream) == [(3, b"s.a", MARKER)]
+
+
 async def test_a_marker_expires_and_leaves_nothing():
     world = World()
     stream = await make(world)

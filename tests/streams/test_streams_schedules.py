@@ -172,6 +172,7 @@ def test_the_next_time_is_shown_in_the_schedule_s_zone():
     [
         (b"5", 5), (b"1m30s", 90), (b"1.9s", 1), (b"never", 0), (b"NEVER", 0), (b"+2s", 2),
         (b"0", None), (b"0.5s", None), (b"-5s", None), (b"x", None), (b"", None),
+        (b"99999999h", None), (b"9999999999999", 9999999999999), (b"9" * 20, None),
     ],
 )  # fmt: skip
 def test_a_lifetime_is_whole_seconds(text, seconds):

@@ -7,6 +7,7 @@ _UNITS |= {"µs".encode(): 1e-6, "μs".encode(): 1e-6}
 _UNIT = b"h|ms|us|ns|m|s|" + "µs".encode() + b"|" + "μs".encode()
 _PART = re.compile(rb"([0-9]+\.?[0-9]*|\.[0-9]+)(" + _UNIT + rb")")
 _WHOLE = re.compile(rb"([+-]?)((?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:" + _UNIT + rb"))+)")
+_LONGEST = 2**63 / 1e9  # seconds that Go can count in nanoseconds
 
 
 def go_duration(text: bytes) -> float | None:
@@ -17,6 +18,8 @@ def go_duration(text: bytes) -> float | None:
     if found is None:
         return None
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(found[2]))
+    if seconds >= _LONGEST:
+        return None
     return -seconds if found[1] == b"-" else seconds
 
 
@@ -25,6 +28,6 @@ def lifetime(text: bytes) -> int | None:
     if text.lower() == b"never":
         return 0
     seconds = go_duration(text)
-    if seconds is None and text.isdigit():
+    if seconds is None and text.isdigit() and int(text) < 2**63:
         seconds = float(text)
     return int(seconds) if seconds is not None and seconds >= 1 else None

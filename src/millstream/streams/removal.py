@@ -408,15 +408,22 @@ class Removal:
         return takewhile(lambda seq: seq < first_kept, index.seqs(index.select(())))
 
     def _leave_markers(self, doomed: Iterable[int]) -> None:
-        """Write a marker for each subject whose newest record is about to expire."""
+        """Write a marker for each subject that is about to lose all that it still has."""
         ttl_ns = self.config.subject_delete_marker_ttl
         if ttl_ns <= 0 or self.config.sealed:
             return
-        for seq in list(doomed):
-            subject = self._stream.index.subject_of(seq)
-            if subject is None or self._writes.last_of_subject(subject) != seq:
+        index = self._stream.index
+        ends: dict[bytes, list[int]] = {}
+        for seq in doomed:
+            if (subject := index.subject_of(seq)) is not None:
+                ends.setdefault(subject, []).append(seq)
+        for subject, seqs in ends.items():
+            newest = max(seqs)
+            if self._writes.last_of_subject(subject) != newest:
                 continue
-            if delete_markers.is_marker(self._stream.get(seq).headers):
+            if index.count_of(subject) > len(seqs):  # an older one lives longer
+                continue
+            if delete_markers.is_marker(self._stream.get(newest).headers):
                 continue
             batch = Batch()
             batch.add(subject, b"", delete_markers.headers(ttl_ns), b"")
