@@ -178,3 +178,19 @@ async def test_what_is_held_back_goes_before_the_consumer_does():
     here.pull(1)
     here.consumer.close()
     assert [route for route, _ in here.came()] == [b"inbox"]
+
+
+async def test_a_delay_that_a_nak_asked_for_goes_on_after_a_restart():
+    here = await served(ack_wait=30 * 10**9)
+    here.pull(3)
+    here.answer(1, b'-NAK {"delay": 3600000000000}', reply=b"confirm")
+    here.answer(2, b'-NAK {"delay": 5000000000}')
+    here.answer(3, b'-NAK {"delay": 3600000000000}')
+    here.answer(3, b"+WPI")  # waits as if it had just been delivered
+    here.world.advance(1)
+    here.store.settle()
+    assert here.came()[-1] == (b"confirm", b"")
+    ledger = (await here.restarted()).ledger
+    due = {seq: known[2] for seq in (1, 2, 3) if (known := ledger.pending.get(seq)) is not None}
+    assert due[2] < due[3] < due[1]
+    assert due[1] - due[2] == 3595.0

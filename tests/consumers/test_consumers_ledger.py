@@ -242,3 +242,32 @@ def test_what_is_answered_after_a_reset_is_answered_after_a_restart():
     ledger.ack(2)
     copy.apply(ledger.take_changes(), now=0)
     assert pending(copy) == [1, 3]
+
+
+def test_delays_are_written_down_while_they_count():
+    ledger = Ledger(ack_wait=30)
+    for seq in (1, 2, 3):
+        deliver(ledger, seq, now=0)
+        ledger.nak(seq, now=0, delay=60, now_ns=10**9)
+    assert ledger.take_changes().delayed == dict.fromkeys((1, 2, 3), 61 * 10**9)
+    ledger.ack(1)
+    assert ledger.take_changes().delayed is None
+    assert ledger.whole().delayed == dict.fromkeys((2, 3), 61 * 10**9)
+    ledger.deliver_again(2, now=60)
+    assert ledger.take_changes().delayed == {3: 61 * 10**9}
+    ledger.nak(3, now=60, delay=0, now_ns=61 * 10**9)
+    assert ledger.take_changes().delayed == {}
+
+
+def test_a_ledger_that_is_read_again_waits_as_long_as_a_nak_asked_for():
+    ledger = Ledger(ack_wait=30)
+    for seq in (1, 2, 3):
+        deliver(ledger, seq, now=0)
+    ledger.nak(1, now=0, delay=3600, now_ns=10**18)
+    ledger.nak(2, now=0, delay=5, now_ns=10**18)
+    again = Ledger(ack_wait=30)
+    again.apply(ledger.take_changes(), now=100, now_ns=10**18 + 10 * 10**9)  # ten seconds later
+    assert again.expire(now=100) == [Redeliver(2)]
+    assert again.expire(now=130) == [Redeliver(3)]
+    assert again.expire(now=100 + 3589) == []
+    assert again.expire(now=100 + 3590) == [Redeliver(1)]

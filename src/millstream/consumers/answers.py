@@ -105,7 +105,7 @@ class Answers:
                 if seq <= self._consumer.reached:
                     self._ack(subject, seq, settled)
             case acks.Nak(delay):
-                if self._ledger.nak(seq, now, delay):
+                if self._ledger.nak(seq, now, delay, self._clock.time_ns()):
                     self._event("MSG_NAKED", "nak", **_fields(subject, seq))
             case acks.Progress():
                 self._ledger.progress(seq, now)

@@ -48,6 +48,7 @@ class Snapshot(msgspec.Struct, omit_defaults=True):
     pending: bytes = b""
     answered: bytes = b""
     redelivered: dict[int, int] | None = None  # None: as before
+    delayed: dict[int, int] | None = None  # seq → time ns when it is due again; None: as before
 
 
 class RedeliveryQueue:
@@ -108,9 +109,11 @@ class Ledger:
     pending: PendingAcks = field(default_factory=PendingAcks)
     redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, see _give_up
     queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
+    delayed: dict[int, int] = field(default_factory=dict)  # seq → time ns, as a nak asked for
     version: int = 0
     _dirty: bool = False
     _redelivered_changed: bool = False
+    _delayed_changed: bool = False
     _answered_unwritten: list[int] = field(default_factory=list)
 
     # -- deliveries --------------------------------------------------------------------------
@@ -136,6 +139,7 @@ class Ledger:
         original, deliveries = known[:2] if known is not None else (consumer_seq, 0)
         deliveries += 1
         self.pending.put(seq, original, deliveries, now + self._wait(deliveries))
+        self._delay(seq, 0)
         if deliveries > 1:
             self.redelivered[seq] = deliveries
         return deliveries, consumer_seq
@@ -197,11 +201,15 @@ class Ledger:
             self.floor, self._dirty = (consumer_seq, seq), True
         return lost
 
-    def nak(self, seq: int, now: float, delay: float) -> bool:
-        """Deliver again after ``delay``, or give it up then; False when it was not pending."""
+    def nak(self, seq: int, now: float, delay: float, now_ns: int = 0) -> bool:
+        """Deliver again after ``delay``, or give it up then; False when it was not pending.
+
+        With ``now_ns``, the time of the day, the delay also counts after a restart.
+        """
         known = self.pending.get(seq)
         if known is None:
             return False
+        self._delay(seq, now_ns + int(delay * 1e9) if delay > 0 and now_ns else 0)
         if delay > 0:
             self.queue.discard(seq)
             self.pending.wait_until(seq, now + delay)
@@ -216,7 +224,16 @@ class Ledger:
             return False
         if self.queue.delivered_at(seq) is not None:
             return True
+        self._delay(seq, 0)
         return self.pending.wait_until(seq, now + self._wait(known[1]))
+
+    def _delay(self, seq: int, until_ns: int) -> None:
+        """Note until when a nak wants no delivery, 0 when it waits as others do."""
+        if until_ns:
+            self.delayed[seq] = until_ns
+        elif self.delayed.pop(seq, None) is None:
+            return
+        self._dirty = self._delayed_changed = True
 
     def gone(self, seqs: Iterable[int]) -> list[int]:
         """Forget records that nobody has to answer for; returns those that were pending."""
@@ -283,9 +300,9 @@ class Ledger:
         for known in self.pending.up_to(self.delivered[1]):
             self.pending.remove(known)  # one by one: what was written down is to be unsaid
         self.queue.clear()
-        self.redelivered = {}
+        self.redelivered, self.delayed = {}, {}
         self.delivered = self.floor = (0, seq - 1)
-        self._dirty = self._redelivered_changed = True
+        self._dirty = self._redelivered_changed = self._delayed_changed = True
 
     # -- time --------------------------------------------------------------------------------
 
@@ -343,8 +360,14 @@ class Ledger:
         unwritten, self._answered_unwritten = self._answered_unwritten, []
         answered += b"".join(_SEQ.pack(seq) for seq in unwritten if seq > self.floor[1])
         again = dict(self.redelivered) if self._redelivered_changed else None
-        self._dirty = self._redelivered_changed = False
-        return Snapshot(self.version, self.delivered, self.floor, rows, answered, again)
+        delayed = self._still_delayed() if self._delayed_changed else None
+        self._dirty = self._redelivered_changed = self._delayed_changed = False
+        return Snapshot(self.version, self.delivered, self.floor, rows, answered, again, delayed)
+
+    def _still_delayed(self) -> dict[int, int]:
+        """Return the delays that still count: of what is pending."""
+        self.delayed = {s: until for s, until in self.delayed.items() if s in self.pending}
+        return dict(self.delayed)
 
     def not_written(self, lost: Snapshot) -> None:
         """Take changes back that could not be written: the next ones say them again."""
@@ -356,15 +379,19 @@ class Ledger:
                 self.pending.put(seq, *known)
             else:
                 self._answered_unwritten.append(seq)
-        self._dirty = self._redelivered_changed = True
+        self._dirty = self._redelivered_changed = self._delayed_changed = True
 
     def whole(self) -> Snapshot:
         """Return everything."""
-        rows = self.pending.rows()
-        return Snapshot(self.version, self.delivered, self.floor, rows, b"", dict(self.redelivered))
+        rows, again = self.pending.rows(), dict(self.redelivered)
+        delayed = self._still_delayed() or None
+        return Snapshot(self.version, self.delivered, self.floor, rows, b"", again, delayed)
 
-    def apply(self, saved: Snapshot, now: float) -> None:
-        """Take on a persisted snapshot; an older or repeated one changes nothing."""
+    def apply(self, saved: Snapshot, now: float, now_ns: int = 0) -> None:
+        """Take on a persisted snapshot; an older or repeated one changes nothing.
+
+        Waits begin anew, but for delays that naks asked for: ``now_ns`` is the time of the day.
+        """
         if saved.version and saved.version <= self.version:
             return
         if saved.delivered[0] < self.delivered[0]:
@@ -380,4 +407,8 @@ class Ledger:
             self.pending.put(seq, consumer_seq, deliveries, deadline, changed=False)
         if saved.redelivered is not None:
             self.redelivered = dict(saved.redelivered)
+        if saved.delayed is not None:
+            self.delayed = dict(saved.delayed)
+            for seq, until_ns in self.delayed.items():
+                self.pending.wait_until(seq, now + (until_ns - now_ns) / 1e9)
         self.pending.take_changes(self.floor[1])  # what was applied is written down already

@@ -320,7 +320,7 @@ class Registry:
         consumer = self._build(stream, kept.name, config, kept.created_ns or self._clock.time_ns())
         consumer.place()
         if kept.state is not None:
-            consumer.ledger.apply(kept.state, self._clock.monotonic())
+            consumer.ledger.apply(kept.state, self._clock.monotonic(), self._clock.time_ns())
             position = kept.position or kept.state.delivered[1] + 1
             consumer.cursor.resume(position, kept.first, gap=kept.gap)
         consumer.claim()
@@ -422,7 +422,7 @@ class Registry:
     def _restore_state(self, consumer: Consumer, entry: _Entry, first_time: bool = False) -> None:
         assert entry.state is not None
         if first_time or entry.state.version > consumer.ledger.version:
-            consumer.ledger.apply(entry.state, self._clock.monotonic())
+            consumer.ledger.apply(entry.state, self._clock.monotonic(), self._clock.time_ns())
             behind = entry.state.delivered[1] + 1
             if entry.first or consumer.config.deliver_policy == "last_per_subject":
                 consumer.cursor.resume(entry.position or behind, entry.first, gap=entry.gap)
