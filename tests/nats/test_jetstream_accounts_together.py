@@ -74,3 +74,18 @@ async def test_the_system_account_hears_of_batches_that_are_given_up(tmp_path: P
     alice, system = await both(tmp_path, CONFIG, scenario)
     assert "account" not in alice[1]
     assert system[1]["account"] == "A"
+
+
+async def test_the_system_account_can_delete_all_streams_of_an_account(tmp_path: Path):
+    async def scenario(place: Place) -> list[Any]:
+        client, system = await place.client("alice"), await place.client("sys")
+        for name in ("S", "T"):
+            await ask(client, f"$JS.API.STREAM.CREATE.{name}", {"name": name})
+        names = [await ask(client, "$JS.API.STREAM.NAMES", b"")]
+        seen = [await ask(system, f"$JS.API.ACCOUNT.PURGE.{name}", b"") for name in ("A", "NOBODY")]
+        names.append(await ask(client, "$JS.API.STREAM.NAMES", b""))
+        own = await ask(system, "$JS.API.INFO", b"")  # which has no streams of its own
+        return [*seen, *(each["streams"] or [] for each in names), own]
+
+    seen = await both(tmp_path, CONFIG, scenario)
+    assert seen[2:4] == [["S", "T"], []]

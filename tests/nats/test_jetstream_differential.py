@@ -142,6 +142,8 @@ REQUESTS: list[tuple[str, Any]] = [
     ("STREAM.LEADER.STEPDOWN.S", b""),
     ("CONSUMER.LEADER.STEPDOWN.S.G", b""),
     ("STREAM.PEER.REMOVE.S", {"peer": "x"}),
+    ("STREAM.PEER.EVACUATE.S", {"peer": "x"}),
+    ("STREAM.CANCEL_MOVE.S", b""),
     ("CONSUMER.NAMES.S", b""),
     ("CONSUMER.LIST.S", {"offset": 1}),
     ("CONSUMER.INFO.S.C", b""),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts import Accounts, Space
+from millstream.nats.jetstream.account_purge import AccountPurge
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.not_enabled import NotEnabled
 
@@ -24,6 +25,7 @@ class AccountStreams:
         self._served: dict[str, JetStream] = {}
         self._handles: dict[str, list[int]] = {}
         self._refused: dict[str, NotEnabled] = {}
+        self._purge: AccountPurge | None = None
 
     def all(self) -> list[JetStream]:
         """Return the API of every account that has one."""
@@ -31,13 +33,19 @@ class AccountStreams:
 
     def start(self) -> None:
         """Serve every account that shall have JetStream and has not; again after a reload."""
+        system = self._accounts.system
+        if system is not None and self._purge is None:
+            self._purge = AccountPurge(self._first, system.interest, self._find)
         for space in self._accounts:
-            if self._is_served(space.name) or space is self._accounts.system:
+            if self._is_served(space.name):
                 continue
-            if space.account.jetstream:
+            if space.account.jetstream and space is not system:
                 self._serve(space)
             elif space.name not in self._refused:
                 self._refused[space.name] = NotEnabled(self._first.hub, space.interest)
+
+    def _find(self, name: str) -> JetStream | None:
+        return self._first if name == self._first.account else self._served.get(name)
 
     def _is_served(self, name: str) -> bool:
         return name == self._first.account or name in self._served
@@ -54,6 +62,9 @@ class AccountStreams:
 
     async def close(self) -> None:
         """Serve nobody any more; ``first`` is closed by its owner, afterwards."""
+        if self._purge is not None:
+            self._purge.close()
+            self._purge = None
         for name, served in self._served.items():
             for handle in self._handles[name]:
                 self._accounts.interests[name].remove_sink(handle)

@@ -86,6 +86,8 @@ ROUTES: dict[str, Route] = {
     "CONSUMER.RESET": Route("consumer_reset", consumers.reset, _TWO, {"reset_seq": 0}),
     "STREAM.LEADER.STEPDOWN": Route("stream_leader_stepdown", cluster.of_stream, _ONE, {}),
     "STREAM.PEER.REMOVE": Route("stream_remove_peer", cluster.of_stream, _ONE, {}),
+    "STREAM.PEER.EVACUATE": Route("stream_evacuate_peer", cluster.of_stream, _ONE, {}),
+    "STREAM.CANCEL_MOVE": Route("stream_cancel_move", cluster.of_stream, _ONE, {}),
     "CONSUMER.LEADER.STEPDOWN": Route("consumer_leader_stepdown", cluster.of_consumer, _TWO, {}),
     "CONSUMER.NAMES": Route("consumer_names", consumers.names, _ONE, {**_PAGE, "consumers": []}),
     "CONSUMER.LIST": Route("consumer_list", consumers.listing, _ONE, {**_PAGE, "consumers": []}),
