@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jetstream_broker import Broker
+from jetstream_broker import Broker, both
 from nats.aio.client import Client
 
 import nats
@@ -93,3 +93,19 @@ async def test_a_mirror_answers_by_subject_under_its_origin_s_name(tmp_path: Pat
     assert answer.endswith(b"\r\nx")
     await client.close()
     await broker.stop()
+
+
+async def test_the_newest_of_many_subjects_say_which_they_are_also_without_headers(tmp_path: Path):
+    async def scenario(client: Client) -> list[tuple[dict[str, str], bytes]]:
+        stream = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+        await ask(client, "STREAM.CREATE.S", stream)
+        for number in range(3):
+            await client.request(f"s.{number}", b"x", timeout=5)
+        inbox = await client.subscribe("answers")
+        await client.publish(f"{GET}.S", b'{"multi_last":["s.*"],"no_hdr":true}', reply="answers")
+        found = [await inbox.next_msg(5) for _ in range(4)]
+        return [({**(m.headers or {}), "Nats-Time-Stamp": ""}, m.data) for m in found]
+
+    ours, theirs = await both(tmp_path, scenario)
+    assert ours == theirs
+    assert ours[0][0]["Nats-Subject"] == "s.0"

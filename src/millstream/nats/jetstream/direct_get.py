@@ -172,7 +172,7 @@ class DirectGet:
 
     def _send(self, reply: bytes, record: Record, asked: GetRequest, more: Fields) -> None:
         block = b""
-        if not asked.no_hdr:
+        if not asked.no_hdr or asked.multi_last:  # which would not say what is what
             block = self._block(record, more)
         self._hub.publish(self._interest, reply, b"", block, record.payload)
 
