@@ -59,6 +59,18 @@ async def test_a_mirror_starts_at_a_sequence():
     assert [seq for seq, _, _ in held(mirror)] == [4, 5, 6]
 
 
+async def test_a_mirror_that_starts_behind_the_end_of_its_origin_waits_for_that_sequence():
+    world = World()
+    origin = await origin_with_a_hole(world)
+    mirror = await make(world, "M", mirror={"name": "O", "opt_start_seq": 9})
+    world.advance(1)
+    assert (mirror.state().first_seq, mirror.state().last_seq) == (9, 8)
+    for text in (b"7", b"8", b"9", b"10"):
+        put(origin, b"o.1", text)
+        world.advance(1)
+    assert [(seq, text) for seq, _, text in held(mirror)] == [(9, b"9"), (10, b"10")]
+
+
 async def test_a_mirror_starts_at_a_time():
     world = World()
     origin = await origin_with_a_hole(world)

@@ -31,7 +31,7 @@ class Mirroring(Intake):
 
     def _first(self, origin: "Stream") -> int:
         if self.source.opt_start_seq:
-            return min(self.source.opt_start_seq, origin.log.state().last_seq + 1)
+            return self.source.opt_start_seq
         if self.source.opt_start_time:
             return origin.log.seek_time(time_ns(self.source.opt_start_time))
         return 1
