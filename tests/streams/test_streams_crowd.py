@@ -2,6 +2,7 @@
 
 from streams_fakes import World, batch_of
 
+from millstream.nats.jetstream.messages import GetRequest, find
 from millstream.streams.config import StreamConfig
 from millstream.streams.crowd import LONGEST, MOST
 from millstream.streams.stream import Stream
@@ -33,6 +34,22 @@ async def test_what_is_above_the_limit_is_hidden_at_once_and_removed_a_moment_la
     assert stream.log.state().count == 2
     assert stream.state().messages == 2
     assert not stream.index.hides_any
+
+
+async def test_what_is_hidden_is_neither_found_nor_copied():
+    world = World()
+    stream = await make(world, max_msgs_per_subject=2)
+    put(stream, "a", "b", "a", "a")
+    assert stream.log.state().count == 4
+    at = GetRequest(start_time="2020-01-01T00:00:00Z")
+    assert find(stream, at).seq == 2
+    every = {"subjects": [], "max_msgs_per_subject": -1}
+    copy = await make(world, name="C", sources=[{"name": "S"}], **every)
+    mirror = await make(world, name="M", mirror={"name": "S"}, **every)
+    world.timers.run_due()
+    assert [copy.get(seq).subject for seq in (1, 2, 3)] == [b"s.b", b"s.a", b"s.a"]
+    assert copy.log.state().last_seq == 3
+    assert list(mirror.index.seqs(mirror.index.select(()))) == [2, 3, 4]
 
 
 async def test_only_so_many_records_wait_for_their_removal():

@@ -161,7 +161,12 @@ class Intake:
     def _page(self, origin: "Stream", chosen: "Selection", most: int) -> list[Stored]:
         if self._deliveries is not None:
             return self._deliveries.page(most)
-        return list(origin.index.read(chosen, self._position, most, PAGE_BYTES))
+        index, at = origin.index, self._position
+        while records := list(index.read(chosen, at, most, PAGE_BYTES)):
+            if found := [record for record in records if not index.is_hidden(record[0])]:
+                return found
+            at = records[-1][0] + 1
+        return []
 
     def _rewritten(self, subject: bytes) -> bytes:
         text = subject.decode("utf-8", "surrogateescape")

@@ -100,7 +100,7 @@ def find(stream: Stream, asked: GetRequest) -> Record:
     index = stream.index
     if asked.last_by_subj:
         if not has_wildcard(asked.last_by_subj):
-            return stream.get(stream.log.last_by_subject(asked.last_by_subj.encode()))
+            return stream.get(index.last_of(stream.log.subjects.find(asked.last_by_subj.encode())))
         return stream.get(index.last_seq(index.select([asked.last_by_subj])))
     if asked.next_by_subj:
         chosen, start = index.select([asked.next_by_subj]), asked.seq
@@ -108,8 +108,8 @@ def find(stream: Stream, asked: GetRequest) -> Record:
             start = stream.log.seek_time(time_ns(asked.start_time))
         return stream.get(next(index.seqs(chosen, max(start, 1), 1), 0))
     if asked.start_time:
-        frames = stream.read(stream.log.seek_time(time_ns(asked.start_time)), 1, 1)
-        return stream.get(frames.first_seq if len(frames) else 0)
+        start = stream.log.seek_time(time_ns(asked.start_time))
+        return stream.get(next(index.seqs(index.select(()), max(start, 1), 1), 0))
     return stream.get(asked.seq)
 
 
