@@ -194,3 +194,23 @@ async def test_a_delay_that_a_nak_asked_for_goes_on_after_a_restart():
     due = {seq: known[2] for seq in (1, 2, 3) if (known := ledger.pending.get(seq)) is not None}
     assert due[2] < due[3] < due[1]
     assert due[1] - due[2] == 3595.0
+
+
+async def test_a_consumer_is_kept_while_what_was_pulled_may_be_answered():
+    here = await served(inactive_threshold=5 * 10**9, ack_wait=30 * 10**9)
+    here.pull(1)
+    stream = here.world.catalog.get("S")
+    for seconds, left in ((20, 1), (14, 1), (1, 1), (35, 0)):  # the wait comes once more
+        here.world.advance(seconds)
+        assert len(here.registry.of(stream)) == left
+
+
+async def test_a_consumer_goes_once_all_it_gave_is_answered_and_nobody_asks():
+    here = await served(inactive_threshold=5 * 10**9, ack_wait=30 * 10**9)
+    here.pull(1)
+    stream = here.world.catalog.get("S")
+    here.world.advance(20)
+    here.answer(1)
+    for seconds, left in ((4, 1), (2, 0)):
+        here.world.advance(seconds)
+        assert len(here.registry.of(stream)) == left

@@ -49,3 +49,29 @@ def test_without_a_threshold_nothing_ends():
     world.idleness.watch(0)
     world.advance(100)
     assert world.ends == 0
+
+
+def test_what_may_be_at_work_does_not_end_until_it_is_late_for_the_threshold():
+    world = World()
+    busy = [world.clock.monotonic() + 30]
+    used = Idleness(world.timers, world.clock, lambda: False, world.ended, lambda: busy[0])
+    used.watch(5)
+    world.advance(6)
+    world.advance(28)
+    assert world.ends == 0
+    world.advance(1.1)
+    assert world.ends == 1
+
+
+def test_an_answer_ends_the_time_for_work():
+    world = World()
+    busy = [world.clock.monotonic() + 30]
+    used = Idleness(world.timers, world.clock, lambda: False, world.ended, lambda: busy[0])
+    used.watch(5)
+    world.advance(6)
+    busy[0] = 0.0
+    used.used()
+    world.advance(4.9)
+    assert world.ends == 0
+    world.advance(0.2)
+    assert world.ends == 1

@@ -271,3 +271,20 @@ def test_a_ledger_that_is_read_again_waits_as_long_as_a_nak_asked_for():
     assert again.expire(now=130) == [Redeliver(3)]
     assert again.expire(now=100 + 3589) == []
     assert again.expire(now=100 + 3590) == [Redeliver(1)]
+
+
+def test_answers_are_awaited_until_the_last_wait_is_over():
+    ledger = Ledger(ack_wait=30, backoff=[])
+    assert ledger.last_wait() == 0.0
+    deliver(ledger, 1, now=100)
+    deliver(ledger, 2, now=110)
+    assert ledger.last_wait() == 140
+    ledger.ack(2)
+    assert ledger.last_wait() == 130
+    ledger.expire(now=130)  # and nobody asks for it
+    assert ledger.last_wait() == 160
+    ledger.ack(1)
+    assert ledger.last_wait() == 0.0
+    endless = Ledger(ack_wait=0)
+    deliver(endless, 1, now=100)
+    assert endless.last_wait() == 0.0

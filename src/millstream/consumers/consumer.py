@@ -90,7 +90,7 @@ class Consumer:
         self._timer: Timer | None = None
         self._persist_timer: Timer | None = None
         self._pause_timer: Timer | None = None
-        self._idleness = Idleness(timers, clock, self._is_used, self._abandon)
+        self._idleness = Idleness(timers, clock, self._is_used, self._abandon, self._busy_until)
         self._pumping = False
         self._is_asked = False  # by a request that was not looked at yet
         self._closed = False
@@ -286,6 +286,10 @@ class Consumer:
 
     def _is_used(self) -> bool:
         return self.is_bound or self.waiting > 0
+
+    def _busy_until(self) -> float:
+        """Return until when an answer to what was pulled may come."""
+        return self.ledger.last_wait() if self.pulls is not None else 0.0
 
     def _abandon(self) -> None:
         self._home.abandon(self)

@@ -5,9 +5,14 @@ from collections.abc import Callable
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 
+OFTEN = 1.0  # seconds; what may be at work is not looked at more often
+
 
 class Idleness:
-    """Watches the time since the last use; ``is_used`` says whether it is in use right now."""
+    """Watches the time since the last use; ``is_used`` says whether it is in use right now.
+
+    ``busy_until`` is how long who used it last may still be at work without a word.
+    """
 
     def __init__(
         self,
@@ -15,11 +20,13 @@ class Idleness:
         clock: Clock,
         is_used: Callable[[], bool],
         ended: Callable[[], None],
+        busy_until: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._timers = timers
         self._clock = clock
         self._is_used = is_used
         self._ended = ended
+        self._busy_until = busy_until
         self._threshold = 0.0
         self._last_used = clock.monotonic()
         self._timer: Timer | None = None
@@ -44,7 +51,12 @@ class Idleness:
         now = self._clock.monotonic()
         if self._is_used():
             self._last_used = now
-        if self._last_used + self._threshold <= now:
-            self._ended()
-        else:
+        if self._last_used + self._threshold > now:
             self.watch(self._threshold)
+            return
+        end = self._busy_until() + self._threshold
+        if end <= now:
+            self._ended()
+        else:  # or sooner, should it be done with its work
+            soon = min(end, now + max(self._threshold, OFTEN))
+            self._timer = self._timers.at(soon, self._check)

@@ -169,6 +169,17 @@ class Ledger:
         """Return how long an answer is awaited at least."""
         return min(self.backoff, default=self.ack_wait)
 
+    def last_wait(self) -> float:
+        """Return until when an answer may come: what nobody fetches again is awaited once more."""
+        last = 0.0
+        for seq in self.pending.up_to(self.delivered[1]):
+            known = self.pending.get(seq)
+            wait = self._wait(known[1]) if known is not None else FOREVER
+            if wait < FOREVER:
+                waits = 1 if self.queue.delivered_at(seq) is None else 2
+                last = max(last, self.delivered_at(seq) + waits * wait)
+        return last
+
     def delivered_at(self, seq: int) -> float:
         """Return when a pending record was last delivered, or its wait last began anew."""
         known = self.pending.get(seq)
