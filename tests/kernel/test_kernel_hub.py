@@ -353,6 +353,39 @@ def test_publish_counts_deliveries_and_shows_another_subject() -> None:
     assert door.hub.publish(door.interest, b"nobody", b"", b"", b"") == 0
 
 
+def test_a_sink_that_passes_messages_on_sees_where_they_went_and_what_they_show() -> None:
+    frames_module = pytest.importorskip("millstream.kernel._frames")
+    door = Recorder()
+    plain, routed = Collector(), Collector()
+    door.interest.add_sink(b"inbox", plain)
+    door.interest.add_sink(b"inbox", routed, routed=True)
+    batch = Batch()
+    batch.add(b"s.1", b"", b"NATS/1.0\r\n\r\n", b"record")
+    encoded = frames_module.encode_batch(batch, 0, 1, 1, 10, 0, None, 0, True)
+    frames = frames_module.Frames(encoded, [0])
+    door.hub.publish(door.interest, b"inbox", b"re", b"", b"hi", shown=b"real")
+    door.hub.publish_frames(door.interest, b"inbox", frames, 0, 1, [b"ack"])
+    door.hub.publish(door.interest, b"inbox", b"", b"", b"as it is")
+    door.hub.flush()
+    block = b"NATS/1.0\r\n\r\n"
+    assert [each[:4] for each in plain.messages()] == [
+        (b"real", b"re", b"", b"hi"),
+        (b"s.1", b"ack", block, b"record"),
+        (b"inbox", b"", b"", b"as it is"),
+    ]
+    assert [each[:4] for each in routed.messages()] == [
+        (b"inbox", b"re", b"", b"hi"),
+        (b"inbox", b"ack", block, b"record"),
+        (b"inbox", b"", b"", b"as it is"),
+    ]
+    assert [tag for tag, _, _ in _extras(routed)] == [b"real", b"s.1", b""]
+    assert set(_extras(plain)) == {(b"", b"", b"")}
+
+
+def _extras(sink: Collector) -> list[tuple[bytes, bytes, bytes]]:
+    return [batch.extras(at) for batch in sink.batches for at in range(len(batch))]
+
+
 def test_acks_go_to_the_reply_subjects_of_a_batch() -> None:
     door = Recorder()
     sink = Collector()

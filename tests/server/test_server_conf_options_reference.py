@@ -150,6 +150,10 @@ SAME = [
     "subject: 'a.*'}, to: 'x.$1'} ] } }",
     "accounts: { A { exports: [ {service: 'a.*'} ] }, B { imports: [ {service: {account: A, "
     "subject: 'a.*'}, to: 'x.$1'} ] } }",
+    "accounts: { A { exports: [ {service: '$JS.API.>'} ] }, B { imports: [ {service: {account: A, "
+    "subject: '$JS.API.>'}, to: '$JS.ofA.API.>'} ] } }",
+    "accounts: { A { exports: [ {stream: '$KV.*'} ] }, B { imports: [ {stream: {account: A, "
+    "subject: '$KV.*'}, to: 'of.$KV.*'} ] } }",
     "accounts: { A { exports: [ {service: a} ] }, B { imports: [ {service: {account: A, "
     "subject: a}, to: b, share: true} ] } }",
     "accounts: { A { exports: [ {service: a} ] }, B { imports: [ {service: {account: A, "

@@ -124,7 +124,8 @@ class Import(msgspec.Struct, frozen=True):
         if self.local == self.subject:
             return None
         if self.to:
-            template = self.to if "$" in self.to else numbered(self.to)
+            names_them = any(map(_is_placeholder, self.to.split(".")))
+            template = self.to if names_them else numbered(self.to)
         else:
             template = numbered(self.local)
         return SubjectTransform(self.subject, template)

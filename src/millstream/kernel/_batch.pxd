@@ -30,6 +30,7 @@ cdef class Batch:
     cdef int add_raw(
         self, const char *subject, Py_ssize_t subject_len, const char *reply, Py_ssize_t reply_len,
         const char *tail, Py_ssize_t headers_len, Py_ssize_t payload_len, uint32_t origin,
+        const char *tag, Py_ssize_t tag_len,
     ) except -1 nogil
     cdef inline const Entry *entry(self, Py_ssize_t i) noexcept nogil:
         return <const Entry *>(self.data + self.starts[i])

@@ -81,11 +81,13 @@ cdef class Batch:
     cdef int add_raw(
         self, const char *subject, Py_ssize_t subject_len, const char *reply, Py_ssize_t reply_len,
         const char *tail, Py_ssize_t headers_len, Py_ssize_t payload_len, uint32_t origin,
+        const char *tag, Py_ssize_t tag_len,
     ) except -1 nogil:
-        cdef Py_ssize_t size = sizeof(Entry) + subject_len + reply_len + headers_len + payload_len
+        cdef Py_ssize_t size = sizeof(Entry) + subject_len + reply_len + tag_len + headers_len \
+            + payload_len
         cdef Entry head
         cdef char *to
-        if subject_len > 0xFFFF or reply_len > 0xFFFF:
+        if subject_len > 0xFFFF or reply_len > 0xFFFF or tag_len > 0xFFFF:
             with gil:
                 raise OverflowError("subject and reply hold at most 65535 bytes")
         self.reserve(size)
@@ -95,7 +97,8 @@ cdef class Batch:
         head.origin = origin
         head.subject_len = <unsigned short>subject_len
         head.reply_len = <unsigned short>reply_len
-        head.tag_len = head.node_len = 0
+        head.tag_len = <unsigned short>tag_len
+        head.node_len = 0
         head.meta_len = head.flags = 0
         to = self.data + self.used
         memcpy(to, &head, sizeof(Entry))
@@ -105,6 +108,9 @@ cdef class Batch:
         if reply_len:
             memcpy(to, reply, reply_len)
             to += reply_len
+        if tag_len:
+            memcpy(to, tag, tag_len)
+            to += tag_len
         memcpy(to, tail, headers_len + payload_len)
         self.starts[self.length] = <uint32_t>self.used
         self.length += 1

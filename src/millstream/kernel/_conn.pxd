@@ -93,7 +93,9 @@ cdef struct Pub:
     Conn *origin
     uint32_t origin_cid
     bint lasting              # the tail stays where it is until the parser returns
-    bint disguised            # receivers see another subject than the one that was matched
+    bint disguised            # receivers see another subject than the one that was matched,
+    const char *route         # which is this one then
+    Py_ssize_t route_len
 
 
 cdef inline Py_ssize_t queued(const Conn *conn) noexcept nogil:

@@ -145,9 +145,15 @@ cdef class Delivery(Connections):
             slot.batch = Batch.__new__(Batch)
             slot.batch.expected = self.chunk_bytes
         try:
-            slot.batch.add_raw(
-                pub.subject, pub.subject_len, pub.reply, pub.reply_len, pub.body,
-                pub.headers_len, pub.payload_len, pub.origin_cid)
+            if slot.routed and pub.disguised:
+                slot.batch.add_raw(
+                    pub.route, pub.route_len, pub.reply, pub.reply_len, pub.body,
+                    pub.headers_len, pub.payload_len, pub.origin_cid,
+                    pub.subject, pub.subject_len)
+            else:
+                slot.batch.add_raw(
+                    pub.subject, pub.subject_len, pub.reply, pub.reply_len, pub.body,
+                    pub.headers_len, pub.payload_len, pub.origin_cid, NULL, 0)
         except (MemoryError, OverflowError):
             return 0
         if not slot.dirty:

@@ -69,6 +69,7 @@ cdef class SinkSlot:
     cdef bint dirty
     cdef bint paused
     cdef bint removed
+    cdef bint routed          # wants the subject that was matched, and the shown one as tag
     cdef Sub *sub
 
 

@@ -649,8 +649,16 @@ cdef class Interest:
             free(victim)
         self.sweeps += 1
 
-    def add_sink(self, bytes pattern not None, object sink not None, bytes queue not None=b""):
-        """Register ``sink`` for ``pattern``; ValueError when that is no legal subject."""
+    def add_sink(
+        self, bytes pattern not None, object sink not None, bytes queue not None=b"",
+        bint routed=False,
+    ):
+        """Register ``sink`` for ``pattern``; ValueError when that is no legal subject.
+
+        A message may show another subject than the one that it is routed by, as deliveries of
+        records do. A sink sees the shown one; a ``routed`` one, which passes messages on, sees
+        the other, and finds the shown one as tag.
+        """
         cdef Sub *sub
         cdef SinkSlot slot
         sub = self.insert(
@@ -660,6 +668,7 @@ cdef class Interest:
             raise ValueError(f"not a subject: {pattern!r}")
         slot = SinkSlot.__new__(SinkSlot)
         slot.sink = sink
+        slot.routed = routed
         slot.sub = sub
         sub.slot = <void *>slot
         self.slots[sub.id] = slot

@@ -41,10 +41,13 @@ cdef class Publishing(Operations):
         cdef Pub pub
         memset(&pub, 0, sizeof(Pub))
         if shown:
-            subject = shown
+            pub.route = PyBytes_AS_STRING(subject)
+            pub.route_len = PyBytes_GET_SIZE(subject)
             pub.disguised = True
-        pub.subject = PyBytes_AS_STRING(subject)
-        pub.subject_len = PyBytes_GET_SIZE(subject)
+        else:
+            shown = subject
+        pub.subject = PyBytes_AS_STRING(shown)
+        pub.subject_len = PyBytes_GET_SIZE(shown)
         pub.reply = PyBytes_AS_STRING(reply)
         pub.reply_len = PyBytes_GET_SIZE(reply)
         pub.body = PyBytes_AS_STRING(body)
@@ -169,6 +172,8 @@ cdef class Publishing(Operations):
         at = buffer + offset + FRAME_BODY
         memset(&pub, 0, sizeof(Pub))
         pub.disguised = True
+        pub.route = PyBytes_AS_STRING(route)
+        pub.route_len = PyBytes_GET_SIZE(route)
         pub.subject = at
         pub.subject_len = head.subject_len
         pub.reply = PyBytes_AS_STRING(reply)

@@ -55,7 +55,7 @@ class Replies:
         self.latency = ServiceLatency(hub, owner, clock)
         self._waiting: dict[bytes, _Waiting] = {}
         self._sweep_at = 0.0
-        self._handle = owner.interest.add_sink(REPLY_PREFIX + b"*", self)
+        self._handle = owner.interest.add_sink(REPLY_PREFIX + b"*", self, routed=True)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -100,9 +100,10 @@ class Replies:
                 self.forget(subject)
                 continue
             asker, answer_at = waiting.importer, waiting.importer.mapped(waiting.reply)
-            delivered = self._hub.publish(asker.interest, answer_at, reply, headers, payload)
+            shown, _, _ = batch.extras(at)  # a record's own subject
+            delivered = self._hub.publish(asker.interest, answer_at, reply, headers, payload, shown)
             self._measured(waiting, origin, delivered=bool(delivered))
-            is_last = not (headers or payload)
+            is_last = not (headers or payload or shown)
             if waiting.kind is ResponseType.SINGLETON or is_last or not delivered:
                 self.forget(subject)
             else:
@@ -138,7 +139,7 @@ class ServiceImport:
         self._export = export
         self._rename = item.outward()
         self._find_session = find_session
-        self._handle = importer.interest.add_sink(item.local.encode(), self)
+        self._handle = importer.interest.add_sink(item.local.encode(), self, routed=True)
 
     def close(self) -> None:
         """Hand nothing over any more."""
@@ -148,10 +149,16 @@ class ServiceImport:
         """Hand each request over; one that nobody takes is answered at once."""
         for at in range(len(batch)):
             subject, reply, headers, payload, origin = batch.message(at)
-            self._request(subject, reply, headers, payload, origin)
+            self._request(subject, reply, headers, payload, origin, batch.extras(at)[0])
 
     def _request(
-        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: int
+        self,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: int,
+        shown: bytes,
     ) -> None:
         session = self._find_session(origin)
         told = _with_request_info(headers, self._importer, session, shared=self._item.share)
@@ -164,7 +171,7 @@ class ServiceImport:
             latency.end(measure, 400)
         asked = self._owner.mapped(self._renamed(subject))
         delivered = self._hub.publish(
-            self._owner.interest, asked, answer_at, told, payload, origin=origin
+            self._owner.interest, asked, answer_at, told, payload, shown, origin=origin
         )
         if not delivered:
             latency.end(measure if reply else None, 503)

@@ -60,7 +60,7 @@ class StreamImport:
     def _settle(self) -> None:
         wanted = self._always or bool(self._listeners)
         if wanted and self._handle is None:
-            self._handle = self._owner.interest.add_sink(self._subject.encode(), self)
+            self._handle = self._owner.interest.add_sink(self._subject.encode(), self, routed=True)
         elif not wanted and self._handle is not None:
             self._owner.interest.remove_sink(self._handle)
             self._handle = None
@@ -75,6 +75,7 @@ class StreamImport:
                 reply,
                 headers,
                 payload,
+                batch.extras(at)[0],  # what a record is called goes along
                 origin=origin,
             )
 

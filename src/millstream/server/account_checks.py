@@ -118,4 +118,6 @@ def _tokenized(subject: str) -> str:
 
 def _untokenized(subject: str) -> str:
     """Turn numbered placeholders back into wildcards."""
-    return ".".join("*" if token.startswith("$") else token for token in subject.split("."))
+    return ".".join(
+        "*" if token[:1] == "$" and token[1:].isdecimal() else token for token in subject.split(".")
+    )

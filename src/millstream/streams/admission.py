@@ -259,7 +259,7 @@ class Admission:
     ) -> None:
         """Store one message that carries demands, or that a limit may turn away."""
         given = headers
-        headers = extras.without_status(headers)
+        headers = extras.as_published(headers)
         values = _demands(headers)
         acks = self._writes.acks
         if preconditions.BATCH_ID in values:
@@ -282,7 +282,7 @@ class Admission:
 
     def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
         """Return a message that nobody answers as a run; raises what turns it away."""
-        headers = extras.without_status(headers)
+        headers = extras.as_published(headers)
         values = _demands(headers)
         added = self._check(subject, headers, payload, values)
         return self._run_of_one(subject, b"", headers, payload, values, added)

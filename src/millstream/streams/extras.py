@@ -8,6 +8,7 @@ value could not hold them. ``wire.headers.with_extras`` is the way out, this is 
 import re
 
 VERSION = b"NATS/1.0\r\n"
+REQUEST_INFO = b"Nats-Request-Info"  # which a service import adds
 _EXTRA = re.compile(rb"\r\nMillstream-(Tag|Node|Meta):[ \t]*([^\r\n]*)")
 _ENCODED = re.compile(rb"%([01][0-9A-Fa-f]|7[Ff])")  # control characters only
 
@@ -62,6 +63,15 @@ def without_status(headers: bytes) -> bytes:
     end = headers.find(b"\r\n")
     rest = headers[end + 2 :]
     return b"" if rest in (b"", b"\r\n") else VERSION + rest
+
+
+def as_published(headers: bytes) -> bytes:
+    """Drop what is not about the record: a status line, and who asked from another account."""
+    headers = without_status(headers)
+    if b"\n" + REQUEST_INFO not in headers:
+        return headers
+    rest = without(headers, REQUEST_INFO)
+    return b"" if rest == VERSION + b"\r\n" else rest
 
 
 def _decode(match: re.Match[bytes]) -> bytes:

@@ -8,7 +8,9 @@ class Interest:
         self._next = 1
         self._sinks: dict[int, tuple[list[bytes], bytes]] = {}
 
-    def add_sink(self, pattern: bytes, sink: object, queue: bytes = b"") -> int:
+    def add_sink(
+        self, pattern: bytes, sink: object, queue: bytes = b"", routed: bool = False
+    ) -> int:
         """Register a pattern; ValueError when it is no legal subject."""
         tokens = pattern.split(b".")
         if b"" in tokens or b">" in tokens[:-1]:
