@@ -95,3 +95,22 @@ async def test_what_is_pushed_to_an_imported_subject_is_no_new_message(tmp_path:
 
     seen = await both(tmp_path, CONFIG, scenario)
     assert seen[-1][:3] == (0, 3, 3)  # bob's account imports the records' subjects as a service
+
+
+async def test_a_request_whose_inbox_is_gone_takes_nothing_from_others(tmp_path: Path):
+    async def scenario(place: Place) -> list[Any]:
+        alice, bob = await stored(place)
+        await consumer(bob, "C", deliver_policy="new")
+        subject, request = "$JS.ofA.API.CONSUMER.MSG.NEXT.O.C", b'{"batch":1,"expires":5000000000}'
+        gone = await bob.subscribe("bobs.first")
+        await bob.publish(subject, request, reply="bobs.first")
+        await bob.flush()
+        waiting = (await ask(alice, "$JS.API.CONSUMER.INFO.O.C"))["num_waiting"]
+        await gone.unsubscribe()
+        inbox = await bob.subscribe("bobs.second")
+        await bob.publish(subject, request, reply="bobs.second")
+        await bob.flush()
+        await ask(bob, "orders.late", b"late")
+        return [waiting, (await inbox.next_msg(5)).data]
+
+    assert await both(tmp_path, CONFIG, scenario) == [1, b"late"]

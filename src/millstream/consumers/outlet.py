@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
 
 Fields = tuple[tuple[bytes, bytes], ...]
+FOREIGN = b"_R_."  # where requests of other accounts are answered
 _EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 
 
@@ -35,6 +36,7 @@ class Outlet:
         self._interest = interest
         self._clock = clock
         self._held: list[Callable[[], object]] | None = None
+        self.is_awaited: Callable[[bytes], bool] | None = None  # by who asks from another account
 
     @property
     def is_holding(self) -> bool:
@@ -59,6 +61,8 @@ class Outlet:
 
     def is_heard(self, subject: bytes) -> bool:
         """Whether anybody listens."""
+        if self.is_awaited is not None and subject.startswith(FOREIGN):
+            return self.is_awaited(subject)
         return self._interest.has_interest(subject)
 
     def room(self, subject: bytes) -> int:

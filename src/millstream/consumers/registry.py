@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -95,6 +95,7 @@ class Registry:
         self._consumers: dict[int, dict[str, Consumer]] = {}
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
         self._arriving: Counter[int] = Counter()  # by stream, being written down
+        self.is_awaited: Callable[[str, bytes], bool] | None = None  # account and reply
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)
 
@@ -225,7 +226,7 @@ class Registry:
     ) -> Consumer:
         if stream.removals.on_drop is None:
             self._hear_of_drops(stream)
-        return Consumer(
+        consumer = Consumer(
             name,
             config,
             stream,
@@ -236,6 +237,9 @@ class Registry:
             hub=self._hub,
             interest=self._interests[stream.account],
         )
+        if self.is_awaited is not None:
+            consumer.outlet.is_awaited = partial(self.is_awaited, stream.account)
+        return consumer
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:

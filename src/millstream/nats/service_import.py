@@ -76,6 +76,13 @@ class Replies:
         self._waiting[subject] = _Waiting(importer, reply, kind, seconds, until, measure)
         return subject
 
+    def awaited(self, subject: bytes) -> "tuple[Space, bytes] | None":
+        """Return the account that waits for an answer there, and where; None when none does."""
+        waiting = self._waiting.get(subject)
+        if waiting is None or waiting.until <= self._clock.monotonic():
+            return None
+        return waiting.importer, waiting.importer.mapped(waiting.reply)
+
     def forget(self, subject: bytes) -> None:
         """Expect no answer there any more."""
         self._waiting.pop(subject, None)

@@ -6,7 +6,7 @@ from millstream.accounts.account import Export, Import, goes_round
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.nats.accounts import Accounts, Space
-from millstream.nats.service_import import FindSession, Replies, ServiceImport
+from millstream.nats.service_import import REPLY_PREFIX, FindSession, Replies, ServiceImport
 from millstream.nats.stream_import import StreamImport
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,18 @@ class Sharing:
         for importer in self._accounts:
             for item in importer.account.imports:
                 self._take(importer, item)
+
+    def is_awaited(self, account: str, reply: bytes) -> bool:
+        """Whether somebody of another account still listens for an answer at ``reply``."""
+        while reply.startswith(REPLY_PREFIX):  # further and further through imports of imports
+            replies = self._replies.get(account)
+            found = replies.awaited(reply) if replies is not None else None
+            if found is None:
+                return False
+            space, reply = found
+            account = space.name
+        listening = self._accounts.get(account)
+        return listening is not None and listening.interest.has_interest(reply)
 
     def close(self) -> None:
         """Take down every import."""

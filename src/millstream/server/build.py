@@ -154,6 +154,7 @@ def build(
         )
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
+        kept.jetstream.consumers.is_awaited = sharing.is_awaited
         kept.jetstream.client_of = nats.sessions.client_of
         external = ExternalStreams(guard.accounts, options.jetstream.domain)
         kept.jetstream.catalog.reach = external.reach
