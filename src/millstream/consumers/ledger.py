@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 FOREVER = float("inf")
+LOOKED_AT = 10_000  # of the newest deliveries, where only the latest wait counts
 ROW = struct.Struct("<QQI")
 _SEQ = struct.Struct("<Q")
 
@@ -172,7 +173,7 @@ class Ledger:
     def last_wait(self) -> float:
         """Return until when an answer may come: what nobody fetches again is awaited once more."""
         last = 0.0
-        for seq in self.pending.up_to(self.delivered[1]):
+        for seq in self.pending.up_to(self.delivered[1])[-LOOKED_AT:]:
             known = self.pending.get(seq)
             wait = self._wait(known[1]) if known is not None else FOREVER
             if wait < FOREVER:
