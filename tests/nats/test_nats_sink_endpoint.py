@@ -1,7 +1,9 @@
 """Staged batches and readers' places, as a client of a running broker meets them."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,7 @@ from millstream.client.errors import ClientError
 from millstream.client.streams import Batch, NatsStreams, ReadRefused, StagedAway, StagedFile
 from millstream.kernel._batch import Batch as Entries
 from millstream.message import NewRecord
+from millstream.streams import sinks, staging
 from support.small_broker import SmallBroker, small_broker
 
 
@@ -87,6 +90,26 @@ def test_a_batch_is_committed_once_however_often_it_is_sent(
     other = Batch("another", 4)
     assert not streams.commit("OUT", other, [stage(streams, other, "a", entries(b"y"))]).duplicate
     assert held(broker) == [b"x", b"y"]
+
+
+def test_a_commit_whose_caller_left_is_known_to_the_one_that_sends_it_again(
+    broker: SmallBroker, streams: NatsStreams
+) -> None:
+    file = stage(streams, Batch("sink", 0), "a", entries(b"x"))
+    named = staging.StagedFile(file.id, file.bytes, file.check)
+    asked = sinks.CommitRequest("sink", 0, [named])
+
+    async def left_and_sent_again() -> sinks.CommitAnswer:
+        stream = broker.stream("OUT")
+        first = asyncio.ensure_future(broker.sinks.commit(stream, asked))
+        undo = stream.watch(first.cancel)  # the client leaves as its records are committed
+        with suppress(asyncio.CancelledError):
+            await first
+        undo()
+        return await broker.sinks.commit(stream, asked)
+
+    assert broker.run(left_and_sent_again()).duplicate
+    assert held(broker) == [b"x"]
 
 
 def test_a_batch_number_of_another_query_is_refused_and_not_taken_for_a_repetition(

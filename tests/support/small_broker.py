@@ -128,6 +128,10 @@ class SmallBroker:
 
         return self._run(called())
 
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run a coroutine on the loop to its end."""
+        return self._run(work)
+
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_SECONDS)
 

@@ -141,6 +141,7 @@ class Sinks:
         self._swept = clock.monotonic()
         self._marks: dict[int, dict[str, Mark]] = {}
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._commits: set[asyncio.Task[CommitAnswer]] = set()
         catalog.listen(self._stream_changed)
 
     def mark(self, stream: Stream, sink: str) -> Mark | None:
@@ -163,7 +164,35 @@ class Sinks:
         return await self._on_files(partial(self._staging.put, place, asked.id, asked.at, data))
 
     async def commit(self, stream: Stream, asked: CommitRequest) -> CommitAnswer:
-        """Append a batch whole and note it as the sink's last, or do nothing if it was before."""
+        """Append a batch whole and note it as the sink's last, or do nothing if it was before.
+
+        It goes on to its end when the caller leaves: who sends it again must meet its outcome.
+        """
+        work = asyncio.get_running_loop().create_task(self._commit(stream, asked))
+        self._commits.add(work)
+        work.add_done_callback(self._committed)
+        return await asyncio.shield(work)
+
+    async def abort(self, stream: Stream, asked: AbortRequest) -> None:
+        """Forget staged records."""
+        place = _place(stream, asked.sink, asked.batch)
+        await self._on_files(partial(self._staging.drop, place, asked.id))
+
+    def tick(self) -> None:
+        """Call about once a second: removes what nobody will commit, now and then."""
+        now = self._clock.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            self._store.worker.run(self._staging.sweep, _report)
+
+    # -- committing --------------------------------------------------------------------------
+
+    def _committed(self, work: asyncio.Task[CommitAnswer]) -> None:
+        self._commits.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            log.info("commit refused error=%s", error)
+
+    async def _commit(self, stream: Stream, asked: CommitRequest) -> CommitAnswer:
         place = _place(stream, asked.sink, asked.batch, asked.query)
         if len(asked.files) > MOST_PARTS:
             raise BadRequest(f"a commit names at most {MOST_PARTS} staged files")
@@ -180,20 +209,6 @@ class Sinks:
         # Nobody waits for it: the records' own files may still be written before its turn comes.
         self._store.worker.run(partial(self._staging.drop_through, place), _report)
         return answer
-
-    async def abort(self, stream: Stream, asked: AbortRequest) -> None:
-        """Forget staged records."""
-        place = _place(stream, asked.sink, asked.batch)
-        await self._on_files(partial(self._staging.drop, place, asked.id))
-
-    def tick(self) -> None:
-        """Call about once a second: removes what nobody will commit, now and then."""
-        now = self._clock.monotonic()
-        if now - self._swept >= SWEEP_SECONDS:
-            self._swept = now
-            self._store.worker.run(self._staging.sweep, _report)
-
-    # -- committing --------------------------------------------------------------------------
 
     async def _append(self, stream: Stream, asked: CommitRequest, batch: Batch) -> CommitAnswer:
         now = self._clock.time_ns()
