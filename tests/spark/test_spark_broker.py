@@ -216,6 +216,30 @@ def test_a_query_tells_a_stream_that_never_was_from_one_that_is_gone(broker: Sma
         reader("ORDERS,NEW").latestOffset(reader("ORDERS").initialOffset(), ReadAllAvailable())
 
 
+def test_a_batch_that_was_planned_before_its_stream_went_is_told_as_lost(
+    broker: SmallBroker,
+) -> None:
+    def reader(**options: str) -> StreamingReader:
+        asked = parse({"url": broker.url, "streams": "ORDERS,BILLS"} | options)
+        return StreamingReader(asked, ("stream", "seq", "gap_from", "gap_to", "gap_reason"))
+
+    broker.create("BILLS", ["bills"])
+    begun = reader().initialOffset()
+    broker.append("BILLS", [NewRecord(payload=b"1", subject=b"bills") for _ in range(3)])
+    end = reader().latestOffset(begun, ReadAllAvailable())
+    broker.delete_stream("BILLS")  # the batch is in the offset log: a restart asks for it again
+    with pytest.raises(DataLoss, match="stream 'BILLS' is gone"):
+        reader().partitions(begun, end)
+    goes_on = reader(failOnDataLoss="false")
+    batches = [one for part in goes_on.partitions(begun, end) for one in goes_on.read(part)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert sorted(row["seq"] for row in rows if row["seq"]) == list(
+        range(1, end["ORDERS"]["seq"] + 1)
+    )
+    (gap,) = (row for row in rows if row["seq"] is None)
+    assert list(gap.values()) == ["BILLS", None, 1, 3, "stream deleted"]
+
+
 def test_a_subject_is_read_from_whichever_stream_holds_it(
     spark: SparkSession, broker: SmallBroker
 ) -> None:

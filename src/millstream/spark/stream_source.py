@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from millstream.client.errors import ClientError
-from millstream.client.streams import ReadPlan, StreamMissing
+from millstream.client.streams import ReadPlan, StreamMissing, Tail
 from millstream.clock import SystemClock
 from millstream.spark.offsets import Position, Positions, UnknownOffset, offset_of, positions_of
 from millstream.spark.options import ReadOptions, StartFrom
@@ -31,6 +31,7 @@ from millstream.spark.worker_socket import Prompt
 log = logging.getLogger(__name__)
 
 SHOWN_EVERY = 30.0  # seconds: a quarter of what the broker remembers of a silent reader
+STREAM_DELETED = "stream deleted"  # the reason of a gap: a batch was planned, then its stream went
 
 
 class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -172,11 +173,22 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
             first = begun.get(name, last.before())
             if last.seq <= first.seq:
                 continue
-            plan = self._options.server.streams().plan(name, first.seq + 1)
-            _same(first, plan)
-            _same(last, plan)
-            ranges.append(Range(plan, first.seq + 1, last.seq))
+            ranges.append(Range(self._planned(first, last), first.seq + 1, last.seq))
         return planned(self._read_options, self._columns, ranges)
+
+    def _planned(self, first: Position, last: Position) -> ReadPlan:
+        """Return where a batch's records of one stream are; all are lost with a stream that is."""
+        try:
+            plan = self._options.server.streams().plan(last.stream, first.seq + 1)
+        except StreamMissing:
+            self._missing(last.stream)
+            gone = (first.seq + 1, last.seq, STREAM_DELETED)
+            end = last.seq + 1
+            nothing = Tail(end, last.seq)
+            return ReadPlan(last.stream, last.incarnation, end, last.seq, nothing, gaps=[gone])
+        _same(first, plan)
+        _same(last, plan)
+        return plan
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of one partition."""
