@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.client import connect
+from millstream.client.errors import PermissionDenied
 from millstream.client.login import login_of
+from millstream.spark.options import parse
+from millstream.spark.source import BatchReader
+from millstream.spark.stream_source import StreamingReader
 from support.certificates import Authority
 from support.jwt_makers import Operator
 from support.peers import free_port, running, scratch_directory
@@ -78,6 +83,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             with connect(server.url, login=login) as client:
                 config = b'{"name":"ORDERS","subjects":["orders.*"]}'
                 client.request("$JS.API.STREAM.CREATE.ORDERS", config)
+                hidden = b'{"name":"HIDDEN","subjects":["hidden"]}'
+                client.request("$JS.API.STREAM.CREATE.HIDDEN", hidden)
                 for at in range(30):
                     subject = ("orders.eu", "orders.us", "orders.secret")[at % 3]
                     client.request(subject, b"%d" % at)
@@ -131,6 +138,25 @@ def test_a_query_of_such_a_user_goes_on_past_what_it_may_not_read(
     query.awaitTermination()
     found = spark.table("clerk").where("seq <= 30").collect()
     assert sorted(row.seq for row in found) == list(range(1, 31, 3))
+
+
+def test_a_pattern_stands_for_the_streams_that_the_user_may_read(guarded: Guarded) -> None:
+    def reader(user: str, streams: str = "*") -> StreamingReader:
+        options = guarded.as_user(user, stream=streams)
+        return StreamingReader(parse(options), ("seq",))
+
+    clerk = reader("clerk")
+    begun = clerk.initialOffset()
+    assert list(begun) == ["v", "ORDERS"]
+    clerk.prepareForTriggerAvailableNow()
+    for _ in range(2):  # asked, and remembered
+        assert list(clerk.latestOffset(begun, ReadAllAvailable())) == ["v", "ORDERS"]
+    batch = BatchReader(parse(guarded.as_user("clerk", stream="*")), ("seq",))
+    assert {task.stream for part in batch.partitions() for _, task in part.value} == {"ORDERS"}
+    # Who names it, or may read none, is told.
+    for asked in (reader("clerk", "HIDDEN,ORD*"), reader("stranger")):
+        with pytest.raises(PermissionDenied):
+            asked.initialOffset()
 
 
 def test_files_are_not_for_who_may_read_only_a_part(spark: SparkSession, guarded: Guarded) -> None:

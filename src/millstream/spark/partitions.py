@@ -3,16 +3,17 @@
 import gc
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
+from millstream.client.errors import PermissionDenied
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
 from millstream.spark import planner
@@ -25,6 +26,8 @@ from millstream.spark.task import Task, loss
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_Seen = TypeVar("_Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,25 @@ def stream_names(options: ReadOptions) -> list[str]:
     found = options.server.streams().names()
     matching = sorted(n for n in found if any(fnmatchcase(n, p) for p in patterns))
     return list(dict.fromkeys([*named, *matching]))
+
+
+def looked_at(options: ReadOptions, look: Callable[[str], _Seen]) -> dict[str, _Seen]:
+    """Return what ``look`` finds in each stream to read.
+
+    A name with ``*`` stands for what the user may read: others are left out, unless they are all.
+    """
+    found: dict[str, _Seen] = {}
+    refused: PermissionDenied | None = None
+    for name in stream_names(options):
+        try:
+            found[name] = look(name)
+        except PermissionDenied as error:
+            if name in options.streams:
+                raise
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return found
 
 
 def task_for(options: ReadOptions, columns: tuple[str, ...], plan: ReadPlan) -> Task:

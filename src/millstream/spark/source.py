@@ -16,10 +16,10 @@ from millstream.spark.options import ReadOptions, parse, parse_write
 from millstream.spark.partitions import (
     Range,
     columns_of,
+    looked_at,
     planned,
     read_partition,
     resolved,
-    stream_names,
 )
 from millstream.spark.problems import OptionError
 from millstream.spark.worker_socket import Prompt
@@ -91,8 +91,8 @@ class BatchReader(Prompt, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Ask the server once where the records are, and cut the range asked for."""
         options = self._options
-        ranges = [self._range(name) for name in stream_names(options)]
-        return planned(options, self._columns, ranges)
+        ranges = looked_at(options, self._range)
+        return planned(options, self._columns, list(ranges.values()))
 
     def _range(self, name: str) -> Range:
         options, server = self._options, self._options.server.streams()

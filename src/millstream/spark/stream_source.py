@@ -17,12 +17,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from millstream.client.errors import ClientError
+from millstream.client.errors import ClientError, PermissionDenied
 from millstream.client.streams import ReadPlan, StreamMissing, Tail
 from millstream.clock import SystemClock
 from millstream.spark.offsets import Position, Positions, UnknownOffset, offset_of, positions_of
 from millstream.spark.options import ReadOptions, StartFrom
-from millstream.spark.partitions import Range, planned, read_partition, resolved, stream_names
+from millstream.spark.partitions import (
+    Range,
+    looked_at,
+    planned,
+    read_partition,
+    resolved,
+    stream_names,
+)
 from millstream.spark.problems import DataLoss, OptionError
 from millstream.spark.source import NO_SEGMENTS
 from millstream.spark.task import not_the_same
@@ -31,6 +38,7 @@ from millstream.spark.worker_socket import Prompt
 log = logging.getLogger(__name__)
 
 SHOWN_EVERY = 30.0  # seconds: a quarter of what the broker remembers of a silent reader
+REFUSED_FOR = 60.0  # seconds: rights may be given later
 STREAM_DELETED = "stream deleted"  # the reason of a gap: a batch was planned, then its stream went
 
 
@@ -47,12 +55,13 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._heads: Positions = {}
         self._shown: Positions = {}
         self._shown_at = 0.0
+        self._refused_until: dict[str, float] = {}
         # For a checkpoint that has none yet; it stays with the query from then on.
         self._reader = secrets.token_hex(6) if options.consumer else ""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint starts."""
-        return offset_of(self._start_of(name) for name in stream_names(self._options))
+        return offset_of(looked_at(self._options, self._start_of).values())
 
     def _start_of(self, name: str) -> Position:
         options = self._options
@@ -84,7 +93,8 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Fix the end: what arrives from now on belongs to the next run."""
         self._until = {}
         for name in stream_names(self._options):
-            with suppress(StreamMissing):  # told where the query starts, or goes on
+            # Told where the query starts, or goes on.
+            with suppress(StreamMissing, PermissionDenied):
                 self._until[name] = self._head(name).last_seq
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -116,9 +126,20 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         return names
 
     def _now(self, name: str, begun: Position | None) -> tuple[Position, Position] | None:
-        """Return where a stream's next records start, and its head; None if it is gone."""
+        """Return where a stream's next records start, and its head; None if it is gone.
+
+        None too for one that a pattern fits and the user may not read; it is asked about seldom.
+        """
+        now = SystemClock().monotonic()
+        if self._refused_until.get(name, now) > now:
+            return None
         try:
             plan = self._head(name)
+        except PermissionDenied:
+            if begun is not None or name in self._options.streams:
+                raise
+            self._refused_until[name] = now + REFUSED_FOR
+            return None
         except StreamMissing:
             if begun is None:  # it never was: a mistake, not a loss
                 raise

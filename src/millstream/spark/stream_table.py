@@ -9,7 +9,7 @@ from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
 from millstream.spark.columns import COUNT, PAYLOAD_JSON, RECORD_COLUMNS, check_names, spark_schema
 from millstream.spark.options import Access, ReadOptions, parse, time_ns
-from millstream.spark.partitions import stream_names
+from millstream.spark.partitions import looked_at
 from millstream.spark.planner import lost
 from millstream.spark.scan import scan
 from millstream.spark.session import can_open, registered
@@ -57,8 +57,7 @@ def _records(spark: "SparkSession", asked: ReadOptions, options: dict[str, str])
     pushes = spark.conf.get(PUSHDOWN_CONF, "false") == "true"
     frames: list[DataFrame] = []
     scanned: list[str] = []
-    for name in stream_names(asked):
-        plan = asked.server.streams().plan(name)
+    for name, plan in looked_at(asked, asked.server.streams().plan).items():
         one = replace(asked, streams=(name,))
         if cold_to := _cold_to(spark, plan, one):
             frames.append(_history(spark, plan, one, cold_to, options))
