@@ -48,6 +48,17 @@ def test_where_only_java_knows_the_last_cause_is_told() -> None:
     assert in_one_line(text) == "Connection refused"
 
 
+def test_what_spark_says_without_a_class_is_told() -> None:
+    text = (
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
+        'last):\n  File "x.py", line 1, in y\n'
+        "pyspark.errors.exceptions.captured.AnalysisException: "
+        "Partition column `a` not found in schema struct<b:bigint>.\n"
+        "\n=== Streaming Query ===\n"
+    )
+    assert in_one_line(text) == "Partition column `a` not found in schema struct<b:bigint>."
+
+
 def test_a_long_text_is_cut() -> None:
     assert len(in_one_line("x" * 5000)) == 600
 

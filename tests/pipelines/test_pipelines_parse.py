@@ -166,6 +166,30 @@ def test_one_micro_batch_is_bounded_unless_the_file_says_otherwise() -> None:
         ("name: totals", "run: once", "p.yaml:3: run: is there twice"),
         ("sql: select * from joined", "python: steps.py", "p.yaml:21: steps[2]: 'from' is missing"),
         ("url: nats://broker:4222", "patience: long", "option patience must be seconds"),
+        ("every: 30s", "every: 0s", "p.yaml:3: run.every: must be more than nothing"),
+        ("url: nats://", "url: kafka://", "p.yaml:2: url: option url must begin with nats://"),
+        ("name: minutes", "name: Orders", "p.yaml:14: steps[0].name: 'Orders' is taken"),
+        (
+            "  regions:",
+            "  Orders:",
+            "p.yaml:11: sources.Orders: 'Orders' and 'orders' are one name in SQL",
+        ),
+        (
+            "quarantine: {stream: BAD,",
+            "quarantine: {stream: ORDERS,",
+            "p.yaml:9: sources.orders.quarantine: 'ORDERS' is read by this source",
+        ),
+        (
+            "expect: id > 0",
+            "options: {endTime: now}",
+            "p.yaml:8: sources.orders.options: option endTime belongs to spark.read, not to "
+            "spark.readStream: with snapshot: true the source is read so",
+        ),
+        (
+            "parquet: lake/orders, partition_by: [region]",
+            "iceberg: orders",
+            "p.yaml:25: sinks[1].iceberg: must be namespace.table, not 'orders'",
+        ),
         (
             "parquet: lake/orders",
             "jdbc: jdbc:x",
@@ -231,6 +255,15 @@ def test_a_yaml_file_names_functions_of_files_beside_it(tmp_path: Path) -> None:
         parse(Document("p", data, tmp_path))
 
 
+def test_parts_of_a_minute_are_a_time_span_that_spark_takes() -> None:
+    assert parsed(WHOLE.replace("every: 30s", "every: 1.5m")).schedule.every == "90000 milliseconds"
+
+
+def test_bad_records_may_stay_in_a_stream_of_which_other_subjects_are_read() -> None:
+    kept = "options: {subject: orders.>}\n    quarantine: {stream: ORDERS,"
+    assert parsed(WHOLE.replace("quarantine: {stream: BAD,", kept)).sources
+
+
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"none\.yaml: no such file"):
         load(tmp_path / "none.yaml")
@@ -243,6 +276,12 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.py").write_text("1 / 0")
     with pytest.raises(PipelineError, match=r"q\.py: ZeroDivisionError"):
         load(tmp_path / "q.py")
+    (tmp_path / "r.py").write_text("import sys; sys.exit('no')")
+    with pytest.raises(PipelineError, match=r"r\.py: SystemExit: no"):
+        load(tmp_path / "r.py")
+    (tmp_path / "latin.yaml").write_bytes(b"name: a\nrun: \xe9\n")
+    with pytest.raises(PipelineError, match=r"latin\.yaml:2: not UTF-8"):
+        load(tmp_path / "latin.yaml")
 
 
 ROLLUP = """\

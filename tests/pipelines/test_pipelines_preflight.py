@@ -77,6 +77,36 @@ def test_over_http_a_stream_is_created_with_its_subjects_and_as_the_user(guarded
     assert info["config"]["subjects"][:2] == ["by-http.>", "more.*"]
 
 
+def test_tables_are_looked_for_before_spark_starts(broker: Peer, tmp_path: Path) -> None:
+    def told(source: dict[str, Any]) -> str:
+        with pytest.raises(PipelineError) as refusal:
+            checked(broker.url, source, {"parquet": str(tmp_path / "out")})
+        return str(refusal.value)
+
+    there, away = tmp_path / "there", tmp_path / "away"
+    (there / "_delta_log").mkdir(parents=True)
+    assert told({"parquet": str(away)}) == f"source 'a': there is no table at {away}"
+    assert told({"delta": str(tmp_path)}) == f"source 'a': {tmp_path} is no Delta table"
+    assert told({"parquet": str(there)}).endswith("is a Delta table: read it as delta")
+    checked(broker.url, {"delta": str(there)}, {"parquet": str(tmp_path / "out")})
+    checked(broker.url, {"parquet": str(tmp_path / "*")}, {"parquet": str(tmp_path / "out")})
+    data = {"sources": {"a": {"parquet": str(away)}}, "sinks": [{"from": "a", "parquet": "x"}]}
+    preflight(parse(Document("p", data)), local=False)  # a directory of another machine
+
+
+def test_a_catalog_that_does_not_open_is_told_before_spark_starts(broker: Peer) -> None:
+    pytest.importorskip("pyiceberg", reason="Iceberg tables need pyiceberg")
+    source = {"iceberg": "db.rows", "catalog": {"type": "sqll", "uri": "sqlite:///x"}}
+    with pytest.raises(PipelineError, match="'a': the Iceberg catalog does not open: 'sqll'"):
+        checked(broker.url, source, {"parquet": "x"})
+
+
+def test_a_name_that_no_stream_can_have_is_told(broker: Peer) -> None:
+    create(broker.url, "NAMED")
+    with pytest.raises(PipelineError, match=r"cannot create 'OUT\.x': the name of a stream has no"):
+        checked(broker.url, {"stream": "NAMED"}, {"stream": "OUT.x", "create": ["out.>"]})
+
+
 @pytest.mark.parametrize("command", ["archive", "rollup", "audit", "replay"])
 def test_ready_made_pipelines_take_credentials(
     guarded: Peer, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -84,7 +114,7 @@ def test_ready_made_pipelines_take_credentials(
     arguments = {
         "archive": ["NONE", "--to", str(tmp_path / "x")],
         "rollup": ["NONE", "--to", str(tmp_path / "x")],
-        "replay": [str(tmp_path / "x"), "--to", "NONE"],
+        "replay": [str(tmp_path), "--to", "NONE"],
         "audit": ["NONE"],
     }[command]
     at = ["pipeline", command, *arguments, "-s", guarded.url]

@@ -271,6 +271,15 @@ def test_a_wrong_column_is_told_in_one_line(bench: Any) -> None:
     assert "\n" not in str(failure.value)
 
 
+def test_a_column_to_partition_by_is_looked_for_before_a_batch_is_begun(bench: Any) -> None:
+    bench.create("UNPARTED", "unparted.>")
+    bench.publish("unparted.a", {"id": 1})
+    sink = {"from": "a", "parquet": "unparted", "partition_by": ["idd"]}
+    data = {"sources": {"a": {"stream": "UNPARTED", "json": "id bigint"}}, "sinks": [sink]}
+    with pytest.raises(PipelineError, match=r"no column 'idd' to partition by; did you mean 'id'"):
+        bench.run(data)
+
+
 def test_a_missing_stream_is_told_before_spark_is_asked(bench: Any, tmp_path: Path) -> None:
     bench.create("THERE", "there.>")
     pipeline = {

@@ -121,5 +121,6 @@ def test_a_range_lost_before_it_was_read_fails_the_query_or_becomes_a_row(
 
 
 def test_options_that_only_a_table_has_are_refused(copy: Copy) -> None:
-    with pytest.raises(PySparkException, match=r"endSeq belongs to spark\.read"):
+    with pytest.raises(PySparkException, match=r"endSeq belongs to spark\.read") as refusal:
         copy.run(endSeq=5)
+    assert "UnboundLocalError" not in str(refusal.value)

@@ -36,6 +36,11 @@ class SparkChoice:
     debug: bool = False
     as_json: bool = False
 
+    @property
+    def local(self) -> bool:
+        """Return whether all of Spark runs on this machine."""
+        return self.remote is None and (self.master or "local").startswith("local")
+
 
 def spark_options(command: Command) -> Command:
     """Add --master, --remote, --no-ui, --data, --debug and --json, passed on as ``spark``."""
@@ -127,7 +132,7 @@ def opened(choice: SparkChoice, pipeline: Pipeline) -> Iterator["SparkSession"]:
 def run_pipeline(pipeline: Pipeline, choice: SparkChoice) -> None:
     """Check, start, run and show a pipeline; Ctrl-C stops it between two batches."""
     _check_remote(pipeline, choice)
-    preflight(pipeline)
+    preflight(pipeline, local=choice.local)
     with (
         opened(choice, pipeline) as spark,
         closing(run(spark, pipeline, choice.data)) as events,  # type: ignore[type-var]

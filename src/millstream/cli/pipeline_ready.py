@@ -117,7 +117,7 @@ def replay(
     if speed is None:
         run_pipeline(pipeline, spark)
         return
-    preflight(pipeline)
+    preflight(pipeline, local=spark.local)
     with opened(spark, pipeline) as session:
         sent = ready_made.replay_paced(session, pipeline, where, subject, speed)
     click.echo(as_json(Done(f"stream-{stream}", sent, 1)))
@@ -204,7 +204,7 @@ def backfill(
     left = folder(whole, spark.data) / "backfills" / name
     period = ready_made.period(start, end, SystemClock().time_ns(), left)
     pipeline = ready_made.backfill(whole, period.bounds)
-    preflight(pipeline)
+    preflight(pipeline, local=spark.local)
     again = " (begun before, and not finished)" if period.resumed else ""
     click.echo(f"from {period.start or 'the beginning'} to {period.end}{again}", err=True)
     sink_id = f"{pipeline.name}/{period.start or ''}/{period.end}"

@@ -59,15 +59,23 @@ def load(path: Path) -> Document:
     if path.suffix == ".py":
         return _from_python(path)
     if path.suffix in (".yaml", ".yml"):
-        return from_yaml(path.read_text(), str(path), path.parent)
+        return from_yaml(_text_of(path), str(path), path.parent)
     raise PipelineError(f"{path}: a pipeline is a .yaml, .yml or .py file")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise PipelineError(f"{path}:{line}: not UTF-8: save the file as that") from error
 
 
 def _from_python(path: Path) -> Document:
     """Run the file: its ``pipeline`` is what a YAML file would hold, and may name functions."""
     try:
         names = runpy.run_path(str(path), run_name="millstream.pipeline")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PipelineError(f"{path}: {type(error).__name__}: {error}") from error
     if PYTHON_NAME not in names:
         raise PipelineError(f"{path}: defines no {PYTHON_NAME!r}: set it to a dict as in YAML")

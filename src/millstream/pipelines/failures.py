@@ -14,6 +14,8 @@ _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 # What Java says was the cause, where nothing of Python or Spark tells more.
 _CAUSE = re.compile(r"^(?:Caused by: |: )(?:[a-z]\w*\.)+[A-Z]\w+: (.+)$", re.MULTILINE)
+# What Spark says where it has no class of error for it.
+_SPARK = re.compile(r"^pyspark\.(?:\w+\.)+[A-Z]\w+: (?!\[)(.+)$", re.MULTILINE)
 _WRAPPERS = (
     "STREAM_FAILED",
     "PYTHON_DATA_SOURCE_ERROR",
@@ -37,6 +39,8 @@ def in_one_line(text: str) -> str:
     for name, message in reversed(_CLASS.findall(text)):
         if not name.startswith(_WRAPPERS):
             return _cut(f"{message} ({name})")
+    if said := _SPARK.findall(text):
+        return _cut(said[-1])
     if causes := _CAUSE.findall(text):
         return _cut(causes[-1])
     return _cut(text.strip().split("\n")[0] or "no reason given")

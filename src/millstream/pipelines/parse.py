@@ -9,6 +9,7 @@ from millstream.pipelines.parse_sinks import parse_sinks
 from millstream.pipelines.parse_sources import parse_sources
 from millstream.pipelines.parse_steps import parse_steps
 from millstream.pipelines.section import Section, checked
+from millstream.pipelines.spans import seconds
 from millstream.pipelines.spec import (
     SERVER_OPTIONS,
     Mode,
@@ -74,6 +75,8 @@ def _schedule(top: Section) -> Schedule:
     below.done()
     if every is None:
         below.fail("'every' is missing: run: {every: 30s}")
+    if not seconds(every):
+        below.fail("must be more than nothing; all the time is run: continuous", "every")
     return Schedule(every=every)
 
 

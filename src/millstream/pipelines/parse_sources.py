@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NoReturn
 
-from millstream.pipelines.document import near
+from millstream.pipelines.document import Key, near
 from millstream.pipelines.expectation import ddl_names, unknown_columns
 from millstream.pipelines.section import Section, checked
 from millstream.pipelines.spec import (
@@ -14,7 +16,9 @@ from millstream.pipelines.spec import (
     TableSource,
     Watermark,
 )
+from millstream.spark.options import check_streaming
 from millstream.spark.options import parse as parse_read
+from millstream.spark.problems import OptionError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = ("stream", "topic", "parquet", "delta", "iceberg")
@@ -24,9 +28,18 @@ _PLACE = re.compile(r"[a-z0-9]+://")
 def parse_sources(top: Section, server: Mapping[str, str]) -> tuple[Source, ...]:
     """Return the sources in the order of the file."""
     sources = tuple(_source(name, section, server) for name, section in top.named("sources"))
+    names: dict[str, str] = {}
+    for source in sources:
+        other = names.setdefault(source.name.lower(), source.name)
+        if other != source.name:
+            _same_name(top, ("sources", source.name), source.name, other)
     if not sources:
         top.fail("names nothing to read: sources: {orders: {stream: ORDERS}}", "sources")
     return sources
+
+
+def _same_name(top: Section, key: Key, name: str, other: str) -> NoReturn:
+    top.document.fail(key, f"{name!r} and {other!r} are one name in SQL: name one otherwise")
 
 
 def _source(name: str, section: Section, server: Mapping[str, str]) -> Source:
@@ -49,7 +62,7 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
     if not snapshot and "maxrecordspertrigger" not in {key.lower() for key in options}:
         options = {**options, "maxRecordsPerTrigger": str(DEFAULT_MAX_RECORDS)}
     given = {**server, **options, "stream": streams}
-    checked(section, "options", lambda: parse_read(given))
+    checked(section, "options", lambda: _check_options(given, snapshot))
     source = StreamSource(
         name=name,
         streams=streams,
@@ -63,11 +76,29 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
     _check_expectation(section, source, parse_read(given).table_columns())
     if source.quarantine and not (source.json or source.expect):
         section.fail("says where bad records go; say what a good one is: json, expect", "json")
+    if source.quarantine and parse_read(given).subject is None:
+        _check_quarantine(section, source, source.quarantine.stream)
     if (source.json or source.expect) and "columns" in {key.lower() for key in options}:
         section.fail(
             "columns cannot be chosen where records are judged by json or expect", "options"
         )
     return source
+
+
+def _check_options(given: Mapping[str, str], snapshot: bool) -> None:
+    options = parse_read(given)
+    if snapshot:
+        return
+    try:
+        check_streaming(options)
+    except OptionError as error:
+        raise OptionError(f"{error}: with snapshot: true the source is read so") from error
+
+
+def _check_quarantine(section: Section, source: StreamSource, target: str) -> None:
+    """Refuse to put bad records where they are read, and found to be bad, again."""
+    if any(fnmatchcase(target, name.strip()) for name in source.streams.split(",")):
+        section.fail(f"{target!r} is read by this source: name another stream", "quarantine")
 
 
 def _check_expectation(section: Section, source: StreamSource, columns: Sequence[str]) -> None:
@@ -112,6 +143,8 @@ def _table(name: str, kind: str, section: Section) -> TableSource:
 def place(section: Section, kind: str) -> str:
     """Return where a table is: a path beside the file, or a url or table name as it is."""
     given = section.text(kind)
+    if kind == "iceberg" and "." not in given:
+        section.fail(f"must be namespace.table, not {given!r}", kind)
     if kind in ("iceberg", "jdbc") or _PLACE.match(given):
         return given
     return str((section.document.directory / given).resolve())

@@ -25,7 +25,7 @@ def parse_steps(top: Section, sources: list[str]) -> tuple[Step, ...]:
     for section in top.sections("steps"):
         step = _step(section, known)
         section.done()
-        if step.name in known:
+        if step.name.lower() in (name.lower() for name in known):
             section.fail(f"{step.name!r} is taken: name it otherwise", "name")
         known.append(step.name)
         steps.append(step)

@@ -1,6 +1,7 @@
 """What can be known before Spark starts: the server answers, and the streams are there."""
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from millstream.client.blocking import connect
 from millstream.client.streams import StreamReader
 from millstream.client.topics import Topics
 from millstream.pipelines.document import near
+from millstream.pipelines.parquet_table import local_path
 from millstream.pipelines.problems import MissingPackage, PipelineError
 from millstream.pipelines.spec import (
     SERVER_OPTIONS,
@@ -22,21 +24,29 @@ from millstream.pipelines.spec import (
     TableSink,
     TableSource,
 )
+from millstream.pipelines.tables import iceberg_catalog, is_delta
 from millstream.spark.options import parse as parse_read
 
 if TYPE_CHECKING:
     from millstream.spark.server import Server
 
 
+_NATS_NAME = re.compile(r"[^\s.*>/\\]+")
 _PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
-def preflight(pipeline: Pipeline) -> None:
+def preflight(pipeline: Pipeline, *, local: bool = True) -> None:
     """Check the streams that a pipeline names, and create those that it says how to create.
 
     All is looked at before anything is created, each at the server that the source or sink names.
+    Tables in directories are looked for where Spark is ``local``: elsewhere they are others'.
     """
     _check_packages(pipeline)
+    for one in (*pipeline.sources, *pipeline.sinks):
+        if isinstance(one, TableSource | TableSink) and one.format == "iceberg":
+            _check_iceberg(one)
+        elif isinstance(one, TableSource) and local:
+            _check_table(one)
     sources = [one for one in pipeline.sources if isinstance(one, StreamSource)]
     read = [(server_now({**pipeline.server, **_server(one.options)}), one) for one in sources]
     written = _targets(pipeline)
@@ -89,6 +99,29 @@ def _check_packages(pipeline: Pipeline) -> None:
                 raise MissingPackage(package, f"{one.name!r}, a table of format {one.format},")
 
 
+def _check_table(source: TableSource) -> None:
+    path = local_path(source.place)
+    if path is None or any(letter in source.place for letter in "*?[{"):  # Spark takes patterns
+        return
+    if not path.exists():
+        raise PipelineError(f"source {source.name!r}: there is no table at {path}")
+    if (source.format == "delta") != is_delta(source.place):
+        kind = "no Delta table" if source.format == "delta" else "a Delta table: read it as delta"
+        raise PipelineError(f"source {source.name!r}: {path} is {kind}")
+
+
+def _check_iceberg(one: TableSource | TableSink) -> None:
+    """Open the catalog, which needs no Spark; a table to be read has to be there."""
+    try:
+        catalog = iceberg_catalog(one.catalog)
+        there = isinstance(one, TableSink) or catalog.table_exists(one.place)
+    except Exception as error:  # whatever the library raises: its words are what there is
+        text = str(error).strip().split("\n")[0]
+        raise PipelineError(f"{one.name!r}: the Iceberg catalog does not open: {text}") from error
+    if not there:
+        raise PipelineError(f"source {one.name!r}: the catalog has no table {one.place}")
+
+
 def ensure_stream(server: "Server", streams: StreamReader, target: StreamTarget) -> None:
     """Create a stream that takes the target's subjects, unless there is one of its name."""
     if target.stream in streams.names():
@@ -97,6 +130,11 @@ def ensure_stream(server: "Server", streams: StreamReader, target: StreamTarget)
         with _topics(server) as topics:
             topics.topic(target.stream).put(subjects=list(target.create))
         return
+    if not _NATS_NAME.fullmatch(target.stream):
+        raise PipelineError(
+            f"cannot create {target.stream!r}: the name of a stream has no blanks, dots, slashes, "
+            "* or >"
+        )
     config = {"name": target.stream, "subjects": list(target.create)}
     client = connect(server.url, name="millstream pipeline", login=server.login)
     with client:

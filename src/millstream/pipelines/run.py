@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipelines.checkpoints import checkpoint_of, folder, short_hash
+from millstream.pipelines.document import near
 from millstream.pipelines.failures import failed
 from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
@@ -16,7 +17,7 @@ from millstream.pipelines.progress import Done, Progress, progress_of
 from millstream.pipelines.session import is_local
 from millstream.pipelines.sinks import all_sinks, check, start, write
 from millstream.pipelines.spans import seconds
-from millstream.pipelines.spec import Pipeline, Sink
+from millstream.pipelines.spec import Pipeline, Sink, TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +88,7 @@ def run_tables(
     """Run a pipeline without streams once; ``sink_id`` makes a second run add nothing."""
     frames = _frames(spark, pipeline)
     for name, sink in all_sinks(pipeline):
+        _check_columns(frames[name], sink)
         identity = f"{sink_id}/{sink.name}" if sink_id else None
         place = _job_place(spark, pipeline, sink, sink_id, data)
         try:
@@ -121,12 +123,24 @@ def _frames(spark: "SparkSession", pipeline: Pipeline) -> dict[str, Any]:
         raise failed(f"pipeline {pipeline.name!r}", error) from error
 
 
+def _check_columns(frame: Any, sink: Sink) -> None:
+    """Refuse to partition by a column that there is not, before a batch is begun."""
+    there = {name.lower() for name in frame.columns}
+    for name in sink.partition_by if isinstance(sink, TableSink) else ():
+        if name.lower() not in there:
+            raise PipelineError(
+                f"sink {sink.name!r}: there is no column {name!r} to partition by; "
+                f"{near(name, frame.columns)}"
+            )
+
+
 def _stream(
     spark: "SparkSession", pipeline: Pipeline, data: Path | None
 ) -> Iterator[Progress | Done]:
     frames = _frames(spark, pipeline)
     places = [(n, sink, checkpoint_of(pipeline, sink, data)) for n, sink in all_sinks(pipeline)]
-    for _, sink, checkpoint in places:
+    for name, sink, checkpoint in places:
+        _check_columns(frames[name], sink)
         check(spark, sink, checkpoint)
     running: list[_Running] = []
     try:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
 from millstream.pipelines.document import Document, Key, near
+from millstream.pipelines.spans import seconds
 
 _INTERVAL = re.compile(
     r"\s*\d+(\.\d+)?\s*(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)\s*"
@@ -98,7 +99,9 @@ class Section:
         if not _INTERVAL.fullmatch(given):
             self.fail(f"must be a time span such as 30s, 10m or '1 hour', not {given!r}", name)
         number, unit = re.fullmatch(r"([\d.]+)\s*(\w+)", given.strip()).groups()  # type: ignore[union-attr]
-        return f"{number} {_SHORT.get(unit, unit)}"
+        span = f"{number} {_SHORT.get(unit, unit)}"
+        # Spark takes no parts of minutes, hours or days.
+        return f"{round(seconds(span) * 1000)} milliseconds" if "." in number else span
 
     def section(self, name: str) -> "Section | None":
         """Return a mapping below, None when it is absent."""

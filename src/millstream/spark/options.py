@@ -105,6 +105,16 @@ def parse(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(**values)  # type: ignore[arg-type]
 
 
+def check_streaming(options: ReadOptions) -> None:
+    """Refuse what has no meaning for a query without an end, or would change on replay."""
+    for name, value in (("endSeq", options.end_seq), ("endTime", options.end_time)):
+        if value is not None:
+            raise OptionError(f"option {name} belongs to spark.read, not to spark.readStream")
+    several = len(options.streams) > 1 or "*" in options.streams[0]
+    if options.start_seq is not None and several:
+        raise OptionError("startSeq is of one stream: use startTime for several")
+
+
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
     """Return checked options of a sink."""
     values = _values(options, _WRITE_OPTIONS, "write")
@@ -175,6 +185,16 @@ def _unknown(name: str, known: dict[str, tuple[str, str, "_Parsed"]], verb: str)
 def _text(name: str, value: str) -> str:
     if not value.strip():
         raise OptionError(f"option {name} is empty")
+    return value.strip()
+
+
+def _url(name: str, value: str) -> str:
+    """Return where the server is; a scheme that nobody speaks is told before anything is asked."""
+    scheme, found, _ = _text(name, value).partition("://")
+    if found and scheme not in ("nats", "tls", "http", "https"):
+        raise OptionError(
+            f"option {name} must begin with nats://, tls://, http:// or https://, not {scheme}://"
+        )
     return value.strip()
 
 
@@ -272,7 +292,7 @@ def _table(*rows: tuple[str, str, _Parsed]) -> dict[str, tuple[str, str, _Parsed
 _LOGIN = {spelled.lower(): spelled for spelled in LOGIN_OPTIONS}
 _SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
 _SERVER_OPTIONS = _table(
-    ("url", "url", _text),
+    ("url", "url", _url),
     ("timeout", "timeout", _seconds),
     ("patience", "patience", _hold),
 )

@@ -55,11 +55,14 @@ class MillstreamSource(DataSource):
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         try:
-            from millstream.spark.stream_source import StreamingReader
+            from millstream.spark.stream_source import RefusedReader, StreamingReader
         except ImportError as error:
             raise OptionError("spark.readStream needs PySpark 4.2 or newer") from error
         options = self._read()
-        return StreamingReader(options, columns_of(schema, options))
+        try:
+            return StreamingReader(options, columns_of(schema, options))
+        except OptionError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return the writer of ``df.write``."""

@@ -21,7 +21,7 @@ from millstream.client.errors import ClientError, PermissionDenied
 from millstream.client.streams import ReadPlan, StreamMissing, Tail
 from millstream.clock import SystemClock
 from millstream.spark.offsets import Position, Positions, UnknownOffset, offset_of, positions_of
-from millstream.spark.options import ReadOptions, StartFrom
+from millstream.spark.options import ReadOptions, StartFrom, check_streaming
 from millstream.spark.partitions import (
     Range,
     looked_at,
@@ -42,11 +42,45 @@ REFUSED_FOR = 60.0  # seconds: rights may be given later
 STREAM_DELETED = "stream deleted"  # the reason of a gap: a batch was planned, then its stream went
 
 
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says why there is no reader, once it is asked something.
+
+    What is raised while a reader is made, Spark hides behind an error of its own.
+    """
+
+    def __init__(self, why: OptionError) -> None:
+        self._why = why
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Refuse."""
+        raise self._why
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Refuse."""
+        raise self._why
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Refuse."""
+        raise self._why
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Refuse."""
+        raise self._why
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Refuse."""
+        raise self._why
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Refuse."""
+        raise self._why
+
+
 class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and partitions of one query; lives on the driver, and pickled in its tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
-        _check(options)
+        check_streaming(options)
         self._options = options
         # Sequences say what a batch holds: a time counted from now would change on replay.
         self._read_options = replace(options, start_time=None)
@@ -261,13 +295,3 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
 def _same(position: Position, plan: ReadPlan) -> None:
     if not position.is_of(plan.incarnation, plan.identity):
         raise not_the_same(position.stream)
-
-
-def _check(options: ReadOptions) -> None:
-    """Refuse what has no meaning for a query without an end, or would change on replay."""
-    for name, value in (("endSeq", options.end_seq), ("endTime", options.end_time)):
-        if value is not None:
-            raise OptionError(f"option {name} belongs to spark.read, not to spark.readStream")
-    several = len(options.streams) > 1 or "*" in options.streams[0]
-    if options.start_seq is not None and several:
-        raise OptionError("startSeq is of one stream: use startTime for several")
