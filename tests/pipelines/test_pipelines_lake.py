@@ -1,5 +1,6 @@
 """Delta, Iceberg and database tables: read, written, and a batch that comes again adds nothing."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,24 @@ def test_a_stream_goes_into_a_delta_table_once_and_the_table_is_a_source(bench: 
         }
     )
     assert bench.parquet("from-delta", "id", "seq") == [(1, 1), (2, 2)]
+
+
+def test_a_checkpoint_at_a_url_that_was_removed_loses_nothing(bench: Any) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="Delta tables need deltalake")
+    bench.create("BY-URL", "by-url.>")
+    bench.publish("by-url.x", {"id": 1})
+    pipeline = {
+        "checkpoint": f"file://{bench.home}/kept",
+        "sources": {"rows": {"stream": "BY-URL", "json": "id bigint"}},
+        "steps": [{"name": "ids", "sql": "select id from rows"}],
+        "sinks": [{"from": "ids", "delta": "by-url"}],
+    }
+    bench.run(pipeline)
+    shutil.rmtree(bench.home / "kept")  # batches count from 0 again, and hold other rows
+    bench.publish("by-url.x", {"id": 2})
+    bench.run(pipeline)
+    table = deltalake.DeltaTable(str(bench.home / "by-url"))
+    assert sorted(table.to_pyarrow_table().column("id").to_pylist()) == [1, 1, 2]
 
 
 def test_an_iceberg_table_takes_a_batch_once_and_is_a_source(bench: Any) -> None:

@@ -134,7 +134,7 @@ def _files(writer: "DataStreamWriter", sink: TableSink) -> "DataStreamWriter":
 
 def _put_into(sink: TableSink, checkpoint: str, owner: Owner) -> Callable[["DataFrame", int], None]:
     def put(frame: "DataFrame", batch: int) -> None:
-        batch_table(sink, query_id(checkpoint), owner).put(frame, batch)
+        batch_table(sink, _query_of(frame, checkpoint), owner).put(frame, batch)
 
     return put
 
@@ -147,10 +147,21 @@ def _publish_to(options: dict[str, str], checkpoint: str) -> Callable[["DataFram
     """
 
     def publish(frame: "DataFrame", batch: int) -> None:
-        known = {"sinkId": query_id(checkpoint), "batchId": str(batch)}
+        known = {"sinkId": _query_of(frame, checkpoint), "batchId": str(batch)}
         frame.write.format("millstream").options(**{**known, **options}).mode("append").save()
 
     return publish
+
+
+def _query_of(frame: "DataFrame", checkpoint: str) -> str:
+    """Return the id of the query whose batch this is: Spark knows it wherever the checkpoint is."""
+    from millstream.spark.sink import QUERY_ID
+
+    try:
+        told = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    except Exception:  # Spark Connect has no context
+        told = None
+    return told or query_id(checkpoint)
 
 
 def _trigger(schedule: Schedule) -> dict[str, Any]:
