@@ -10,7 +10,7 @@ from millstream.pipelines.batch_tables import batch_table
 from millstream.pipelines.document import Document
 from millstream.pipelines.parse import parse
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import TableSink
+from millstream.pipelines.spec import Mode, TableSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -57,6 +57,30 @@ def test_a_checkpoint_at_a_url_that_was_removed_loses_nothing(bench: Any) -> Non
     bench.run(pipeline)
     table = deltalake.DeltaTable(str(bench.home / "by-url"))
     assert sorted(table.to_pyarrow_table().column("id").to_pylist()) == [1, 1, 2]
+
+
+class Written:
+    """A frame that only notes where it is written to."""
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+
+    @property
+    def write(self) -> "Written":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *given, **named: self
+
+    def parquet(self, place: str) -> None:
+        self.places.append(place)
+
+
+@pytest.mark.parametrize("mode", [Mode.COMPLETE, Mode.OVERWRITE])
+def test_a_whole_table_at_a_url_is_written_there(mode: Mode, tmp_path: Path) -> None:
+    sink, frame = TableSink("s", "rows", "parquet", "s3://bucket/rows", mode), Written()
+    assert batch_table(sink, "").put(frame, None) is None
+    assert frame.places == ["s3://bucket/rows"]
 
 
 def test_an_iceberg_table_takes_a_batch_once_and_is_a_source(bench: Any) -> None:

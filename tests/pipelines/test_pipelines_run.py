@@ -257,6 +257,11 @@ def test_tables_alone_make_a_job_and_a_snapshot_is_a_table(bench: Any) -> None:
     assert bench.run(pipeline) == {"parquet-snap": 2}
     assert bench.run(pipeline) == {"parquet-snap": 2}
     assert bench.parquet("snap", "id") == [(1,), (2,)]
+    pipeline["sinks"] = [
+        {"from": "orders", "parquet": f"file://{bench.home}/by-url", "mode": "overwrite"}
+    ]
+    bench.run(pipeline)
+    assert bench.parquet("by-url", "id") == [(1,), (2,)]
 
 
 def test_a_wrong_column_is_told_in_one_line(bench: Any) -> None:

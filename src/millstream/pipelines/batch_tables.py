@@ -1,10 +1,9 @@
 """Tables that take a micro-batch at a time, and know a batch that comes again."""
 
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.pipelines.parquet_table import AppendedParquet, Owner, rows_in
+from millstream.pipelines.parquet_table import AppendedParquet, Owner, local_path, rows_in
 from millstream.pipelines.problems import MissingPackage, PipelineError
 from millstream.pipelines.spec import Mode, TableSink
 from millstream.pipelines.tables import iceberg_catalog
@@ -40,27 +39,36 @@ def batch_table(sink: TableSink, identity: str, owner: Owner | None = None) -> B
 
 
 class WholeParquet:
-    """A Parquet table that each batch replaces; readers see the old one or the new one."""
+    """A Parquet table that each batch replaces; readers see the old one or the new one.
+
+    Not so at a url: there Spark itself removes the old files and writes the new ones.
+    """
 
     def __init__(self, sink: TableSink) -> None:
         self._sink = sink
-        self._path = Path(sink.place)
 
-    def put(self, frame: "DataFrame", batch: int | None) -> int:
+    def put(self, frame: "DataFrame", batch: int | None) -> int | None:
         """Write beside the table, then change places with it."""
-        new = self._path.with_name(f".{self._path.name}.new")
-        old = self._path.with_name(f".{self._path.name}.old")
         if self._sink.mode is Mode.COMPLETE:  # rewritten each time, so small: one file will do
             frame = frame.coalesce(1)
-        writer = frame.write.mode("overwrite").options(**self._sink.options)
-        writer.partitionBy(*self._sink.partition_by).parquet(str(new))
+        path = local_path(self._sink.place)
+        if path is None:
+            self._write(frame, self._sink.place)
+            return None
+        new = path.with_name(f".{path.name}.new")
+        old = path.with_name(f".{path.name}.old")
+        self._write(frame, str(new))
         rows = rows_in(new)
         shutil.rmtree(old, ignore_errors=True)
-        if self._path.exists():
-            self._path.rename(old)
-        new.rename(self._path)
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
         shutil.rmtree(old, ignore_errors=True)
         return rows
+
+    def _write(self, frame: "DataFrame", place: str) -> None:
+        writer = frame.write.mode("overwrite").options(**self._sink.options)
+        writer.partitionBy(*self._sink.partition_by).parquet(place)
 
 
 class DeltaTable:

@@ -22,7 +22,7 @@ from millstream.spark.problems import OptionError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = ("stream", "topic", "parquet", "delta", "iceberg")
-_PLACE = re.compile(r"[a-z0-9]+://")
+_PLACE = re.compile(r"file:|[a-z][a-z0-9+.-]*://")
 
 
 def parse_sources(top: Section, server: Mapping[str, str]) -> tuple[Source, ...]:
