@@ -12,6 +12,8 @@ from millstream.spark.server import Server
 from support.peers import Peer
 
 SECOND = 1_000_000_000
+# What its publisher expected when the record was stored where it came from.
+ONCE = {"Nats-Expected-Stream": ["OLD"], "Nats-Expected-Last-Sequence": ["7"]}
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,23 @@ def test_records_are_published_in_order_each_when_it_is_due(broker: Peer) -> Non
     create(broker, "PACED")
     clock = Clock()
     rows = [
-        Row(1, 10 * SECOND, tag="t", headers={"H": ["1", "2"], "Nats-Msg-Id": ["old"]}),
+        Row(1, 10 * SECOND, tag="t", headers={"H": ["1", "2"], "Nats-Msg-Id": ["old"]} | ONCE),
         Row(2, 12 * SECOND, subject="paced.b"),
         Row(3, 12 * SECOND),
         Row(4, 16 * SECOND),
     ]
-    sent = publish(Server(broker.url), rows, None, Pace(2), clock.sleep, clock.now)
+    sent = publish(Server(broker.url), rows, "PACED", None, Pace(2), clock.sleep, clock.now)
     assert (sent, clock.slept) == (4, [1.0, 2.0])
     found = stored(broker, "PACED")
     assert [one["subject"] for one in found] == ["paced.old", "paced.b", "paced.old", "paced.old"]
+
+
+def test_a_subject_of_another_stream_is_refused_and_not_stored_there(broker: Peer) -> None:
+    create(broker, "LIVE")
+    create(broker, "TEST")
+    with pytest.raises(PipelineError, match=r"'TEST' does not take .* --subject"):
+        publish(Server(broker.url), [Row(1, 1, subject="live.a")], "TEST", None, Pace(1))
+    assert stored(broker, "LIVE") == stored(broker, "TEST") == []
 
 
 def test_a_replay_that_starts_again_is_stored_once_within_the_duplicate_window(
@@ -86,11 +96,13 @@ def test_a_replay_that_starts_again_is_stored_once_within_the_duplicate_window(
     clock = Clock()
     for _ in range(2):
         pace = Pace(1_000_000)
-        sent = publish(Server(broker.url), rows, "against.x", pace, clock.sleep, clock.now)
+        sent = publish(
+            Server(broker.url), rows, "AGAINST", "against.x", pace, clock.sleep, clock.now
+        )
         assert sent == 600
     assert len(stored(broker, "AGAINST")) == 600
 
 
 def test_a_subject_that_no_stream_takes_is_told(broker: Peer) -> None:
     with pytest.raises(PipelineError, match=r"no stream of .* takes these subjects"):
-        publish(Server(broker.url), [Row(1, 1)], "nobody.listens", Pace(1))
+        publish(Server(broker.url), [Row(1, 1)], "NOBODY", "nobody.listens", Pace(1))

@@ -42,11 +42,6 @@ def preflight(pipeline: Pipeline, *, local: bool = True) -> None:
     Tables in directories are looked for where Spark is ``local``: elsewhere they are others'.
     """
     _check_packages(pipeline)
-    for one in (*pipeline.sources, *pipeline.sinks):
-        if isinstance(one, TableSource | TableSink) and one.format == "iceberg":
-            _check_iceberg(one)
-        elif isinstance(one, TableSource) and local:
-            _check_table(one)
     sources = [one for one in pipeline.sources if isinstance(one, StreamSource)]
     read = [(server_now({**pipeline.server, **_server(one.options)}), one) for one in sources]
     written = _targets(pipeline)
@@ -62,6 +57,11 @@ def preflight(pipeline: Pipeline, *, local: bool = True) -> None:
     for server, target in written:
         if (server, target.stream) not in to_be:
             _require(target.stream, there[server], "a sink")
+    for one in (*pipeline.sources, *pipeline.sinks):
+        if isinstance(one, TableSource | TableSink) and one.format == "iceberg":
+            _check_iceberg(one)
+        elif isinstance(one, TableSource) and local:
+            _check_table(one)
     for server, target in written:
         if target.create:
             with closing(server.streams()) as streams:
@@ -166,6 +166,8 @@ def _require_source(name: str, known: list[str], source: str, once: bool) -> Non
 def _require(name: str, known: list[str], who: str) -> None:
     if name in known:
         return
-    create = "" if who.startswith("source") else "; or let the sink 'create' it with its subjects"
+    create = (
+        "" if who.startswith("source") else "; make it first, or in a file let the sink 'create' it"
+    )
     there = near(name, known) if known else "the server has none"
     raise PipelineError(f"{who}: no stream is named {name!r}; {there}{create}")

@@ -21,6 +21,7 @@ from millstream.pipelines.spec import (
     Schedule,
     Sink,
     Source,
+    StreamSink,
     StreamSource,
     TableSink,
     TableSource,
@@ -74,7 +75,9 @@ def _overlap(one: str, other: str) -> bool:
 
 def replay(place: str, form: str, stream: str, subject: str | None, where: str) -> dict[str, Any]:
     """A table that was archived → a stream, in the order of sequences."""
-    columns = "payload, tag, headers" if subject else "subject, payload, tag, headers"
+    kept = " and ".join(f"lower(name) not like '{one}%'" for one in paced.CONDITIONS)
+    headers = f"map_filter(headers, (name, _) -> {kept}) as headers"
+    columns = f"payload, tag, {headers}" if subject else f"subject, payload, tag, {headers}"
     query = f"select {columns} from records where {where} order by stream, seq"
     return {
         "name": f"replay-{_plain(stream)}",
@@ -89,12 +92,13 @@ def replay_paced(
 ) -> int:
     """Publish the table of a replay at its old pace; returns how many records that were."""
     (source,) = (one for one in pipeline.sources if isinstance(one, TableSource))
+    (sink,) = (one for one in pipeline.sinks if isinstance(one, StreamSink))
     server = parse_read({"stream": "x", **pipeline.server}).server
     try:
         frame = tables.read(spark, source).where(where).orderBy("ts_ns", "stream", "seq")
         columns = ("stream", "seq", "ts_ns", "subject", "payload", "headers", "tag")
         rows = frame.select(*columns).toLocalIterator(prefetchPartitions=True)
-        return paced.publish(server, rows, subject, paced.Pace(speed))
+        return paced.publish(server, rows, sink.target.stream, subject, paced.Pace(speed))
     except (PipelineError, ClientError):
         raise
     except Exception as error:
