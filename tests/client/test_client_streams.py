@@ -245,3 +245,15 @@ def test_a_url_that_cannot_be_used_is_shown_without_its_secret() -> None:
     with pytest.raises(InvalidUrl) as caught:
         HttpStreams("http://secret@")
     assert "secret" not in str(caught.value)
+
+
+def test_a_door_that_speaks_otherwise_is_told() -> None:
+    with nats_server() as plain:
+        where = plain.url.partition("://")[2]
+        for url, why in (
+            (f"http://{where}", r"cannot read .*: no HTTP is spoken there; .* nats://$"),
+            (f"https://{where}", r"cannot read .*: no TLS is spoken there; use http://$"),
+            (f"tls://{where}", r"TLS with .* failed: no TLS is spoken there; use nats://$"),
+        ):
+            with pytest.raises(ConnectFailed, match=why):
+                open_streams(url).names()

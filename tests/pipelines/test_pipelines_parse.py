@@ -94,6 +94,14 @@ def test_what_the_command_line_says_of_the_server_wins() -> None:
     assert parse(document, {"url": "nats://other:1"}).server == {"url": "nats://other:1"}
 
 
+def test_a_mistake_of_the_command_line_is_not_told_as_one_of_the_file() -> None:
+    document = from_yaml(WHOLE, "p.yaml", Path("/home/p"))
+    with pytest.raises(PipelineError, match=r"^cannot read /none"):
+        parse(document, {"credsFile": "/none"})
+    own = WHOLE.replace("run: {every: 30s}", "tlsCa: /none")
+    assert refusal(own).startswith("p.yaml:3: tlsCa: cannot read /none")
+
+
 def test_a_file_without_a_name_is_named_after_itself() -> None:
     assert parsed(SMALL).name == "p"
 

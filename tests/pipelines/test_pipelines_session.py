@@ -1,6 +1,18 @@
 """What a pipeline's Spark session is configured with."""
 
-from millstream.pipelines.session import JAVA_OPTIONS, SessionOptions, configuration
+from pathlib import Path
+
+import pytest
+
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.session import (
+    JAVA_OPTIONS,
+    SessionOptions,
+    configuration,
+    spark_session,
+    why_java_ended,
+)
+from support.peers import free_port
 
 JAVA = "spark.driver.extraJavaOptions"
 
@@ -19,3 +31,23 @@ def test_the_users_settings_come_last() -> None:
     given = {JAVA: "-Dmine=1", "spark.ui.enabled": "true"}
     found = configuration(SessionOptions("p", ui=False, settings=given))
     assert found | given == found
+
+
+def test_a_spark_connect_server_that_is_not_there_is_told_at_once() -> None:
+    where = f"sc://127.0.0.1:{free_port()}/;user_id=ann;token=secret"
+    with (
+        pytest.raises(PipelineError, match=r"no Spark Connect server answers .*refused") as refusal,
+        spark_session(SessionOptions("p", remote=where)),
+    ):
+        pass
+    assert "secret" not in str(refusal.value)
+
+
+def test_why_java_ended_is_told_in_its_own_words(tmp_path: Path) -> None:
+    log = tmp_path / "java.log"
+    assert why_java_ended(log) is why_java_ended(None) is None
+    log.write_text(
+        'WARN: x\nException in thread "main" org.apache.spark.SparkException: Master must be y\n'
+        "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)\n"
+    )
+    assert why_java_ended(log) == "Master must be y"

@@ -430,6 +430,8 @@ def _unreachable(address: Address, error: OSError) -> str:
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "no TLS is spoken there; use nats://"
     return (error.strerror or str(error)).lower()
 
 

@@ -7,6 +7,7 @@ asked once more, and for as long as ``patience`` says where the server itself we
 
 import base64
 import http.client
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -588,4 +589,8 @@ def _shown(url: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+        return "no HTTP is spoken there; a NATS port is named by nats://"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "no TLS is spoken there; use http://"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

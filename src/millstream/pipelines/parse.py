@@ -8,7 +8,8 @@ from millstream.pipelines.document import Document
 from millstream.pipelines.parse_sinks import parse_sinks
 from millstream.pipelines.parse_sources import parse_sources
 from millstream.pipelines.parse_steps import parse_steps
-from millstream.pipelines.section import Section, checked
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.section import Section
 from millstream.pipelines.spans import seconds
 from millstream.pipelines.spec import (
     SERVER_OPTIONS,
@@ -19,6 +20,7 @@ from millstream.pipelines.spec import (
     TableSink,
 )
 from millstream.spark.options import parse as parse_read
+from millstream.spark.problems import OptionError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -27,8 +29,8 @@ def parse(document: Document, server: Mapping[str, str] | None = None) -> Pipeli
     """Return the pipeline that a document describes; ``server`` wins over what it says."""
     top = Section(document, (), document.data)
     settings = {key: value for key in SERVER_OPTIONS if (value := top.optional(key)) is not None}
+    _check_server(top, settings, server or {})
     settings |= dict(server or {})
-    checked(top, "url", lambda: parse_read({"stream": "x", **settings}))
     sources = parse_sources(top, settings)
     steps = parse_steps(top, [source.name for source in sources])
     known = [*(source.name for source in sources), *(step.name for step in steps)]
@@ -46,6 +48,25 @@ def parse(document: Document, server: Mapping[str, str] | None = None) -> Pipeli
     top.done()
     _check_kinds(top, pipeline)
     return pipeline
+
+
+def _check_server(top: Section, given: Mapping[str, str], told: Mapping[str, str]) -> None:
+    """Refuse options of the server at their place; what was ``told`` has none in the file."""
+    error = _mistake({**given, **told})
+    if error is None:
+        return
+    if any(_mistake({key: value}) for key, value in told.items()):
+        raise PipelineError(error)
+    wrong = (key for key, value in given.items() if _mistake({key: value}))
+    top.fail(error, next(wrong, "url"))
+
+
+def _mistake(settings: Mapping[str, str]) -> str | None:
+    try:
+        parse_read({"stream": "x", **settings})
+    except OptionError as error:
+        return str(error)
+    return None
 
 
 def _name(top: Section) -> str:

@@ -1,12 +1,15 @@
 """The Spark session of a pipeline: local unless told otherwise, quiet unless asked."""
 
 import os
+import re
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from millstream.pipelines.java import check_java
 from millstream.pipelines.problems import MissingPackage, PipelineError
@@ -15,6 +18,9 @@ from millstream.spark.worker_python import workers_use_it
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT_PORT = 15002  # of Spark Connect
+CONNECT_SECONDS = 10.0
+_ENDED = re.compile(r"^Exception in thread .*?: (.+)$", re.MULTILINE)
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Arrow for Java checks bounds and nulls at every value that it gives. Spark asks for nulls itself,
 # and the batches are ours: without the checks a scan costs less, a malformed batch would end Java.
@@ -51,6 +57,8 @@ def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
     was_running = _runs_already()
     if options.remote is None:
         check_java()
+    else:
+        _check_remote(options.remote)
     # From before Java starts: it looks for data sources by itself, with whatever Python it finds.
     with workers_use_it() if _is_local(options) else nullcontext():
         with _java_writes_to(options.log):
@@ -61,6 +69,24 @@ def spark_session(options: SessionOptions) -> Iterator["SparkSession"]:
         finally:
             if not was_running:
                 spark.stop()
+
+
+def _check_remote(remote: str) -> None:
+    """Raise where nobody listens: Spark's client would try again for ten minutes, and say nothing.
+
+    Where it goes through a proxy or over several addresses, that is the client's affair.
+    """
+    parts = urlsplit(remote)
+    if parts.scheme != "sc" or not parts.hostname:
+        return
+    try:
+        where = parts.hostname, parts.port or CONNECT_PORT
+        socket.create_connection(where, CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        raise PipelineError(
+            f"no Spark Connect server answers at {parts.scheme}://{parts.netloc}: {why}"
+        ) from error
 
 
 @contextmanager
@@ -135,9 +161,19 @@ def _started(options: SessionOptions) -> "SparkSession":
     except Exception as error:
         where = options.remote or options.master or "local[*]"
         log = f" (Java's words: {options.log})" if options.log else ""
-        text = str(error).strip().split("\n")[0]
+        text = why_java_ended(options.log) or str(error).strip().split("\n")[0]
         raise PipelineError(f"Spark did not start at {where}: {text}{log}") from error
     return spark
+
+
+def why_java_ended(log: Path | None) -> str | None:
+    """Return why Java ended, where it said so: PySpark only knows that it did."""
+    if log is None or not log.is_file():
+        return None
+    found = re.findall(
+        r"^Exception in thread .*?: (.+)$", log.read_text(errors="replace"), re.MULTILINE
+    )
+    return found[-1] if found else None
 
 
 def _check_pyspark() -> None:
