@@ -20,6 +20,12 @@ def test_a_position_survives_the_checkpoint() -> None:
     assert positions[1].before().seq == 3
 
 
+def test_a_stream_may_have_the_name_of_the_version() -> None:
+    offset = offset_of([Position("v", 3, 7), Position("w", 4, 8)])
+    assert offset["v"] == 1
+    assert positions_of(offset) == {"v": Position("v", 3, 7), "w": Position("w", 4, 8)}
+
+
 def test_a_position_belongs_to_one_stream_of_one_server() -> None:
     position = Position("S", 120, 1, identity="x7")
     assert position.is_of(1, "x7")

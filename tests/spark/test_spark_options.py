@@ -162,3 +162,12 @@ def test_a_count_goes_with_nothing_that_one_record_has() -> None:
     assert parse({"stream": "S", "columns": "stream,records"}).columns == ("stream", "records")
     with pytest.raises(OptionError, match="records counts many at once: leave out payload, seq"):
         parse({"stream": "S", "columns": "seq,records,payload"})
+
+
+def test_a_query_that_writes_its_whole_result_again_is_told_another_way() -> None:
+    from pyspark.sql.types import StructType
+
+    from millstream.spark.source import MillstreamSource
+
+    with pytest.raises(OptionError, match="foreachBatch with a sinkId"):
+        MillstreamSource({"stream": "OUT"}).streamWriter(StructType(), overwrite=True)

@@ -16,6 +16,8 @@ from typing import Any
 from millstream.spark.problems import SparkSourceError
 
 VERSION = 1
+_KEYS = {"v": "/v"}  # a stream of that name; none has a slash in it
+_STREAMS = {key: stream for stream, key in _KEYS.items()}
 
 
 class UnknownOffset(SparkSourceError):
@@ -61,7 +63,7 @@ Positions = dict[str, Position]
 
 def offset_of(positions: Iterable[Position]) -> dict[str, Any]:
     """Return the offset that Spark stores."""
-    return {"v": VERSION} | {one.stream: one.stored() for one in positions}
+    return {"v": VERSION} | {_KEYS.get(one.stream, one.stream): one.stored() for one in positions}
 
 
 def positions_of(offset: dict[str, Any]) -> Positions:
@@ -69,6 +71,7 @@ def positions_of(offset: dict[str, Any]) -> Positions:
     try:
         if offset["v"] != VERSION:
             raise UnknownOffset(f"the checkpoint has offsets of version {offset['v']}")
+        found = ((_STREAMS.get(key, key), stored) for key, stored in offset.items() if key != "v")
         return {
             stream: Position(
                 stream,
@@ -78,8 +81,7 @@ def positions_of(offset: dict[str, Any]) -> Positions:
                 str(stored.get("identity", "")),
                 str(stored.get("reader", "")),
             )
-            for stream, stored in offset.items()
-            if stream != "v"
+            for stream, stored in found
         }
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UnknownOffset(

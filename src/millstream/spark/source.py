@@ -77,7 +77,10 @@ class MillstreamSource(DataSource):
         from millstream.spark.sink import StreamWriter
 
         if overwrite:
-            raise OptionError("a stream only grows: use outputMode('append') or 'update'")
+            raise OptionError(
+                "a stream only grows: use outputMode('append'), or write what changed in "
+                "foreachBatch with a sinkId and the batch's number as batchId"
+            )
         return StreamWriter(parse_write(self.options), schema)
 
     def _read(self) -> ReadOptions:
