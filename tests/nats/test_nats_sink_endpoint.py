@@ -112,6 +112,16 @@ def test_a_commit_whose_caller_left_is_known_to_the_one_that_sends_it_again(
     assert held(broker) == [b"x"]
 
 
+def test_a_snapshot_at_the_moment_of_a_commit_has_its_note(
+    broker: SmallBroker, streams: NatsStreams
+) -> None:
+    batch = Batch("sink", 4)
+    file, sections = stage(streams, batch, "a", entries(b"x")), list[bytes]()
+    broker.do(lambda: broker.stream("OUT").watch(lambda: sections.append(broker.sinks.section())))
+    streams.commit("OUT", batch, [file])
+    assert b'"sink":"sink","batch":4' in sections[0]
+
+
 def test_a_batch_number_of_another_query_is_refused_and_not_taken_for_a_repetition(
     tmp_path: Path,
 ) -> None:

@@ -186,8 +186,12 @@ class Server:
             parts.nats.stop()
         else:
             await parts.kept.topics.finish()
-            sections = parts.kept.sections()
             await parts.kept.accounts.close()
+            await parts.kept.jetstream.finish()
+            await parts.kept.sinks.finish()
+            # Once all that was under way is there: the snapshot says that it covers it. Nothing may
+            # wait between the two, as more would come meanwhile.
+            sections = parts.kept.sections()
             await parts.kept.jetstream.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)

@@ -178,6 +178,11 @@ class Sinks:
         place = _place(stream, asked.sink, asked.batch)
         await self._on_files(partial(self._staging.drop, place, asked.id))
 
+    async def finish(self) -> None:
+        """Wait for commits that are under way, before the last snapshot is made."""
+        if self._commits:
+            await asyncio.wait(self._commits)
+
     def tick(self) -> None:
         """Call about once a second: removes what nobody will commit, now and then."""
         now = self._clock.monotonic()
@@ -214,19 +219,24 @@ class Sinks:
         now = self._clock.time_ns()
         mark = Mark(asked.sink, asked.batch, len(batch), now, asked.once, asked.query)
         note = Note(SINK_BATCH, msgspec.json.encode(mark))
-        stored = await stream.deposit(batch, note) if len(batch) else None
+        noted = partial(self._keep, stream.incarnation, mark)
+        stored = await stream.deposit(batch, note, noted) if len(batch) else None
         if stored is None:  # nothing to append, but the batch is over all the same
-            await self._write(stream, note)
-        self._keep(stream.incarnation, mark)
-        if stored is None:
+            await self._write(stream, note, noted)
             return CommitAnswer(asked.sink, asked.batch, 0)
         first, last = stored
         return CommitAnswer(asked.sink, asked.batch, last - first + 1, first, last)
 
-    async def _write(self, stream: Stream, note: Note) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._store.control(note.kind, stream.incarnation, note.body, partial(settle, done))
-        await done
+    async def _write(self, stream: Stream, note: Note, noted: Callable[[], None]) -> None:
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: MillstreamError | None) -> None:
+            if error is None:
+                noted()
+            settle(written, error)
+
+        self._store.control(note.kind, stream.incarnation, note.body, done)
+        await written
 
     def _keep(self, incarnation: int, mark: Mark) -> None:
         marks = self._marks.setdefault(incarnation, {})

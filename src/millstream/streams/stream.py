@@ -213,19 +213,30 @@ class Stream:
         """Return a batch under the subjects that the stream stores it under."""
         return self._admission.renamed(batch)
 
-    async def deposit(self, batch: Batch, note: Note) -> tuple[int, int] | None:
+    async def deposit(
+        self, batch: Batch, note: Note, noted: Callable[[], None]
+    ) -> tuple[int, int] | None:
         """Store a sink's batch and its note in one commit: both, or neither.
 
-        Records whose message id is known are left out. None means that there was nothing to
-        store; the note is then not written either.
+        ``noted`` is called as they are committed, before anything else can look: a snapshot of that
+        moment covers the note. Records whose message id is known are left out. None means that
+        there was nothing to store; the note is then not written either.
         """
         run = self._admission.deposited(batch)
         if not run.count:
             return None
         run.note = note
-        run.future = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: MillstreamError | None) -> None:
+            if error is None:
+                noted()
+            settle(stored, error)
+
+        run.done = done
         self._writes.append(run)
-        return await run.future
+        await stored
+        return run.first_seq, run.last_seq
 
     def take_in(self, coming: Incoming, done: Committed) -> None:
         """Store records of another stream, all or none."""

@@ -229,8 +229,8 @@ class JetStream:
             registry.SECTION: self.consumers.section(),
         }
 
-    async def close(self) -> None:
-        """Take no more requests, answer those under way, send waiting consumers away."""
+    async def finish(self) -> None:
+        """Take no more requests, and answer those under way."""
         for handle in self._handles:
             self._interest.remove_sink(handle)
         self._handles = []
@@ -239,6 +239,10 @@ class JetStream:
             task.cancel()
         if self._runner is not None:
             await self._runner
+
+    async def close(self) -> None:
+        """Finish, and send waiting consumers away; nothing waits here where it is finished."""
+        await self.finish()
         if self._owns:
             self.consumers.close()
             self.catalog.close()
