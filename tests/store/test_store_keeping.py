@@ -225,6 +225,25 @@ def test_a_wal_on_a_small_disk_is_set_free_sooner() -> None:
     assert not bench.store.checkpoint_due
 
 
+def test_a_snapshot_waits_for_whoever_waited_for_a_control_frame() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, SMALL)
+    known: list[bytes] = []
+
+    def sections() -> dict[str, bytes]:
+        return {"names": b",".join(known)}
+
+    def done(error: object) -> None:
+        bench.store.post(lambda: known.append(b"S"))  # as a task that is woken: in its own turn
+        bench.store.checkpoint_soon(sections)  # as a timer that is due just now
+
+    bench.store.control(16, 1, b"S", done)
+    bench.run()
+    again = Bench(disk.after_crash(Mode.DROP, 0), SMALL).store.recovery
+    assert again.sections == {"names": b"S"}
+    assert not again.controls  # the snapshot covers it
+
+
 def test_a_full_disk_asks_for_snapshots_until_the_wal_is_short() -> None:
     disk = FakeDisk()
     bench = Bench(disk, SMALL)

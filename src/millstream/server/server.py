@@ -206,7 +206,7 @@ class Server:
             kept.store.tick()
             kept.sinks.tick()
             if kept.store.checkpoint_due:
-                kept.store.checkpoint(kept.sections())
+                kept.store.checkpoint_soon(kept.sections)
         if parts.gate is not None:
             parts.gate.check()
         parts.timers.after(_TICK, self._tick)

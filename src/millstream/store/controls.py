@@ -9,7 +9,7 @@ from functools import partial
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.kernel._frames import encode_control
-from millstream.store.committer import Submission
+from millstream.store.committer import Post, Submission
 from millstream.store.derived import DERIVE
 from millstream.store.log import Committed
 from millstream.store.log_frames import DELETE
@@ -20,16 +20,23 @@ from millstream.store.shards import Shards
 class Controls:
     """Gives out the numbers, and knows which frames were logged and not yet applied."""
 
-    def __init__(self, clock: Clock, shards: Shards) -> None:
+    def __init__(self, clock: Clock, shards: Shards, post: Post) -> None:
         self._clock = clock
         self._shards = shards
+        self._post = post
         self._open: set[int] = set()
+        self._fresh = 0
         self.number = 0  # the newest one given out
 
     @property
     def are_open(self) -> bool:
         """Say whether any frame was logged that nobody applied yet."""
         return bool(self._open)
+
+    @property
+    def are_fresh(self) -> bool:
+        """Say whether somebody waited for a frame that is committed, and has not gone on yet."""
+        return self._fresh > 0
 
     @property
     def applied_number(self) -> int:
@@ -71,12 +78,28 @@ class Controls:
         self._open.add(self.number)
         # Nothing else could rebuild them.
         copies = 2 if sync or kind in (DELETE, DERIVE) else 1
-        settled = partial(self._settled, self.number, done)
+        settled = partial(self._settled, self.number, self._told(done) if sync else done)
         submission = Submission(log_id, 0, copies, frame * copies, sync, settled, order=order)
         submission.tells = tells
         submission.can_wait = can_wait
         submission.apart = apart
         committer.submit(submission)
+
+    def _told(self, done: Committed) -> Committed:
+        """Return ``done`` for a frame that a task may wait for: it goes on in the loop's next turn.
+
+        Until then the frame counts as applied, and what it says is nowhere that a snapshot looks.
+        """
+
+        def told(error: MillstreamError | None) -> None:
+            self._fresh += 1
+            done(error)
+            self._post(self._went_on)  # behind the task, which was woken before
+
+        return told
+
+    def _went_on(self) -> None:
+        self._fresh -= 1
 
     def _settled(self, number: int, done: Committed, error: MillstreamError | None) -> None:
         self._open.discard(number)

@@ -73,7 +73,7 @@ class Store:
         self.shards.soon = lambda call: self.soon(call)
         self.shards.on_pressure = lambda pressed: self.on_pressure(pressed)
         self.shards.on_synced, self.shards.on_failed = self._synced, self._failed
-        self._controls = Controls(clock, self.shards)
+        self._controls = Controls(clock, self.shards, post)
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
         self._unsynced: set[FileLog] = set()
@@ -508,6 +508,15 @@ class Store:
         work, snapshot = self._checkpoints.take(sections)
         done = partial(self._checkpointed, work, snapshot)
         self.worker.run(partial(self._checkpoints.write, work, snapshot), done)
+
+    def checkpoint_soon(self, sections: Callable[[], dict[str, bytes]]) -> None:
+        """Checkpoint once those who waited for a control frame have taken in that it is there."""
+        if self._closed:
+            return
+        if self._controls.are_fresh:
+            self._post(partial(self.checkpoint_soon, sections))
+            return
+        self.checkpoint(sections())
 
     def _checkpointed(self, work: Work, snapshot: Snapshot, error: Exception | None) -> None:
         failed = self._checkpoints.taken(work, snapshot, error)
