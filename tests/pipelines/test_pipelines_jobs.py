@@ -14,6 +14,7 @@ import pytest
 from millstream.cli.main import run
 from millstream.client.streams import open_streams
 from millstream.pipelines import ready_made
+from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.ready_made import Period, moment, period
 from millstream.pipelines.stream_job import Stride, batches_of, publish
 
@@ -55,6 +56,11 @@ def test_a_range_is_at_fixed_times_and_stays_while_it_is_not_finished(tmp_path: 
         raise KeyError
     assert not left.exists()
     assert moment(0) == "1970-01-01T00:00:00Z"
+    for start, end in (("2026-05-02", "2026-05-01"), ("2027-01-01", None), ("-1h", "-1h")):
+        with pytest.raises(
+            PipelineError, match=f"--from {start} is not before --to {end or 'now'}"
+        ):
+            period(start, end, now, left)
 
 
 @pytest.mark.spark

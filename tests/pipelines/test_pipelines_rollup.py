@@ -50,3 +50,8 @@ def test_changes_that_spark_writes_again_after_a_crash_are_in_the_stream_once(be
     shutil.rmtree(kept / "commits")  # as if the driver had died between the batch and its note
     bench.run(pipeline)
     assert [one["records"] for one in bench.payloads("CRASHED-OUT")] == [2]
+
+
+def test_the_name_of_a_stream_is_text_in_the_query_of_a_roll_up() -> None:
+    steps = ready_made.rollup("A", None, "it's", "1h", ["subject"], None, None)["steps"]
+    assert steps[1]["sql"].startswith("select 'it\\'s' as subject")

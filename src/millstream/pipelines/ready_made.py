@@ -118,7 +118,8 @@ def rollup(
     source = {"stream": streams} | ({"json": fields} if fields else {})
     window = {"size": size} | ({"value": value} if value else {})
     # A column named subject would be that of the record: all columns go into the payload.
-    told = f"select '{stream}' as subject, to_json(struct(*)) as payload from rollup"
+    name = (stream or "").replace("\\", "\\\\").replace("'", "\\'")
+    told = f"select '{name}' as subject, to_json(struct(*)) as payload from rollup"
     steps = [
         {"name": "rollup", "from": "records", "rollup": window, "by": list(by)},
         {"name": "told", "sql": told},
@@ -195,8 +196,12 @@ def period(start: str | None, end: str | None, now_ns: int, left: Path) -> Perio
     if left.is_file():
         kept = json.loads(left.read_text())
         return Period(kept["start"], kept["end"], resumed=True)
-    first = None if start is None else moment(time_ns(start, now_ns))
-    return Period(first, moment(time_ns(end or "now", now_ns)))
+    last_ns = time_ns(end or "now", now_ns)
+    if start is None:
+        return Period(None, moment(last_ns))
+    if (first_ns := time_ns(start, now_ns)) >= last_ns:
+        raise PipelineError(f"--from {start} is not before --to {end or 'now'}")
+    return Period(moment(first_ns), moment(last_ns))
 
 
 @contextmanager
