@@ -17,6 +17,7 @@ from millstream.spark.options import parse
 from millstream.spark.problems import DataLoss, StreamReplaced
 from millstream.spark.source import BatchReader
 from millstream.spark.stream_source import StreamingReader
+from millstream.streams.config import StreamConfig
 from support.small_broker import SmallBroker, small_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -192,6 +193,39 @@ def test_a_stream_of_another_server_is_refused_by_a_checkpoint(
     # A checkpoint of an earlier version goes on, and is bound to the stream from then on.
     older = {"v": 1, "ORDERS": {"seq": 3, "incarnation": begun["ORDERS"]["incarnation"]}}
     assert reader(broker).latestOffset(older, ReadAllAvailable()) == end
+
+
+def test_a_stream_in_memory_is_another_one_after_a_restart(tmp_path: Path) -> None:
+    def reader(at: SmallBroker) -> StreamingReader:
+        return StreamingReader(parse({"url": at.url, "stream": "KEPT"}), ("seq",))
+
+    for durability, refused in (("ephemeral", True), ("disk", False)):
+        config = {"name": "KEPT", "metadata": {"millstream.durability": durability}}
+        with small_broker(tmp_path / durability) as before:
+            before.run(before._catalog.create(StreamConfig.from_request(config)))
+            before.append("KEPT", [NewRecord(subject=b"KEPT", payload=b"1")])
+            begun = reader(before).latestOffset(reader(before).initialOffset(), ReadAllAvailable())
+        with small_broker(tmp_path / durability) as after:
+            after.append("KEPT", [NewRecord(subject=b"KEPT", payload=b"2") for _ in range(2)])
+            if refused:
+                with pytest.raises(StreamReplaced, match="in memory alone"):
+                    reader(after).latestOffset(begun, ReadAllAvailable())
+            else:
+                end = reader(after).latestOffset(begun, ReadAllAvailable())
+                assert end["KEPT"]["seq"] > begun["KEPT"]["seq"]
+
+
+def test_a_server_that_was_set_back_is_told(broker: SmallBroker) -> None:
+    def reader(**options: str) -> StreamingReader:
+        return StreamingReader(parse({"url": broker.url, "stream": "ORDERS"} | options), ("seq",))
+
+    last = broker.stream("ORDERS").state().last_seq
+    ahead = reader().initialOffset()
+    ahead["ORDERS"]["seq"] = last + 7
+    with pytest.raises(DataLoss, match=rf"ends at {last}, and .* up to {last + 7}: .* set back"):
+        reader().latestOffset(ahead, ReadAllAvailable())
+    end = reader(failOnDataLoss="false").latestOffset(ahead, ReadAllAvailable())
+    assert end["ORDERS"]["seq"] == last + 7
 
 
 def test_a_query_tells_a_stream_that_never_was_from_one_that_is_gone(broker: SmallBroker) -> None:

@@ -182,6 +182,13 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         if begun is None:
             begun = Position(name, plan.first_seq - 1, plan.incarnation, plan.first_seq)
         _same(begun, plan)
+        if plan.last_seq < begun.seq and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"stream {name!r} ends at {plan.last_seq}, and this query has taken records up to "
+                f"{begun.seq}: the server was set back, as by a restore, and gives those sequences "
+                "to other records. Give the query a checkpointLocation that is new; "
+                "failOnDataLoss=false goes on behind them"
+            )
         begun = self._known(begun, plan)
         return begun, begun.at(plan.last_seq)
 

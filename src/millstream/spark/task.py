@@ -49,7 +49,8 @@ def not_the_same(stream: str) -> StreamReplaced:
     """Return the failure of a query whose checkpoint was written for another stream."""
     return StreamReplaced(
         f"stream {stream!r} is not the one that this checkpoint was written for: it was deleted "
-        "and created again, or it is on another server or data directory, and its sequences mean "
-        "other records; give the query a checkpointLocation that is new (and, so that it does not "
-        "start at the first record, startFrom, startSeq or startTime)"
+        "and created again, it is on another server or data directory, or it is in memory alone "
+        "and the server was started anew: its sequences mean other records; give the query a "
+        "checkpointLocation that is new (and, so that it does not start at the first record, "
+        "startFrom, startSeq or startTime)"
     )

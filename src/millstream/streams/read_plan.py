@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millstream.errors import BadRequest, NotHere
-from millstream.streams.sources import identity_of
+from millstream.store.log import Durability
+from millstream.streams.sources import identity_of, short_hash
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
@@ -127,7 +128,7 @@ def plan_for(
     plan: dict[str, Any] = {
         "stream": stream.name,
         "incarnation": stream.incarnation,
-        "identity": identity_of(stream),
+        "identity": _identity(stream),
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
         "gaps": _gaps(state),
@@ -149,6 +150,16 @@ def plan_for(
     if asked.max_bytes > 0:
         plan["until_seq"] = reach(stream, from_seq, asked.max_bytes)
     return plan
+
+
+def _identity(stream: "Stream") -> str:
+    """Return the word for the stream that these sequences belong to.
+
+    One that is in memory alone begins to count anew with each process.
+    """
+    if stream.log.durability is Durability.EPHEMERAL:
+        return short_hash(f"{identity_of(stream)} {stream.opened_ns}")
+    return identity_of(stream)
 
 
 def reach(stream: "Stream", from_seq: int, max_bytes: int) -> int:

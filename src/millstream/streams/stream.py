@@ -73,6 +73,7 @@ class Stream:
         self.account = account
         self.log = log
         self.created_ns = created_ns
+        self.opened_ns = clock.time_ns()  # by this process
         self.index = SubjectIndex(log)
         self.feeds: Sequence[Feed] = ()
         self._everything = self.index.select(())
