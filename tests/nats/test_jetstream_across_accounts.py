@@ -104,13 +104,14 @@ async def test_a_request_whose_inbox_is_gone_takes_nothing_from_others(tmp_path:
         subject, request = "$JS.ofA.API.CONSUMER.MSG.NEXT.O.C", b'{"batch":1,"expires":5000000000}'
         gone = await bob.subscribe("bobs.first")
         await bob.publish(subject, request, reply="bobs.first")
-        await bob.flush()
-        waiting = (await ask(alice, "$JS.API.CONSUMER.INFO.O.C"))["num_waiting"]
+        # A flush of this client overtakes what waits to be sent: the server itself is asked.
+        while (await ask(alice, "$JS.API.CONSUMER.INFO.O.C"))["num_waiting"] == 0:
+            pass
         await gone.unsubscribe()
         inbox = await bob.subscribe("bobs.second")
         await bob.publish(subject, request, reply="bobs.second")
-        await bob.flush()
+        await ask(bob, "$JS.ofA.API.CONSUMER.INFO.O.C")
         await ask(bob, "orders.late", b"late")
-        return [waiting, (await inbox.next_msg(5)).data]
+        return [(await inbox.next_msg(5)).data]
 
-    assert await both(tmp_path, CONFIG, scenario) == [1, b"late"]
+    assert await both(tmp_path, CONFIG, scenario) == [b"late"]
