@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.patience import Patience
 from millstream.client.topic_values import Job
-from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, Lease, WorkTerms
+from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, Idleness, Lease, WorkTerms
 
 if TYPE_CHECKING:
     from millstream.client.async_topics import AsyncTopic
@@ -36,6 +36,7 @@ class AsyncWorker:
         self._terms = terms
         self._stopping = asyncio.Event()
         self._held: dict[asyncio.Task[None], Job] = {}
+        self._idleness = Idleness()
         self._lease = Lease(LONGEST_LEASE_MS)
 
     async def __call__(self, job: Job) -> Any:
@@ -82,6 +83,8 @@ class AsyncWorker:
         patience.answered()
         if self._lease.is_shared:
             await self._keep(jobs)
+        if jobs:
+            self._idleness.end()
         for job in jobs:
             task = group.create_task(self._handle(job))
             self._held[task] = job
@@ -95,7 +98,7 @@ class AsyncWorker:
         if under_way or not self._stopping.is_set():
             await asyncio.wait(
                 [*self._held, stopping],
-                timeout=POLL_SECONDS if under_way else 0.05,
+                timeout=POLL_SECONDS if under_way else self._idleness.pause(),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         stopping.cancel()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Job], Any]
-POLL_SECONDS = 1.0
+POLL_SECONDS = 1.0  # between two looks at a queue that has had nothing for a while
+FIRST_POLL_SECONDS = 0.05  # behind the last job, where the next is likeliest
 SHORTEST_LEASE_MS, LONGEST_LEASE_MS = 100, 86_400_000  # as the server grants them
 
 
@@ -65,6 +66,22 @@ class Lease(msgspec.Struct, frozen=True):
         return self.ms / 3000
 
 
+class Idleness:
+    """How long a worker waits before it looks again: longer, the longer there was nothing."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_POLL_SECONDS
+
+    def pause(self) -> float:
+        """Return the seconds to the next look, as this one was in vain."""
+        pause, self._next = self._next, min(2 * self._next, POLL_SECONDS)
+        return pause
+
+    def end(self) -> None:
+        """Begin anew: there was a job."""
+        self._next = FIRST_POLL_SECONDS
+
+
 class Worker:
     """Takes jobs, at most ``concurrency`` at a time; call it like the function that it wraps.
 
@@ -83,6 +100,7 @@ class Worker:
         self._stop = threading.Event()
         self._freed = threading.Event()
         self._held: dict[int, Job] = {}
+        self._idleness = Idleness()
         self._lease = Lease(LONGEST_LEASE_MS)
 
     def __call__(self, job: Job) -> Any:
@@ -109,7 +127,7 @@ class Worker:
                     if not self._take(pool, patience) and not self._held and not was_busy:
                         if until_empty:
                             return
-                        self._stop.wait(POLL_SECONDS)
+                        self._stop.wait(self._idleness.pause())
         finally:
             ended.set()
             renewer.join()
@@ -131,6 +149,8 @@ class Worker:
         patience.answered()
         if self._lease.is_shared:
             self._keep(jobs)
+        if jobs:
+            self._idleness.end()
         for job in jobs:
             self._held[job.seq] = job
             future: Future[None] = pool.submit(self._handle, job)
