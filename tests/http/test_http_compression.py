@@ -132,7 +132,7 @@ def test_all_members_together_stay_within_the_limit() -> None:
         unpack(b"gzip", body + gzip.compress(b"x"), 1_000_000)
 
 
-@pytest.mark.parametrize("rest", [b"\0", b"junk", gzip.compress(b"x")[:-1], b"\x1f\x8b"])
+@pytest.mark.parametrize("rest", [b"\0", b"junk", gzip.compress(b"x", mtime=0)[:-1], b"\x1f\x8b"])
 def test_what_follows_a_member_must_be_another_one(rest: bytes) -> None:
     with pytest.raises(NotPacked, match="cut short or followed"):
         unpack(b"gzip", gzip.compress(b"x") + rest, 1_000_000)
