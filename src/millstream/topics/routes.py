@@ -33,7 +33,8 @@ CHANGES = (
     *(claim, ack, nack, extend),
 )
 # What is done to its end although the client leaves: half of it would be true only after a restart.
-UNBROKEN = (*(put_topic, delete_topic, delete_records, put_router, delete_router, hold),)
+# A sink's commit sees to that itself, at every door.
+UNBROKEN = (put_topic, delete_topic, delete_records, put_router, delete_router, hold)
 
 
 class Operation(Protocol):
