@@ -66,7 +66,8 @@ cdef extern from *:
     #if defined(__x86_64__)
     #include <immintrin.h>
     #define WIDE __attribute__((target("avx2"))) static
-    #define HAS_WIDE __builtin_cpu_supports("avx2")
+    #define MOST_LANES \
+        (__builtin_cpu_supports("avx512f") ? 8 : __builtin_cpu_supports("avx2") ? 4 : 1)
 
     WIDE inline __m256i mixed(const char *data, int secret) {
         __m256i value = _mm256_loadu_si256((const __m256i *)data);
@@ -87,7 +88,7 @@ cdef extern from *:
 
     /* What _long does with add_stripes, with the lanes in registers throughout and one product
        where compilers make three: several times as fast. */
-    WIDE void add_all(uint64_t *sums, const char *data, ptrdiff_t size) {
+    WIDE void add_all_256(uint64_t *sums, const char *data, ptrdiff_t size) {
         __m256i low = _mm256_loadu_si256((const __m256i *)sums);
         __m256i high = _mm256_loadu_si256((const __m256i *)(sums + 4));
         const char *last = data + size - 64;
@@ -109,17 +110,50 @@ cdef extern from *:
         _mm256_storeu_si256((__m256i *)sums, low);
         _mm256_storeu_si256((__m256i *)(sums + 4), high);
     }
+
+    #define WIDEST __attribute__((target("avx512f"))) static
+
+    WIDEST inline __m512i mixed_512(const char *data, int secret) {
+        __m512i value = _mm512_loadu_si512(data);
+        __m512i key = _mm512_xor_si512(_mm512_loadu_si512(XXH3_SECRET + secret), value);
+        key = _mm512_mul_epu32(key, _mm512_srli_epi64(key, 32));
+        return _mm512_add_epi64(key, _mm512_shuffle_epi32(value, (_MM_PERM_ENUM)0x4E));
+    }
+
+    /* The same with all lanes in one register. */
+    WIDEST void add_all_512(uint64_t *sums, const char *data, ptrdiff_t size) {
+        const __m512i prime = _mm512_set1_epi64(0x9E3779B1);
+        const __m512i stirring = _mm512_loadu_si512(XXH3_SECRET + 128);
+        __m512i lanes = _mm512_loadu_si512(sums), high;
+        const char *last = data + size - 64;
+        for (; last + 63 - data >= 1024; data += 1024) {
+            #pragma GCC unroll 16
+            for (int n = 0; n < 16; n++)
+                lanes = _mm512_add_epi64(lanes, mixed_512(data + 64 * n, 8 * n));
+            lanes = _mm512_xor_si512(lanes, _mm512_srli_epi64(lanes, 47));
+            lanes = _mm512_xor_si512(lanes, stirring);
+            high = _mm512_mul_epu32(_mm512_srli_epi64(lanes, 32), prime);
+            lanes = _mm512_mul_epu32(lanes, prime);
+            lanes = _mm512_add_epi64(lanes, _mm512_slli_epi64(high, 32));
+        }
+        for (int n = 0; data + 64 * n < last; n++)
+            lanes = _mm512_add_epi64(lanes, mixed_512(data + 64 * n, 8 * n));
+        _mm512_storeu_si512(sums, _mm512_add_epi64(lanes, mixed_512(last, 121)));
+    }
+
     #else
-    #define HAS_WIDE 0
-    static void add_all(uint64_t *sums, const char *data, ptrdiff_t size) {}
+    #define MOST_LANES 1
+    static void add_all_256(uint64_t *sums, const char *data, ptrdiff_t size) {}
+    static void add_all_512(uint64_t *sums, const char *data, ptrdiff_t size) {}
     #endif
     """
     uint64_t fold_product(uint64_t a, uint64_t b) noexcept nogil
     uint64_t word(const void *at) noexcept nogil
     uint64_t secret_word(int at) noexcept nogil
     void add_stripes(uint64_t *sums, const char *data, int secret, int count) noexcept nogil
-    void add_all(uint64_t *sums, const char *data, Py_ssize_t size) noexcept nogil
-    bint HAS_WIDE
+    void add_all_256(uint64_t *sums, const char *data, Py_ssize_t size) noexcept nogil
+    void add_all_512(uint64_t *sums, const char *data, Py_ssize_t size) noexcept nogil
+    int MOST_LANES
     uint64_t __builtin_bswap64(uint64_t value) noexcept nogil
 
 cdef extern from *:
@@ -209,14 +243,16 @@ cdef inline uint64_t _upto_240(const char *data, Py_ssize_t size) noexcept nogil
     return _avalanche(_avalanche(h) + tail)
 
 
-cdef uint64_t _long(const char *data, Py_ssize_t size, bint wide) noexcept nogil:
+cdef uint64_t _long(const char *data, Py_ssize_t size, int at_once) noexcept nogil:
     cdef uint64_t[8] lanes = [P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1]
     cdef Py_ssize_t last = size - 1  # the last stripe is always read from the end
     cdef Py_ssize_t block
     cdef uint64_t h = <uint64_t>size * P64_1
     cdef int i
-    if wide:
-        add_all(lanes, data, size)
+    if at_once == 8:
+        add_all_512(lanes, data, size)
+    elif at_once == 4:
+        add_all_256(lanes, data, size)
     else:
         for block in range(last >> 10):
             add_stripes(lanes, data + 1024 * block, 0, 16)
@@ -244,11 +280,11 @@ cdef uint64_t xxh3(const char *data, Py_ssize_t size) noexcept nogil:
         return _upto_128(data, size)
     if size <= SHORT:
         return _upto_240(data, size)
-    return _long(data, size, HAS_WIDE)
+    return _long(data, size, MOST_LANES)
 
 
-def xxh3_64(bytes data not None, bint plain=False):
-    """Return the XXH3-64 hash of ``data``; ``plain`` as a processor without wide vectors does."""
-    if plain and PyBytes_GET_SIZE(data) > SHORT:
-        return _long(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), False)
+def xxh3_64(bytes data not None, int lanes=8):
+    """Return the XXH3-64 hash of ``data``, with so many ``lanes`` at once as a processor has."""
+    if PyBytes_GET_SIZE(data) > SHORT:
+        return _long(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), min(lanes, MOST_LANES))
     return xxh3(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
