@@ -532,6 +532,15 @@ def test_denied_subjects_pass_a_wildcard_subscription_by() -> None:
     assert not door.interest.has_interest(b"x.secret.b")
 
 
+@pytest.mark.parametrize("queue", [b"", b"q"])
+def test_a_denied_subject_is_denied_beside_one_that_is_not(queue: bytes) -> None:
+    door = Recorder()
+    door.hub.subscribe(door.client(), b"x.*", queue, b"1", (b"x.secret",))
+    subjects = [b"x.a", b"x.secret", b"x.b", b"x.secret"]
+    sent = [door.hub.publish(door.interest, subject, b"", b"", b"") for subject in subjects]
+    assert sent == [1, 0, 1, 0]
+
+
 def test_a_denied_member_of_a_queue_group_leaves_the_message_to_another() -> None:
     door = Recorder()
     a, b = door.client(), door.client()

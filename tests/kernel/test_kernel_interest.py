@@ -75,6 +75,31 @@ def test_compiled_interest_agrees_with_the_reference(
                 assert found_reverse == sorted(plain.reverse_match(what))
 
 
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(subjects, queues), max_size=6),
+    st.lists(tokens, min_size=1, max_size=3),
+    st.lists(st.one_of(tokens, st.sampled_from([b"a.b", b"x"])), min_size=2, max_size=6),
+    st.integers(1, 6),
+)
+def test_subjects_that_differ_in_their_last_token_match_as_the_reference_says(
+    patterns: list[tuple[bytes, bytes]], before: list[bytes], last: list[bytes], removed: int
+) -> None:
+    compiled, plain = Interest(), reference.Interest()
+    for pattern, queue in patterns:
+        assert add(compiled, pattern, queue) == add(plain, pattern, queue)
+
+    def compare() -> None:
+        for token in last:
+            subject = b".".join([*before, token])
+            found, groups = plain.match(subject)
+            assert compiled.count_interest(subject) == (len(found), sum(map(len, groups.values())))
+
+    compare()
+    assert compiled.remove_sink(removed) == plain.remove_sink(removed)
+    compare()
+
+
 @given(st.lists(st.tuples(subjects, queues), max_size=20), st.randoms())
 def test_removing_everything_leaves_only_the_root(patterns: list[tuple[bytes, bytes]], r) -> None:  # type: ignore[no-untyped-def]
     interest = Interest()

@@ -51,6 +51,7 @@ cdef struct Node:
 cdef struct Match:
     Match *chain
     bint stale
+    bint is_own           # the last token made a difference: a subject beside it may match others
     uint64_t hash
     char *subject
     uint32_t subject_len
@@ -61,6 +62,10 @@ cdef struct Match:
     Members *groups       # the names are borrowed from the trie
     uint32_t group_count
     uint32_t group_room
+
+
+cdef enum:
+    PREFIX = 128          # of a subject that is kept, so that its neighbours need no match
 
 
 cdef class SinkSlot:
@@ -87,6 +92,9 @@ cdef class Interest:
     cdef uint32_t cache_limit
     cdef uint32_t sweep_to
     cdef Match scratch
+    cdef uint64_t scratch_epoch       # when it was filled
+    cdef Py_ssize_t shared_len        # of what a subject begins with that matches the same, or 0
+    cdef char[PREFIX] shared          # that
     cdef uint64_t subscriptions
     cdef uint64_t inserts
     cdef uint64_t removes
@@ -105,6 +113,7 @@ cdef class Interest:
     cdef Match *lookup(self, const char *subject, Py_ssize_t size) noexcept
     cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept
     cdef void fill(self, Match *to, const char *subject, Py_ssize_t size) noexcept
+    cdef void share(self, const char *subject, Py_ssize_t size) noexcept
     cdef void sweep(self) noexcept
     cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
     cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept

@@ -316,9 +316,10 @@ cdef void match_plain(Match *to, Members *members) noexcept nogil:
         to.plain_room = needed + needed // 2
         to.plain = <Sub **>must_grow(to.plain, to.plain_room * sizeof(Sub *))
     for i in range(members.count):
-        if members.subs[i].denied_count \
-                and is_denied(members.subs[i], to.subject, to.subject_len):
-            continue
+        if members.subs[i].denied_count:
+            to.is_own = True
+            if is_denied(members.subs[i], to.subject, to.subject_len):
+                continue
         to.plain[to.plain_count] = members.subs[i]
         to.plain_count += 1
 
@@ -343,9 +344,10 @@ cdef Members *match_group_made(Match *to, Members *members) noexcept nogil:
 cdef void match_group(Match *to, Members *members) noexcept nogil:
     cdef uint32_t i
     for i in range(members.count):
-        if members.subs[i].denied_count \
-                and is_denied(members.subs[i], to.subject, to.subject_len):
-            continue
+        if members.subs[i].denied_count:
+            to.is_own = True
+            if is_denied(members.subs[i], to.subject, to.subject_len):
+                continue
         members_add(match_group_made(to, members), members.subs[i])
 
 
@@ -369,6 +371,8 @@ cdef void match_from(
     if node.children:
         child = child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
     if dot == NULL:
+        if node.children:
+            to.is_own = True
         if child != NULL:
             match_node(to, child)
         if node.star != NULL:
@@ -569,13 +573,37 @@ cdef class Interest:
         to.plain_count = 0
         to.group_count = 0
         to.stale = False
-        if not has_empty_token(subject, size):
+        to.is_own = False
+        if has_empty_token(subject, size):
+            to.is_own = True
+        else:
             match_from(self.root, subject, subject + size, self.seed, to)
 
     cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept:
-        """Match without touching the cache; valid until the next match_once."""
+        """Match without touching the cache; valid until the next match_once.
+
+        Of many inboxes and acknowledgements in a row only the last token differs, which mostly is a
+        wildcard's: what the one before has matched, they match.
+        """
+        cdef Py_ssize_t same = self.shared_len
+        if same and size > same and self.scratch_epoch == self.epoch \
+                and memcmp(subject, self.shared, same) == 0 \
+                and memchr(subject + same, b".", size - same) == NULL:
+            self.scratch.subject = <char *>subject
+            self.scratch.subject_len = <uint32_t>size
+            return &self.scratch
         self.fill(&self.scratch, subject, size)
+        self.share(subject, size)
         return &self.scratch
+
+    cdef void share(self, const char *subject, Py_ssize_t size) noexcept:
+        """Note for which subjects besides this one the scratch result holds."""
+        cdef Py_ssize_t same = size
+        while same and subject[same - 1] != b".":
+            same -= 1
+        self.shared_len = 0 if self.scratch.is_own or same > PREFIX else same
+        self.scratch_epoch = self.epoch
+        memcpy(self.shared, subject, self.shared_len)
 
     cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept:
         cdef Match *match = self.buckets[hashed & self.bucket_mask]
