@@ -15,6 +15,7 @@ from support.store_bench import PROMISING, SMALL, Answer, Bench, image
 from support.sweep import Sent, check_recovery
 
 CLASSES = (Durability.FSYNC, Durability.DISK, Durability.FSYNC, Durability.DISK, Durability.MEMORY)
+UNSYNCED = (Durability.DISK,) * 5
 PIECES = replace(SMALL, entry_bytes=700)  # batches that span entries
 
 
@@ -31,6 +32,9 @@ class RandomWorkload:
             self.options = replace(self.options, shards=2)
         if seed % 5 > 2:  # many promises ahead, which the loop writes too
             self.options = replace(self.options, log=PROMISING.log)
+        self.is_rarely_synced = seed % 7 in (1, 4)  # so that several files wait for the disk
+        if self.is_rarely_synced:
+            self.options = replace(self.options, dirty_age=1e9, wal_file_bytes=1500)
         self.clock = ManualClock()
         self.n = 0
         self.bench: Bench | None = None
@@ -39,7 +43,8 @@ class RandomWorkload:
         """Open the store, do ``steps`` operations, close it."""
         self.open()
         assert self.bench is not None
-        for log_id, durability in enumerate(CLASSES[: self.rng.randint(2, 5)], 1):
+        classes, first = (UNSYNCED, 2) if self.is_rarely_synced else (CLASSES, 1)
+        for log_id, durability in enumerate(classes[: self.rng.randint(2, 5)], first):
             self.create(log_id, durability)
         operations = (
             [self.batch] * 6
@@ -48,6 +53,8 @@ class RandomWorkload:
             + [self.delete, self.trim, self.turn, self.turn]
         )
         operations += [self.checkpoint, self.control, self.age, self.restart, self.drop]
+        if self.is_rarely_synced:
+            operations = [self.batch] * 8 + [self.exact, self.skip, self.delete] + operations[-5:]
         for _ in range(steps):
             with suppress(MillstreamError):
                 self.rng.choice(operations)()
@@ -125,7 +132,7 @@ class RandomWorkload:
         assert self.bench is not None
         store = self.bench.store
         log = self.rng.choice(self.logs())
-        if log.log_id == 1 or self.rng.random() < 0.7:
+        if log.log_id <= 2 or self.rng.random() < 0.7:
             return
         answer: Answer = []
 

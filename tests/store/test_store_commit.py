@@ -9,6 +9,7 @@ import pytest
 
 from millstream.errors import ShardReadOnly, StorageFull
 from millstream.store import committer as committer_module
+from millstream.store import options as options_module
 from millstream.store import segment as segment_module
 from millstream.store.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
@@ -342,10 +343,13 @@ def test_what_can_wait_does_not_wait_for_a_sync_that_is_far_away() -> None:
     assert len(steps) == 1
 
 
-def test_much_that_is_written_is_synced_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer_module, "DIRTY_BYTES", 1000)
+@pytest.mark.parametrize(("dirty_age", "bound"), [(0.1, "DIRTY_BYTES"), (60.0, "MOST_DIRTY_BYTES")])
+def test_much_that_is_written_is_synced_before_its_time(
+    monkeypatch: pytest.MonkeyPatch, dirty_age: float, bound: str
+) -> None:
+    monkeypatch.setattr(options_module, bound, 1000)
     disk = FakeDisk()
-    bench = Bench(disk, options=replace(SMALL, dirty_age=60.0))
+    bench = Bench(disk, options=replace(SMALL, dirty_age=dirty_age))
     log = bench.store.create_log(1, Durability.DISK)
     bench.append(log, [b"first: pays for the reservation"])
     bench.run()
@@ -356,22 +360,8 @@ def test_much_that_is_written_is_synced_before_its_time(monkeypatch: pytest.Monk
         assert wal_syncs(disk) - before == written // 2  # 461 bytes and an entry's head each
 
 
-def test_near_the_end_of_a_file_less_waits_for_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer_module, "LEAST_DIRTY_BYTES", 100)
-    disk = FakeDisk()
-    bench = Bench(disk, options=replace(SMALL, dirty_age=60.0))
-    log = bench.store.create_log(1, Durability.DISK)
-    bench.append(log, [b"first: pays for the reservation"])
-    bench.run()
-    engine = bench.store.shards.committers[0]._engine
-    before, room = wal_syncs(disk), engine.room
-    while wal_syncs(disk) == before:
-        bench.append(log, [bytes(100)])
-        bench.run()
-    assert 2 * room // 3 - 250 < engine.room <= 2 * room // 3  # half as much is written as is left
-
-
-def test_a_promise_ahead_keeps_no_write_from_the_loop() -> None:
+@pytest.mark.parametrize("more", [False, True])
+def test_a_promise_ahead_keeps_no_write_from_the_loop(more: bool) -> None:
     disk = FakeDisk()
     bench = Bench(disk, options=replace(PROMISING, dirty_age=60.0))
     log = bench.store.create_log(1, Durability.DISK)
@@ -384,6 +374,8 @@ def test_a_promise_ahead_keeps_no_write_from_the_loop() -> None:
         bench.deliver()
         assert answer == [None]
     assert wal_syncs(disk) == before
+    if more:  # the thread finds a group to write: the promise must not wait for the timer
+        bench.append(log, [b"came meanwhile"])
     committer.step()
     assert (wal_syncs(disk), committer._apart) == (before + 1, [])
 
@@ -418,6 +410,7 @@ def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
     bench.append(log, [b"first: pays for the reservation"])
     bench.run()
     (committer,) = bench.store.shards.committers
+    committer._prepare()  # as the thread does, which is called where the next file is missing
     committer._wake = bell = _Bell(committer._lock)
     steps: list[Any] = []
     bench.store.soon = steps.append
@@ -430,6 +423,22 @@ def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
     assert bell.rings == 1
     bench.store.control(20, 1, b"", lambda error: None)  # a sync is the thread's
     assert bell.rings == 2
+
+
+def test_a_loop_that_took_the_file_made_ahead_calls_for_the_next() -> None:
+    bench = Bench(FakeDisk(), options=replace(SMALL, dirty_age=60.0))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    (committer,) = bench.store.shards.committers
+    committer._prepare()
+    committer._wake = bell = _Bell(committer._lock)
+    index = committer._engine.index
+    while committer._engine.index == index:
+        bench.append(log, [bytes(300)])
+        bench.deliver()  # the loop alone
+        assert bell.rings == committer._engine.wants_file
+    assert bell.rings == 1
 
 
 class VisitedDisk(FakeDisk):

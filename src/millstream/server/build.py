@@ -307,7 +307,7 @@ def open_store(
     )
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
-        sizes = replace(sizes, dirty_age=options.sync_interval)
+        sizes = sizes.synced_every(options.sync_interval)
     return Store.open(str(directory), files or MeteredFiles(clock), clock, post, sizes)
 
 

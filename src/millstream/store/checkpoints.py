@@ -1,6 +1,9 @@
 """Checkpoints: snapshots of what is committed, and the WAL files that each one sets free."""
 
 import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -8,19 +11,21 @@ import msgspec
 from millstream.clock import Clock
 from millstream.store.controls import Controls
 from millstream.store.file_log import FileLog
-from millstream.store.files import Files
+from millstream.store.files import File, Files
 from millstream.store.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.recovery import Control
 from millstream.store.segment import Flush, Segment
 from millstream.store.shards import Shards
 from millstream.store.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
+from millstream.store.worker import Worker
 
 ROOM_SHARE = 8  # the WAL grows by at most this part of the free space between snapshots
 LEAST_STEP = 1 << 20
 SHORT_GAP = 1.0  # seconds between snapshots while the disk is full
 
 Work = list[tuple[FileLog, Segment, Flush]]
+Taken = Callable[[Snapshot, str], None]  # with why it failed, nothing when it did not
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +37,46 @@ class Host(Protocol):
     clock: Clock
     directory: str
     options: StoreOptions
+    worker: Worker
+    syncer: Worker
     logs: dict[int, FileLog]
 
 
+class _Round:
+    """One checkpoint under way: what it writes, and the files that stay open until they are synced.
+
+    A segment may be sealed or removed between the two.
+    """
+
+    def __init__(self, work: Work, snapshot: Snapshot) -> None:
+        self.work = work
+        self.snapshot = snapshot
+        self.is_written = False
+        self.is_put = False  # the snapshot is in its place
+        self._open = ExitStack()
+        self._written: list[tuple[Segment, File]] = []
+
+    def write(self) -> None:
+        """Hand to the files what they lack."""
+        for _, segment, flush in self.work:
+            if segment.made or flush.parts:
+                segment.write(flush)
+                if segment.cold is None:
+                    self._written.append((segment, self._open.enter_context(segment.use())))
+        self.is_written = True
+
+    def sync(self) -> None:
+        """Make stable what was written."""
+        for segment, file in self._written:
+            segment.sync_file(file)
+
+    def close(self) -> None:
+        """Leave the files to the segments."""
+        self._open.close()
+
+
 class Checkpoints:
-    """Takes one at a time: ``take`` on the loop, ``write`` on the file thread, ``taken`` back."""
+    """Takes one at a time: decided on the loop, written by one file thread, synced by the other."""
 
     def __init__(self, host: Host, shards: Shards, controls: Controls) -> None:
         self._host = host
@@ -51,7 +91,12 @@ class Checkpoints:
         self.dropped: set[int] = set()  # logs that files or the WAL may still speak of
         self._dropped_lately: set[int] = set()  # as of the newest snapshot
         self._dropped_before: set[int] = set()  # as of the one before it
-        self.is_running = False
+        self._current: _Round | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether one is under way."""
+        return self._current is not None
 
     def found(self, snapshots: list[Snapshot]) -> None:
         """Go on behind the snapshots that a start has read, newest first."""
@@ -89,13 +134,12 @@ class Checkpoints:
     def _step(self) -> int:
         """Return how far the WAL grows between snapshots: less where there is little room."""
         share = self._host.files.free_bytes(self._host.directory) // ROOM_SHARE
-        return min(self._host.options.checkpoint_bytes, max(share, LEAST_STEP))
+        return min(self._host.options.checkpoint_step, max(share, LEAST_STEP))
 
     # --- one
 
-    def take(self, sections: dict[str, bytes]) -> tuple[Work, Snapshot]:
-        """Begin one: return what has to be written, and the snapshot that relies on it."""
-        self.is_running = True
+    def take(self, sections: dict[str, bytes], taken: Taken) -> None:
+        """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
         self._at = self._host.clock.monotonic()
         self._written_before = self._shards.written
         work: Work = []
@@ -104,32 +148,64 @@ class Checkpoints:
                 work += [
                     (each, s, each.take_flush(s)) for s in each.segments if not s.sealed or s.flags
                 ]
-        return work, self._capture(sections, work)
+        self._current = current = _Round(work, self._capture(sections, work))
+        self._host.worker.run(current.write, partial(self._written, current, taken))
 
-    def write(self, work: Work, snapshot: Snapshot) -> None:
-        """Make the segments stable, then the snapshot that relies on them, then drop WAL files."""
-        for _, segment, flush in work:
-            if segment.made or flush.parts:
-                segment.write(flush)
-                segment.sync()
-        self._put(snapshot)
-        self._shards.drop_below(self._positions[-1] if self._positions else {})
+    def finish(self) -> None:
+        """Bring the one that is under way to its end: the store is closed, its file threads ended.
 
-    def taken(self, work: Work, snapshot: Snapshot, error: Exception | None) -> str:
-        """End it on the loop; returns why it failed, nothing when it did not."""
-        self.is_running = False
+        One that could not be written is given up: the WAL has what it would have covered.
+        """
+        current = self._current
+        if current is not None and current.is_written and not current.is_put:
+            try:
+                self._settle(current)
+            except Exception as error:
+                log.error("checkpoint failed error=%s", error)
+        if current is not None:
+            current.close()
+            self._current = None
+
+    def _goes_on(self, current: _Round, taken: Taken, error: Exception | None) -> bool:
+        """Say whether the next step is due; a step that failed ends the checkpoint."""
+        if current is self._current and error is not None:
+            self._taken(current, taken, error)
+        return current is self._current
+
+    def _written(self, current: _Round, taken: Taken, error: Exception | None) -> None:
+        if self._goes_on(current, taken, error):
+            settled = partial(self._settled, current, taken)
+            self._host.syncer.run(partial(self._settle, current), settled)
+
+    def _settle(self, current: _Round) -> None:
+        current.sync()
+        self._put(current.snapshot)
+        current.is_put = True
+
+    def _settled(self, current: _Round, taken: Taken, error: Exception | None) -> None:
+        if self._goes_on(current, taken, error):
+            kept = self._positions[-1] if self._positions else {}
+            drop = partial(self._shards.drop_below, kept)
+            self._host.worker.run(drop, partial(self._taken, current, taken))
+
+    def _taken(self, current: _Round, taken: Taken, error: Exception | None) -> None:
+        if current is not self._current:
+            return
+        current.close()
+        self._current = None
         if error is not None:
-            for _, segment, flush in work:
+            for _, segment, flush in current.work:
                 segment.flags = flush.flags + segment.flags
             why = error.strerror if isinstance(error, OSError) else error
             log.error("checkpoint failed error=%s", error)
-            return f"the last checkpoint failed: {why}"
+            taken(current.snapshot, f"the last checkpoint failed: {why}")
+            return
         self._short = max(self._short - 1, 0)
-        self._positions = [*self._positions[-1:], snapshot.positions]
-        self._seqs = [*self._seqs[-1:], _seqs(snapshot)]
-        for each, segment, flush in work:
+        self._positions = [*self._positions[-1:], current.snapshot.positions]
+        self._seqs = [*self._seqs[-1:], _seqs(current.snapshot)]
+        for each, segment, flush in current.work:
             each.flushed(segment, flush, synced=True)
-        return ""
+        taken(current.snapshot, "")
 
     def _capture(self, sections: dict[str, bytes], work: Work) -> Snapshot:
         """Describe the state of this moment; the WAL position was reached before it."""

@@ -41,8 +41,6 @@ SMALL_GROUP = 2 << 20  # bytes that the loop writes itself: below a millisecond 
 SLOW_WRITE = 0.02  # a busy machine alone makes a write take a few milliseconds
 SLOW_PAUSE = 4  # the loop leaves writing to the thread for so many times a slow write's time
 SWITCH_INTERVAL = 0.0005  # back from a sync the thread must not wait 5 ms for a busy loop
-DIRTY_BYTES = 8 << 20  # are synced before their time: a file that ends waits for less to be written
-LEAST_DIRTY_BYTES = 1 << 20  # near the end of a file, where half of what is left is the bound
 BRIEF = 1.0  # seconds; whoever fills a file sooner gets larger ones
 LONGEST_WAIT = 0.1  # of what can wait; the thread looks once in a dirty age
 PER_ENTRY = 88  # header and one run
@@ -109,6 +107,7 @@ class Committer:
         clock: Clock,
         post: Post,
         dirty_age: float = 0.05,
+        dirty_bytes: int = 8 << 20,
         high_water: int = 32 << 20,
         entry_bytes: int = TARGET_BYTES,
     ) -> None:
@@ -119,6 +118,7 @@ class Committer:
         self._post = post
         self.soon: Post = post  # as `post`, but only ever called on the loop
         self._dirty_age = dirty_age
+        self._dirty_bytes = dirty_bytes
         self._high_water = high_water
         self._low_water = high_water // 2
         self._entry_bytes = entry_bytes
@@ -234,7 +234,7 @@ class Committer:
                 self._dirty_since = now
             apart = [each for each in written if each.sync]
             self._apart += apart
-            if apart or self._engine.written - self._synced_bytes >= self._most_dirty():
+            if self._leaves_work():  # also where the thread came while this was written
                 self._call_thread()
         if error is not None:
             self._fail(group[len(written) :], error)
@@ -262,7 +262,7 @@ class Committer:
             size += OVERHEAD * (entries + size // MOST_BYTES + 1)
         return (
             size <= SMALL_GROUP
-            and size + PER_ENTRY * entries <= self._engine.room
+            and self._engine.takes(size + PER_ENTRY * entries)
             and self._clock.monotonic() >= self._slow_until
         )
 
@@ -381,7 +381,7 @@ class Committer:
                 self._awaiting.append(awaited)
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
-            due = self._due(self._dirty_since)
+            due = bool(self._apart) or self._due(self._dirty_since)
             kept_out = bool(self._queue)
         if early:
             self._post(partial(self._settle_early, early, None if late else position))
@@ -496,12 +496,16 @@ class Committer:
             log.warning("durable mark not written error=%s", error)
 
     def _due(self, since: float) -> bool:
-        dirty = self._engine.written - self._synced_bytes
-        return dirty >= self._most_dirty() or self._clock.monotonic() - since >= self._dirty_age
+        return self._is_much() or self._clock.monotonic() - since >= self._dirty_age
 
-    def _most_dirty(self) -> int:
-        """Return how much may wait for its sync: less, the nearer the end of the file is."""
-        return min(DIRTY_BYTES, max(self._engine.room // 2, LEAST_DIRTY_BYTES))
+    def _leaves_work(self) -> bool:
+        """Say whether the thread has something to do before its time."""
+        return bool(self._apart) or self._engine.wants_file or self._is_much()
+
+    def _is_much(self) -> bool:
+        """Say whether to sync for what there is, not for its age."""
+        dirty = self._engine.written - self._synced_bytes
+        return dirty >= self._dirty_bytes or self._engine.is_behind
 
     def _finish(self) -> None:
         while self.step():

@@ -39,7 +39,7 @@ from millstream.store.log_frames import (
 )
 from millstream.store.log_host import Host
 from millstream.store.log_records import LogRecords, base_of, merged
-from millstream.store.reservation import LEAST, Reservation
+from millstream.store.reservation import GROWTH, LEAST, Reservation
 from millstream.store.rewrites import Rewrites
 from millstream.store.segment import Flush, Segment
 from millstream.store.segment_files import HEADER_BYTES, log_directory
@@ -63,6 +63,7 @@ class LogOptions:
     waste_bytes: int = 1 << 20  # of dead records that a growing file may hold when none is live
     rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
     reserve_records: int = LEAST  # sequences that a `disk` log promises at first
+    reserve_growth: int = GROWTH  # times as many, once they were used up quickly
 
 
 class FileLog(LogRecords):
@@ -82,7 +83,7 @@ class FileLog(LogRecords):
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._watching: dict[object, Callable[[], None]] = {}  # told when more is synced
-        self._reservation = Reservation(options.reserve_records)
+        self._reservation = Reservation(options.reserve_records, options.reserve_growth)
         self.compressed = False  # what is sealed from now on
         self.name = ""  # of the stream, for those who read its files
         self.stays_hot = False  # segments are never moved to the cold place
@@ -366,7 +367,18 @@ class FileLog(LogRecords):
         if self._watching and self.synced_seq > before:
             for rose in list(self._watching.values()):
                 rose()
+        if self.segments and self._leaves_work():
+            self.flush()
         return not written
+
+    def may_seal(self, segment: Segment) -> bool:
+        """Say whether the disk may have a full segment: the WAL goes first, where a sync is due.
+
+        A ``memory`` log's records may never get into the WAL.
+        """
+        if self._durability is not Durability.DISK:
+            return True
+        return self.synced_seq >= segment.last_seq or segment.synced >= segment.size
 
     def watch_synced(self, rose: Callable[[], None]) -> Callable[[], None]:
         """Call ``rose`` when more became stable after it was committed; returns the undo."""
@@ -394,10 +406,20 @@ class FileLog(LogRecords):
             self.synced_seq = last
         if not self.segments:
             return  # dropped while the commit was under way
-        segment = self.segments[-1]
-        behind = len(self.segments) > 1 and not self.segments[-2].sealed
-        if behind or segment.size - segment.flushed >= self._options.flush_bytes:
+        if self._leaves_work():
             self.flush()
+
+    def _leaves_work(self) -> bool:
+        """Say whether the one that grows, or the one before it, is to be written or sealed."""
+        segment = self.segments[-1]
+        if segment.size - segment.flushed >= self._options.flush_bytes and not segment.busy:
+            return True
+        if len(self.segments) < 2:
+            return False
+        full = self.segments[-2]
+        if full.sealed or full.busy:
+            return False
+        return full.flushed < full.size or self.may_seal(full)
 
     def _memory_done(self, error: MillstreamError | None) -> None:
         if error is not None:

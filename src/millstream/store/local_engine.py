@@ -1,5 +1,8 @@
 """Commits to local files: preallocated WAL files, written in order, rotated when full.
 
+A rotation waits for no disk: what the file before lacks there, the next sync brings, and entries
+say how far everything was stable when they were written.
+
     wal/shard-NN/wal-<16 digits>.log
     0 8s "MSTRWAL\\0"   8 u32 version   12 u32 shard   16 u64 index   24 u64 epoch   32 u64 nonce
    40 u64 first position   48 8s key id, 0 = none   56 u64 XXH3-64 of bytes 0..56
@@ -12,6 +15,7 @@ names the machine's boot in its lower one: entries of an earlier boot may have l
 import errno
 import logging
 import struct
+import threading
 from collections.abc import Sequence
 
 import msgspec
@@ -30,7 +34,8 @@ BOOT_MASK = 0xFFFFFFFF  # where a nonce names the boot
 DISK_SHARE = 16  # a file takes at most this part of the free space
 SMALLEST = 256 << 10
 LEFT_FREE = 1 << 20  # for the snapshots that set older files free
-LARGE = 4  # times the usual size, for who fills files in no time: the end of each is a pause
+LARGE = 4  # times the usual size, for who fills files in no time
+MOST_RETIRED = 5  # full files that the disk may lack; then a rotation waits for it after all
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +101,10 @@ def decode_header(data: bytes, path: str) -> WalHeader | None:
 
 
 class LocalEngine:
-    """Appends entries to the newest WAL file of one shard; used by one thread at a time."""
+    """Appends entries to the newest WAL file of one shard, one thread at a time.
+
+    Another one may sync meanwhile, and prepare the next file.
+    """
 
     def __init__(
         self,
@@ -120,6 +128,9 @@ class LocalEngine:
         self._no_room_ahead = False
         self.key_id = 0  # of the key that seals entries
         self._file: File | None = None
+        self._retired: list[tuple[int, File]] = []  # full, and perhaps not stable yet
+        self._retiring = threading.Lock()  # of that list
+        self._syncing: File | None = None  # in use by a sync, also once it is retired
         self._tail = 0
         self._limit = 0  # bytes of the current file
         self._broken = ""
@@ -138,6 +149,24 @@ class LocalEngine:
     def room(self) -> int:
         """Return how many bytes the current file still takes."""
         return self._limit - self._tail if self._file is not None else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Say whether a sync should come before another rotation has to wait for it."""
+        return len(self._retired) >= MOST_RETIRED - 1
+
+    @property
+    def wants_file(self) -> bool:
+        """Say whether the next file could be made ahead and is not."""
+        return self._ahead is None and not self._broken and not self._no_room_ahead
+
+    def takes(self, size: int) -> bool:
+        """Say whether ``size`` bytes go in at once, into this file or one that was made ahead."""
+        if size <= self.room:
+            return True
+        ahead = self._ahead
+        is_free = len(self._retired) < MOST_RETIRED
+        return ahead is not None and HEADER.size + size <= ahead[2] and is_free
 
     @property
     def tail(self) -> int:
@@ -197,20 +226,44 @@ class LocalEngine:
         if self._broken:
             raise ShardReadOnly(self._broken)
         last = self.position - 1  # a sync says nothing about what is written while it runs
-        if self._file is None or self.synced_position == last:
+        # Before those that are retired: a rotation meanwhile adds it there.
+        self._syncing = current = self._file
+        with self._retiring:
+            retired, self._retired = self._retired, []
+        if current is None or (self.synced_position == last and not retired):
+            self._syncing = None
             return
         try:
-            self._file.sync()
+            for _, file in retired:
+                file.sync()
+            if all(file is not current for _, file in retired):
+                current.sync()
         except OSError as error:
             self._break("sync", error)
+        finally:
+            self._syncing = None
+            for _, file in retired:
+                file.close()
         self.synced_position = last
+
+    def forget(self, index: int) -> None:
+        """Sync a full file no more: a snapshot covers all of it, and it is going to be removed.
+
+        One that a sync has in its hands stays for the next, which closes it.
+        """
+        with self._retiring:
+            mine = [each for each in self._retired if each[0] == index]
+            gone = [file for _, file in mine if file is not self._syncing]
+            self._retired = [each for each in self._retired if each[1] not in gone]
+        for file in gone:
+            file.close()
 
     def prepare(self, large: bool = False) -> None:
         """Make the next file ahead of its use, so that a rotation does not wait for that too.
 
         A full disk is no error here: the current file still has room.
         """
-        if self._ahead is None and not self._broken and not self._no_room_ahead:
+        if self.wants_file:
             try:
                 self._ahead = self._create(self._next_index, LARGE if large else 1)
                 self._next_index += 1
@@ -225,7 +278,10 @@ class LocalEngine:
 
     def close(self) -> None:
         """Close the files; says nothing about their bytes."""
-        for file in (self._file, self._ahead[1] if self._ahead else None):
+        with self._retiring:
+            retired, self._retired = self._retired, []
+        ahead = [self._ahead[1]] if self._ahead else []
+        for file in (self._file, *ahead, *(file for _, file in retired)):
             if file is not None:
                 file.close()
         self._file = self._ahead = None
@@ -238,11 +294,12 @@ class LocalEngine:
         return self._file
 
     def _rotate(self, size: int) -> None:
-        """Go on in the next file; the old one is synced first, so damage in it is never a tear."""
+        """Go on in the next file; the old one is stable with the next sync."""
         if self._ahead is None:
             self._ahead = self._create(self._next_index)
             self._next_index += 1
-        self.sync()
+        if len(self._retired) >= MOST_RETIRED:
+            self.sync()
         index, file, limit = self._ahead
         if HEADER.size + size > limit:
             limit = HEADER.size + size
@@ -250,7 +307,8 @@ class LocalEngine:
         header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self.key_id)
         self._write(file, [encode_header(header)], 0)  # refused: the next attempt starts here again
         if self._file is not None:
-            self._file.close()
+            with self._retiring:
+                self._retired.append((self.index, self._file))
         self._ahead = None
         self._no_room_ahead = False
         self._file, self.index, self._tail, self._limit = file, index, HEADER.size, limit

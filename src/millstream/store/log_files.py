@@ -1,6 +1,7 @@
 """LogFiles: a log's segments on their way into files, sealed there, and removed again.
 
-Everything here is decided on the loop and done on the file thread, one job of a segment at a time.
+Everything here is decided on the loop and done on the file threads, one job of a segment at a time
+but for syncs of one that grows.
 A file that could not be written is no loss: the WAL has what it should hold.
 """
 
@@ -39,7 +40,7 @@ class LogFiles:
     def _flush(self, segment: Segment) -> None:
         flush = segment.unflushed(self._log.committed_seq)
         seal = segment.full and not segment.sealed and flush.end == segment.size
-        seal = seal and not segment.failed
+        seal = seal and not segment.failed and self._log.may_seal(segment)
         if not flush.parts and not flush.flags and not seal:
             return
         if segment.flushed == segment.size == flush.end and not segment.made:
@@ -59,7 +60,12 @@ class LogFiles:
         self.wrote(segment, flush)
         if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
-        elif seal:  # apart from the write: what is written is not written again when this fails
+            return
+        if self._log.is_closed:
+            return
+        if self._host.syncs_soon and segment.has_piece():
+            self._host.syncer.run(segment.sync_piece, partial(_report_sync, segment.path))
+        if seal:  # apart from the write: what is written is not written again when this fails
             self._seal(segment)
         else:
             self._log.erasure.step()
@@ -77,7 +83,11 @@ class LogFiles:
             rewrite = Rewrite(self._host.files, segment, self._log.compressed, drop=False)
             run(rewrite.write, partial(self._packed, rewrite))
         else:
-            run(segment.write_idx, partial(self._sealed, segment))
+            run(_nothing, partial(self._seal_written, segment))
+
+    def _seal_written(self, segment: Segment, error: Exception | None) -> None:
+        """Go on: a checkpoint that was taken before has written what it had of the segment."""
+        self._host.syncer.run(segment.write_idx, partial(self._sealed, segment))
 
     def _must_pack(self, segment: Segment) -> bool:
         """Say whether a full segment is kept in another form than it grew in."""
@@ -105,10 +115,16 @@ class LogFiles:
         self._log.erasure.step()
         if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
+        else:
+            self._log.drop_dead_segments()  # it may have died meanwhile
 
     def remove(self, segments: list[Segment]) -> None:
         """Remove the files of a log that is gone, and what is on its way into them."""
         self._unwanted = True
+        self._host.syncer.run(_nothing, partial(self._remove_unused, segments))
+
+    def _remove_unused(self, segments: list[Segment], error: Exception | None) -> None:
+        """Go on: what was being sealed is."""
         self._host.worker.run(partial(self._remove, segments), self._removed)
 
     def _remove(self, segments: list[Segment]) -> None:
@@ -122,6 +138,15 @@ class LogFiles:
     def _removed(self, error: Exception | None) -> None:
         _report(self._log.directory, error)
         self._host.removed(self._log.log_id)
+
+
+def _nothing() -> None:
+    """Do nothing: what is done behind it is done behind everything before it."""
+
+
+def _report_sync(path: str, error: Exception | None) -> None:
+    if error is not None:
+        log.error("segment not synced file=%s error=%s", path, error)
 
 
 def _report(path: str, error: Exception | None) -> None:

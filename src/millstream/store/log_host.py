@@ -20,8 +20,10 @@ class Host(Protocol):
     files: Files
     clock: Clock
     worker: Worker
+    syncer: Worker
     directory: str
     keeping: Keeping
+    syncs_soon: bool  # what is written is stable soon, not as late as it may be
 
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""

@@ -20,8 +20,10 @@ class _NoDisk:
         self.files = files
         self.clock = clock
         self.worker: Worker = InlineWorker()
+        self.syncer: Worker = self.worker
         self.directory = ""
         self.keeping = Keeping()
+        self.syncs_soon = True
         self._post = post
 
     def check(self, log_id: int) -> None:

@@ -1,11 +1,18 @@
 """How a store is run: sizes, times, keys, and where cold history goes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millstream.store.cold_tier import ColdOptions
 from millstream.store.entry import TARGET_BYTES
 from millstream.store.file_log import LogOptions
 from millstream.store.keys import KeyRing
+
+SOON = 0.1  # seconds; a longer dirty age says that a power cut may take more, for speed
+DIRTY_BYTES = 8 << 20  # are synced before their time: whoever waits for a sync waits for less
+MOST_DIRTY_BYTES = 256 << 20  # where a sync may be far away: a start logs all of them again
+FAR_PROMISE = 1 << 16  # sequences that a log reserves at once then: each promise is a sync
+FAR_GROWTH = 16
+RARELY = 8  # times as far apart are snapshots then: each one syncs what it relies on
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +31,25 @@ class StoreOptions:
     ring: KeyRing = field(default_factory=KeyRing)
     cold: ColdOptions = field(default_factory=ColdOptions)
     log: LogOptions = field(default_factory=LogOptions)
+
+    def synced_every(self, seconds: float) -> "StoreOptions":
+        """Return these with another dirty age, and what goes with it."""
+        log = self.log
+        if seconds > SOON:
+            log = replace(log, reserve_records=FAR_PROMISE, reserve_growth=FAR_GROWTH)
+        return replace(self, dirty_age=seconds, log=log)
+
+    @property
+    def syncs_soon(self) -> bool:
+        """Say whether what is written is stable soon, or as late as it may be."""
+        return self.dirty_age <= SOON
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Return how much of the WAL may wait for its sync."""
+        return DIRTY_BYTES if self.syncs_soon else MOST_DIRTY_BYTES
+
+    @property
+    def checkpoint_step(self) -> int:
+        """Return by how much the WAL grows from snapshot to snapshot."""
+        return self.checkpoint_bytes * (1 if self.syncs_soon else RARELY)

@@ -32,7 +32,7 @@ from millstream.store.marks import RESERVED, SYNCED, Known
 from millstream.store.recovery import LogRecovery
 from millstream.store.repair import missing_seqs, repair_segment
 from millstream.store.salvage import Frame, batches, frames_in, whole_batches
-from millstream.store.segment import Keeping, Segment
+from millstream.store.segment import Keeping, Segment, dead_positions
 from millstream.store.segment_files import HEADER_BYTES, segment_name
 from millstream.store.snapshot import LogSnapshot, SegmentState, Snapshot
 
@@ -342,13 +342,16 @@ class Logs:
         frames = encode_control(kind, log_id, 0, 0, body) * 2
         self.relog.append((Run(log_id, 0, 2, len(frames)), frames))
 
-    def _log_flagged(self, target: FileLog) -> None:
-        """Log deletes that only the flags in a dead segment tell, as its file will go."""
-        for segment in target.segments[:-1]:
-            if len(segment.index) and not segment.index.live:
-                first = max(segment.base_seq, target.first_kept)
-                parts = target.deleted.missing(first, segment.last_seq)
-                seqs = [seq for a, b in parts for seq in range(a, b + 1)]
+    def _log_flagged(self, target: FileLog, power_lost: bool) -> None:
+        """Log deletes that only the flags in a dead segment tell, as its file will go.
+
+        And in any, once the WAL may have lost them: the next start may rebuild it from there.
+        """
+        for segment in target.segments if power_lost else target.segments[:-1]:
+            if not segment.index.live or power_lost:
+                dead = [segment.index.seq(at) for at in dead_positions(segment.index)]
+                told = (target.deleted, target.lost)
+                seqs = [s for s in dead if s >= target.first_kept and not any(s in t for t in told)]
                 if seqs:
                     target.forget(seqs)
                     self._log_control(DELETE, target.log_id, msgspec.json.encode(seqs))
@@ -474,6 +477,8 @@ class Logs:
         """Take whole batches that reached a segment file although the WAL's tail was lost."""
         self.torn = True
         for target in self.logs.values():
+            if any(g.reason == "void" and g.last == target.committed_seq for g in target.gaps):
+                continue  # an earlier start gave up what was behind, as it had not all of it
             for batch in batches(self._spare_frames(target, target.next_seq, 1 << 63)):
                 seqs = [frame.seq for frame in batch]
                 if seqs != list(range(target.next_seq, target.next_seq + len(seqs))):
@@ -560,7 +565,7 @@ class Logs:
             target.synced_seq = target.committed_seq
             target.holds_dead = False
             target.recount()
-            self._log_flagged(target)
+            self._log_flagged(target, power_lost)
             recovered = self.recovered[log_id]
             recovered.records = target.count
             recovered.gaps = tuple(target.gaps)

@@ -76,6 +76,7 @@ class WalFile(msgspec.Struct):
     used: int = HEADER.size  # nothing but zeros behind it
     data_end: int = 1 << 63  # nor from here on, as the file system knows without a look
     nonce: int = 0  # of the start that wrote it
+    follows_empty: bool = False  # the file before it is there, with nothing in it
 
 
 class Replay:
@@ -106,19 +107,26 @@ class Replay:
         self.controls: list[Control] = []
         self.wal_files: list[WalFile] = []
         self.unused: list[str] = []
+        self._newest: list[WalFile] = []  # of the last run
+        self._mark = 0  # up to where they say that everything was stable
+        self._ends_empty = False  # as the newest file is, made ahead or emptied
         self._relogging = False
         self._pending: list[tuple[Run, bytes]] = []
         self._durable = 0
         self.relog: list[tuple[Run, bytes]] = []  # for this shard's new file, in order
         self.torn = False
         self.cut = False  # the newest file ends inside an entry: what came behind is unknown
+        self.emptied = False  # there are files, and nothing in them: not used yet, or a power cut
         self.elsewhere: set[int] = set()  # logs that other shards have frames of
         self.forced = False  # nobody has what the next frame waits for
 
     def find(self, directory: str) -> None:
         """Find the files of the shard."""
         self.wal_files = self._find_files(directory)
-        if self.wal_files and self.wal_files[0].first_position > self._from + 1:
+        self._newest = [wal for wal in self.wal_files if wal.nonce == self.last_nonce]
+        self._mark = self._durable_mark()
+        self.emptied = not self.wal_files and self._ends_empty
+        if self.begins_late and (not self.wal_files[0].follows_empty or self._mark > self._from):
             raise StorageUnusable(
                 f"{directory} begins at position {self.wal_files[0].first_position}, but the "
                 f"newest readable snapshot ends at {self._from}: restore the missing files"
@@ -127,6 +135,10 @@ class Replay:
     def run(self) -> Iterator[None]:
         """Replay every file in order, one at a time; yields where it waits for other shards."""
         for wal in self.wal_files:
+            if wal.follows_empty and wal.first_position - 1 > self._mark:
+                log.warning("wal file before is empty, its content torn file=%s", wal.path)
+                self._miss()
+            self._durable = self._mark if wal.nonce == self.last_nonce else wal.limit - 1
             yield from self._replay_file(wal, wal is self.wal_files[-1])
 
     def log_ids(self) -> set[int]:
@@ -172,7 +184,8 @@ class Replay:
                 if header is not None:
                     self._ring.require(header.key_id.to_bytes(ID_BYTES, "little"), path)
                 if header is None and not any(data) and not has_counted(file):
-                    self.unused.append(path)  # made ahead, or by a start that did not end
+                    self.unused.append(path)  # made ahead, by a start that did not end, or emptied
+                    self._ends_empty = True
                     continue
                 first, nonce = self._beginning(header, file)
                 if header is None:
@@ -181,11 +194,13 @@ class Replay:
             finally:
                 file.close()
             if first == 0:
+                self._ends_empty = True
                 continue
             self.last_nonce = nonce
-            if found:
-                found[-1].limit = first
+            for earlier in found:
+                earlier.limit = min(earlier.limit, first)
             found.append(WalFile(index, path, header, first, nonce=nonce))
+            found[-1].follows_empty, self._ends_empty = self._ends_empty, False
         return found
 
     def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
@@ -201,7 +216,6 @@ class Replay:
 
     def _replay_file(self, wal: WalFile, last: bool) -> Iterator[None]:
         buffer = self._view(wal)
-        self._durable = self._durable_mark(buffer, wal) if last else wal.limit - 1
         at = wal.first_position - 1
         follows_damage = False
         rotten: list[Entry | Damage] = []  # adjacent, and stable once
@@ -227,10 +241,18 @@ class Replay:
                 yield from self._replay_entry(buffer, item, wal)
             follows_damage = isinstance(item, Damage)
         yield from self._replay_rotten(buffer, rotten, wal, at)
+        if self._durable < at + 1 < wal.limit and not last:
+            log.warning("torn end of a full wal file file=%s offset=%d", wal.path, wal.used)
+            self._miss()
         if last:
             self._pending.clear()
             self.cut = _is_cut(buffer, wal)
             self.damaged_bytes += self.cut
+
+    def _miss(self) -> None:
+        """Note that entries are gone that a power cut kept from the disk."""
+        self._pending.clear()
+        self._relogging = self._logs.torn = True
 
     def _is_rotten(self, buffer: memoryview, item: Entry | Damage, wal: WalFile, at: int) -> bool:
         """Say whether an item was stable, counts for this replay, and is damaged."""
@@ -244,13 +266,16 @@ class Replay:
 
         The snapshot covers the entry that it was written for, but not what it now stands before.
         """
-        is_covered = entry.position <= self._from and not self._logs.holes
+        is_covered = entry.position <= min(self._from, self._durable) and not self._logs.holes
         return is_covered and not entry.sound(buffer)
 
     def _replay_newer(self, buffer: memoryview, place: Entry | Damage) -> Iterator[None]:
         """Take what the snapshot cannot cover out of a place that it should: numbers tell."""
         frames = self._frames(buffer, place.start, place.end, False)
-        for frame in frames + self._frames(buffer, place.start, place.end, True):
+        frames += self._frames(buffer, place.start, place.end, True)
+        if isinstance(place, Damage) and place.last:
+            frames = whole_batches(frames, -1)  # an earlier start may have found it torn
+        for frame in frames:
             if frame.kind != RECORD:
                 is_newer = frame.seq > self.control_number
             else:
@@ -284,18 +309,39 @@ class Replay:
             told = [item] if isinstance(item, Entry) else self._headers(buffer, item, wal)
             yield from self._expect_all(told)
 
-    def _durable_mark(self, buffer: memoryview, wal: WalFile) -> int:
-        mark = wal.first_position - 1
+    @property
+    def begins_late(self) -> bool:
+        """Say whether what comes first behind the snapshot is not there."""
+        return min((wal.first_position for wal in self.wal_files), default=0) > self._from + 1
+
+    def _durable_mark(self) -> int:
+        """Return up to where the entries of the last run say that everything was stable.
+
+        Marks rise, so those of the last file that has any tell. Before the first of its files there
+        was a start, which made everything stable; unless a power cut emptied the first ones.
+        """
+        before = self._from
+        if self._newest and not self._newest[0].follows_empty:
+            before = self._newest[0].first_position - 1
+        for wal in reversed(self._newest):
+            marks = self._marks(wal)
+            if marks:
+                return max(before, *marks)
+        return before
+
+    def _marks(self, wal: WalFile) -> list[int]:
+        buffer = self._view(wal)
+        marks: list[int] = []
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             if isinstance(item, Entry):
-                mark = max(mark, item.durable)
+                marks.append(item.durable)
             else:
-                mark = max([mark, *(each.durable for each in self._headers(buffer, item, wal))])
-        return mark
+                marks += [each.durable for each in self._headers(buffer, item, wal)]
+        return marks
 
     def _counts(self, buffer: memoryview, damage: Damage, wal: WalFile, position: int) -> bool:
-        """Say whether damage may hold what the snapshot does not cover."""
-        if position > self._from or self._logs.holes:
+        """Say whether damage may hold what the snapshot does not cover: a tear goes on there."""
+        if position > min(self._from, self._durable) or self._logs.holes:
             return True
         return any(each.position > self._from for each in self._headers(buffer, damage, wal))
 

@@ -17,8 +17,9 @@ SLOW = 10.0  # and one that lasted longer by a smaller one: a power cut costs wh
 class Reservation:
     """Decides for one log; times are passed in, and the log carries it out."""
 
-    def __init__(self, least: int = LEAST) -> None:
+    def __init__(self, least: int = LEAST, growth: int = GROWTH) -> None:
         self._least = least
+        self._growth = growth
         self._step = 0
         self._asked_at = 0.0
         self._coming = 0  # asked for ahead, and not stable yet
@@ -45,9 +46,9 @@ class Reservation:
         if not self._step:
             self._step = self._least
         elif lasted < QUICK:
-            self._step *= GROWTH
+            self._step *= self._growth
         elif lasted > SLOW:
-            self._step = max(self._step // GROWTH, self._least)
+            self._step = max(self._step // self._growth, self._least)
         if count > self._least:
             self._step = max(self._step, BATCHES * count)
         self._step = min(self._step, MOST)

@@ -99,7 +99,7 @@ class Segment:
         self.flushed = HEADER_BYTES  # bytes handed to the file
         self.flushed_seq = base_seq - 1
         self.synced = 0  # bytes of the file known to be stable
-        self._brought = 0  # bytes up to the last sync of a growing file
+        self._brought = 0  # bytes up to the last sync of a growing file that was asked for
         self.full = False  # takes no more records
         self.sealed = False  # .data complete and stable, .idx beside it
         self.busy = False  # a job works on the files
@@ -395,16 +395,9 @@ class Segment:
                 return  # deletes are in the snapshot and the WAL
             if flush.parts:
                 write_parts(file, flush.parts, flush.offset)
-                self._bring_to_disk(flush.end)
             if flush.generation == self.head.generation:  # else the new file has them already
                 for offset in flush.flags:
                     write_all(file, bytes((DELETED,)), offset)
-
-    def _bring_to_disk(self, end: int) -> None:
-        """Sync a growing file piece by piece, so that little is left when it is sealed."""
-        if end - self._brought >= DIRTY_BYTES and not self.failed:
-            self._brought = end
-            self.sync()
 
     def wrote(self, flush: Flush, cache_bytes: int) -> None:
         """Note on the loop what ``write`` did; blocks beyond the cache leave the memory."""
@@ -417,19 +410,43 @@ class Segment:
                 del self.blocks[: at + 1]
                 break
 
+    def has_piece(self) -> bool:
+        """Say, once for each piece of a growing file, that the disk may lack another one.
+
+        It is synced piece by piece, so that little is left when it is sealed.
+        """
+        if self.flushed - self._brought < DIRTY_BYTES or self.failed:
+            return False
+        self._brought = self.flushed
+        return True
+
+    def sync_piece(self) -> None:
+        """Sync what a growing file has (on a file thread); one that was closed needs it no more."""
+        with self._opening:
+            shared = self._file
+            file = shared.take() if shared is not None else None
+        if shared is not None and file is not None:
+            try:
+                self.sync_file(file)
+            finally:
+                shared.give_back()
+
     def sync(self) -> None:
-        """Make the file stable (on the file thread).
+        """Make the file stable (on a file thread)."""
+        if self.cold is None:
+            with self.use() as file:
+                self.sync_file(file)
+
+    def sync_file(self, file: File) -> None:
+        """Make what the segment has written into ``file`` stable.
 
         A failed sync is never tried again: the kernel may have dropped what it could not write,
         and a second sync would succeed without it. The WAL keeps the records for the next start.
         """
-        if self.cold is not None:
-            return
         if self.failed:
             raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
         try:
-            with self.use() as file:
-                file.sync()
+            file.sync()
         except OSError:
             self.failed = True
             raise
@@ -504,15 +521,18 @@ class Segment:
         self.keeping.cache.forget(self._token)
 
 
-def _dead_ends(index: SegmentIndex) -> list[int]:
-    """Return where the delete flags of dead entries belong."""
+def dead_positions(index: SegmentIndex) -> Iterator[int]:
+    """Yield where the dead entries of an index are."""
     flags = memoryview(index.tobytes())[31 :: SegmentIndex.STRIDE].tobytes()
-    found = []
     at = flags.find(1)
     while at >= 0:
-        found.append(index.offset(at) + index.frame_len(at) - 1)
+        yield at
         at = flags.find(1, at + 1)
-    return found
+
+
+def _dead_ends(index: SegmentIndex) -> list[int]:
+    """Return where the delete flags of dead entries belong."""
+    return [index.offset(at) + index.frame_len(at) - 1 for at in dead_positions(index)]
 
 
 def _first_damaged(view: Raw, packed: bytes) -> int:

@@ -13,7 +13,7 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.kernel._frames import encode_control
 from millstream.store.committer import Committer, Post
-from millstream.store.entry import TARGET_BYTES, Run, encode_entry
+from millstream.store.entry import Run, encode_entry
 from millstream.store.file_log import FileLog
 from millstream.store.files import Files
 from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
@@ -25,6 +25,8 @@ from millstream.store.shard import Shard, shard_number
 
 Synced: TypeAlias = Callable[[Shard, int], None]
 Failed: TypeAlias = Callable[[Shard, MillstreamError], None]
+
+JOINED_BYTES = 64 << 10  # logged again in one entry; what is longer stands alone, and uncopied
 
 
 class Shards:
@@ -84,7 +86,7 @@ class Shards:
         engine.key_id = int.from_bytes(options.ring.key_id, "little")
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
         entries = self._entries(replay.relog, replay.position, epoch, nonce)
-        if entries:
+        if entries or replay.begins_late:
             engine.begin(entries)
         return Shard(replay.shard, engine)
 
@@ -97,6 +99,7 @@ class Shards:
             self._clock,
             self._post,
             options.dirty_age,
+            options.dirty_bytes,
             options.high_water,
             options.entry_bytes,
         )
@@ -132,8 +135,8 @@ class Shards:
         entries: list[tuple[bytes, bytes]] = []
         position = durable + 1
         while pieces:
-            size, take = 0, 0
-            while take < len(pieces) and (not take or size < TARGET_BYTES):
+            size, take = len(pieces[0][1]), 1
+            while take < len(pieces) and size + len(pieces[take][1]) <= JOINED_BYTES:
                 size += len(pieces[take][1])
                 take += 1
             runs = [run for run, _ in pieces[:take]]
@@ -222,6 +225,7 @@ class Shards:
             position = positions.get(shard.number, 0)
             history = shard.engine.history
             while len(history) > 1 and history[1][1] <= position + 1:
+                shard.engine.forget(history[0][0])
                 self._files.unlink(f"{directory}/{wal_name(history[0][0])}")
                 del history[0]
             if shard.committer is None and history and shard.applied_position <= position:

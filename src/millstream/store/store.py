@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.store.blocks import BlockCache
-from millstream.store.checkpoints import Checkpoints, Work
+from millstream.store.checkpoints import Checkpoints
 from millstream.store.cold_tier import ColdPlan, ColdTier
 from millstream.store.committer import Post, Submission
 from millstream.store.controls import Controls
@@ -61,7 +61,9 @@ class Store:
         self.clock = clock
         self._post = post
         self.options = options
-        self.worker: Worker = ThreadWorker(post) if options.threads else InlineWorker()
+        self.worker: Worker = ThreadWorker(post, "files") if options.threads else InlineWorker()
+        self.syncer: Worker = ThreadWorker(post, "syncs") if options.threads else InlineWorker()
+        self.syncs_soon = options.syncs_soon
         self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
         self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
@@ -101,6 +103,7 @@ class Store:
             store._recover()
         except BaseException:
             store.worker.close()
+            store.syncer.close()
             store.cold.close()
             lock.close()
             raise
@@ -127,6 +130,8 @@ class Store:
         newest = max(replays, key=lambda replay: replay.epoch)
         before = newest.last_nonce & BOOT_MASK
         cut = any(replay.cut for replay in replays)  # as good as a power cut
+        if not any(replay.wal_files for replay in replays):  # none that could name the boot
+            cut = any(replay.emptied for replay in replays)
         named = {control.log_id for replay in replays for control in replay.controls}
         logs.finish(cut or (bool(newest.wal_files) and before != boot), highest(marks), named)
         for run, data in logs.relog:
@@ -505,9 +510,7 @@ class Store:
         """Write a snapshot of what is committed now; then WAL files that it covers go."""
         if self._checkpoints.is_running:
             return
-        work, snapshot = self._checkpoints.take(sections)
-        done = partial(self._checkpointed, work, snapshot)
-        self.worker.run(partial(self._checkpoints.write, work, snapshot), done)
+        self._checkpoints.take(sections, self._checkpointed)
 
     def checkpoint_soon(self, sections: Callable[[], dict[str, bytes]]) -> None:
         """Checkpoint once those who waited for a control frame have taken in that it is there."""
@@ -518,8 +521,7 @@ class Store:
             return
         self.checkpoint(sections())
 
-    def _checkpointed(self, work: Work, snapshot: Snapshot, error: Exception | None) -> None:
-        failed = self._checkpoints.taken(work, snapshot, error)
+    def _checkpointed(self, snapshot: Snapshot, failed: str) -> None:
         if failed:
             self._problems["checkpoint"] = failed
             return
@@ -571,11 +573,12 @@ class Store:
         self._closed = True
         self.cold.close()
         self.worker.close()
-        self.worker = InlineWorker()
+        self.syncer.close()
+        self.worker = self.syncer = InlineWorker()
+        self._checkpoints.finish()
         self.shards.stop()
         self._remove_dead()
         if sections is not None and not self._problems and not self._controls.are_open:
-            self._checkpoints.is_running = False
             self.checkpoint(sections)
         for each in self.logs.values():
             each.close()

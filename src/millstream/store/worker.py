@@ -1,4 +1,9 @@
-"""Slow file work beside the loop: flushing, sealing, checkpoints. One job at a time, in order."""
+"""Slow file work beside the loop. A worker does one job at a time, in order.
+
+A store has two: what writes and removes files is done by one, and what waits for the disk to have
+them by the other. A disk takes less than its cache does, and whoever waited for it before writing
+on would have to keep in memory what comes meanwhile.
+"""
 
 import logging
 import queue
@@ -46,10 +51,10 @@ class InlineWorker:
 class ThreadWorker:
     """One thread that runs jobs one after another."""
 
-    def __init__(self, post: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, post: Callable[[Callable[[], None]], object], name: str) -> None:
         self._post = post
         self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name="millstream-files", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name=f"millstream-{name}", daemon=True)
         self._thread.start()
 
     def run(self, job: Job, done: Done) -> None:
