@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from cases import MEMORY, SYNCED
+from cases import MEMORY, SOON, SYNCED, UNSYNCED
 
 from support.broker import millstream
-from support.peers import Peer, nats_server
+from support.peers import Peer, nats_server, scratch_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
 STREAM = "BENCH"
 BUCKET = "KV_bench"
 MOST_CONSUMERS = 100_000  # said, since nats-server takes 1,000 where nothing is said
-DURABILITY = {"synced": "fsync", "unsynced": "disk"}
+# When both servers sync what they write: as nats-server does by itself, before each ack, and as
+# millstream does for the class `disk`.
+SYNC_INTERVAL = {UNSYNCED: "2m", SYNCED: "always", SOON: "50ms"}
 
 
 @contextlib.contextmanager
 def broker(name: str, setting: str) -> Iterator[Peer]:
     """Run the server of this name for cases of this setting."""
-    if name == "millstream":
-        with millstream() as peer:
-            yield peer
-    else:
-        sync = "always" if setting == SYNCED else ""
+    sync = SYNC_INTERVAL.get(setting, "")
+    if name != "millstream":
         with nats_server(jetstream=True, sync=sync) as peer:
+            yield peer
+        return
+    with scratch_directory("millstream-conf") as directory:
+        config = directory / "server.conf"
+        config.write_text(f'jetstream {{ sync_interval: "{sync}" }}\n' if sync else "")
+        with millstream(extra=["--config", str(config)]) as peer:
             yield peer
 
 
@@ -47,10 +52,10 @@ def fresh_stream(peer: Peer, setting: str) -> None:
         "max_consumers": MOST_CONSUMERS,
         "num_replicas": 1,
     }
-    _create(peer, setting, config)
+    _create(peer, config)
 
 
-def fresh_bucket(peer: Peer, setting: str) -> None:
+def fresh_bucket(peer: Peer) -> None:
     """Leave an empty key-value bucket, as clients make them."""
     config: dict[str, Any] = {
         "name": BUCKET,
@@ -62,12 +67,10 @@ def fresh_bucket(peer: Peer, setting: str) -> None:
         "deny_delete": True,
         "num_replicas": 1,
     }
-    _create(peer, setting, config)
+    _create(peer, config)
 
 
-def _create(peer: Peer, setting: str, config: dict[str, Any]) -> None:
-    if peer.name == "millstream" and setting in DURABILITY:
-        config["metadata"] = {"millstream.durability": DURABILITY[setting]}
+def _create(peer: Peer, config: dict[str, Any]) -> None:
     with contextlib.suppress(ApiError):
         api(peer, f"STREAM.DELETE.{config['name']}", {})
     api(peer, f"STREAM.CREATE.{config['name']}", config)

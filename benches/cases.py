@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CORE, UNSYNCED, SYNCED, MEMORY = "core", "unsynced", "synced", "memory"
+SOON = "synced in 50 ms"  # of the write: an ack comes before
 STORED = 1_000_000
 
 
@@ -39,6 +40,7 @@ def all_cases() -> list[Case]:
         *_jetstream(MEMORY, 0.0),
         *_jetstream(UNSYNCED, 3.0),
         *_jetstream(SYNCED, 10.0),
+        *_jetstream(SOON, 0.0)[:2],
         *_consume(),
         *_key_value(),
     ]

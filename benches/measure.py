@@ -60,7 +60,7 @@ def measured(case: Case, peer: Peer, scale: float) -> Figures:
     """Set the stage, run the case once, and return what it cost."""
     messages = max(int(case.messages * scale), 100)
     if case.bucket:
-        fresh_bucket(peer, case.setting)
+        fresh_bucket(peer)
         if case.options["mode"] == "get":
             load(peer, KEYS, {**FILLING, "subject": "$KV.bench"})
     elif case.stored:

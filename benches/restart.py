@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from brokers import STREAM, ApiError, api, broker, fresh_stream
-from cases import UNSYNCED
+from cases import SOON, UNSYNCED
 from measure import FILLING, build_load, load
 
 from support.peers import Peer, running
@@ -28,14 +28,17 @@ def main() -> None:
     arguments = parser.parse_args()
     build_load()
     empty: dict[str, list[float]] = {name: [] for name in SERVERS}
-    again: dict[str, list[float]] = {name: [] for name in SERVERS}
+    settings = (SOON, UNSYNCED)
+    again = {setting: {name: list[float]() for name in SERVERS} for setting in settings}
     for _ in range(arguments.rounds):
         for name in SERVERS:
             empty[name].append(_start(name))
-            again[name].append(_restart(name, arguments.records))
+            for setting in settings:
+                again[setting][name].append(_restart(name, arguments.records, setting))
     print("| start | millstream s | nats-server s | ratio |", "|---|---:|---:|---:|", sep="\n")
     _show("empty", empty)
-    _show(f"after kill -9, {arguments.records:,} records", again)
+    for setting in settings:
+        _show(f"after kill -9, {arguments.records:,} records, {setting}", again[setting])
 
 
 def _show(case: str, took: dict[str, list[float]]) -> None:
@@ -49,9 +52,9 @@ def _start(name: str) -> float:
         return time.monotonic() - began
 
 
-def _restart(name: str, records: int) -> float:
-    with broker(name, UNSYNCED) as peer:
-        fresh_stream(peer, UNSYNCED)
+def _restart(name: str, records: int, setting: str) -> float:
+    with broker(name, setting) as peer:
+        fresh_stream(peer, setting)
         load(peer, records, {"stream": STREAM, **FILLING})
         command = peer.process.args
         assert isinstance(command, list)
