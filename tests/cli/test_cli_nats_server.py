@@ -16,6 +16,7 @@ from nats.errors import NoRespondersError
 
 import nats
 from support.certificates import Authority
+from support.clients import flushed
 from support.server_process import LIMIT, OURS, Wire, started
 
 
@@ -248,7 +249,7 @@ async def test_tls_of_the_command_line_is_spoken(tmp_path: Path) -> None:
         client = await nats.connect(
             url.replace("127.0.0.1", "localhost"), tls=context, allow_reconnect=False
         )
-        await client.flush()
+        await flushed(client)
         await client.close()
 
 
@@ -290,7 +291,7 @@ def test_a_file_that_became_wrong_changes_nothing(conf: Path) -> None:
 
 async def answers(url: str) -> bool:
     client = await nats.connect(url)
-    await client.flush()
+    await flushed(client)
     await client.close()
     return True
 

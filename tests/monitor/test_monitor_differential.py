@@ -18,6 +18,7 @@ import pytest
 
 import nats
 from support.broker import millstream, servable
+from support.clients import flushed
 from support.nats_server import binary
 from support.peers import Peer, free_port, running, scratch_directory
 
@@ -110,9 +111,9 @@ async def used(peer: Peer) -> dict[str, tuple[int, bytes]]:
     other = await nats.connect(f"nats://127.0.0.1:{peer.port}", name="two")
     await other.subscribe("a.b")
     await other.publish("bar", b"hi")
-    await other.flush()
+    await flushed(other)
     await other.close()
-    await client.flush()
+    await flushed(client)
     while b'"two"' not in (await asyncio.to_thread(ask, peer, "/connz?state=closed"))[1]:
         pass  # each look takes a while already
     said = {path: await asyncio.to_thread(ask, peer, path) for path in [*ASKED, *REFUSED, METRICS]}

@@ -11,6 +11,7 @@ from typing import Any
 from nats.aio.client import Client
 
 import nats
+from support.clients import flushed
 from support.peers import free_port, nats_server_path, running
 
 CONFIG = """
@@ -62,7 +63,7 @@ async def scenario(client: Client, http: str) -> list[Any]:
             all_told.set()
 
     await client.subscribe("$JS.EVENT.ADVISORY.API", cb=note)
-    await client.flush()
+    await flushed(client)
     seen = []
     for name, more in (
         ("F", {"max_bytes": 900}),

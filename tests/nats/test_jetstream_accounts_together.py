@@ -7,6 +7,8 @@ from typing import Any
 
 from configured_pair import Place, both
 
+from support.clients import flushed
+
 CONFIG = """
 jetstream: { store_dir: "DIRECTORY", limits: { batch: { max_inflight_per_stream: 1 } } }
 accounts: {
@@ -40,7 +42,7 @@ async def test_a_stream_captures_what_a_mapping_brings_under_the_mapped_subject(
         config = {"name": "O", "subjects": ["lost"]}
         await ask(client, "$JS.API.STREAM.CREATE.O", config)
         await client.publish("lost", b"three")
-        await client.flush()
+        await flushed(client)
         found = await ask(client, "$JS.API.STREAM.INFO.O", b"")
         return [*seen, found["state"]["messages"]]
 
@@ -63,7 +65,7 @@ async def test_the_system_account_hears_of_batches_that_are_given_up(tmp_path: P
                 told.set_result((msg.subject, advisory))
 
             await one.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.>", cb=note)
-            await one.flush()
+            await flushed(one)
         config = {"name": "S", "subjects": ["s"], "allow_atomic": True}
         await ask(client, "$JS.API.STREAM.CREATE.S", config)
         batch = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}

@@ -6,6 +6,8 @@ from typing import Any
 
 from configured_pair import Place, both
 
+from support.clients import flushed
+
 CONFIG = """
 jetstream: { store_dir: "DIRECTORY" }
 accounts: {
@@ -89,7 +91,7 @@ async def test_what_is_pushed_to_an_imported_subject_is_no_new_message(tmp_path:
     async def scenario(place: Place) -> list[Any]:
         alice, bob = await stored(place)
         inbox = await bob.subscribe("to.bob")
-        await bob.flush()
+        await flushed(bob)
         await consumer(bob, "C", deliver_subject="to.bob")
         return [*await taken(bob, inbox), await state(alice, "C")]
 

@@ -14,6 +14,7 @@ from jetstream_broker import Broker
 from nats.aio.client import Client
 
 import nats
+from support.clients import flushed
 from support.nats_server import nats_server
 
 QUIET = 0.06
@@ -71,7 +72,7 @@ class Publisher:
 
     async def quiet(self) -> list[Any]:
         """Return what came, once nothing more comes."""
-        await self.client.flush()
+        await flushed(self.client)
         with contextlib.suppress(TimeoutError):
             while True:
                 self._news.clear()

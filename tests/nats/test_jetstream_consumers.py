@@ -19,6 +19,7 @@ import nats
 from millstream.clock import ManualClock
 from millstream.message import NewRecord
 from millstream.streams.times import rfc3339
+from support.clients import flushed
 
 NANO = 10**9
 
@@ -59,7 +60,7 @@ async def pull(client: Client, inbox: str, **body: Any) -> Subscription:
     waiting = await client.subscribe(inbox)
     data = json.dumps(body).encode() if body else b""
     await client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", data, reply=inbox)
-    await client.flush()
+    await flushed(client)
     return waiting
 
 
@@ -68,7 +69,7 @@ async def take(waiting: Subscription, count: int) -> list[Msg]:
 
 
 async def is_silent(client: Client, waiting: Subscription) -> bool:
-    await client.flush()
+    await flushed(client)
     return waiting.pending_msgs == 0
 
 
@@ -457,7 +458,7 @@ async def test_the_newest_of_several_subjects_come_in_one_request(tmp_path):
         for body in ({"multi_last": ["s.0", "s.2"]}, {"multi_last": ["s.>"], "up_to_seq": 4}):
             data = json.dumps(body).encode()
             await client.publish("$JS.API.DIRECT.GET.S", data, reply="in")
-        await client.flush()
+        await flushed(client)
         messages = await take(inbox, 3)
         assert [m.data for m in messages] == [b"3", b"5", b""]
         assert messages[0].headers["Nats-Num-Pending"] == "1"

@@ -13,6 +13,7 @@ from jetstream_broker import Broker, both
 from nats.aio.client import Client
 
 import nats
+from support.clients import flushed
 
 NANO = 10**9
 
@@ -263,7 +264,7 @@ async def rewriting(client: Client) -> list[Any]:
     }
     seen = [await api(client, "STREAM.CREATE.S", asked)]
     inbox = await client.subscribe("rp.>")
-    await client.flush()
+    await flushed(client)
     seen.append(await publish(client, "s.a", b"body", {"H": "v"}))
     seen += [await publish(client, subject, b"body") for subject in ("s.b", "s.a", "plain")]
     seen.append(await publish(client, "s.a", b"", {"Nats-Expected-Last-Subject-Sequence": "9"}))

@@ -15,6 +15,7 @@ import pytest
 from nats.aio.client import Client
 
 import nats
+from support.clients import flushed
 from support.jwt_makers import Operator
 from support.peers import Peer, free_port, running, scratch_directory
 
@@ -64,7 +65,7 @@ async def client(peer: Peer, **options: Any) -> AsyncIterator[Client]:
 async def is_let_in(peer: Peer, **options: Any) -> bool:
     try:
         async with client(peer, **options) as connected:
-            await connected.flush()
+            await flushed(connected)
             return True
     except Exception:
         return False
@@ -126,13 +127,13 @@ async def test_credentials_files_lead_to_their_accounts(tmp_path: Path) -> None:
                 "bob": await bob.subscribe("a.>"),
                 "carol": await carol.subscribe(">"),
             }
-            await asyncio.gather(alice.flush(), bob.flush(), carol.flush())
+            await flushed(alice, bob, carol)
             await bob.publish("a.x", b"1")
             await bob.publish("b.x", b"2")
-            await bob.flush()
+            await flushed(bob)
             await alice.publish("a.secret", b"3")
-            await alice.flush()
-            await asyncio.gather(bob.flush(), carol.flush())
+            await flushed(alice)
+            await flushed(bob, carol)
 
             assert [m.subject for m in _waiting(heard["alice"])] == ["a.x", "a.secret"]
             assert [m.subject for m in _waiting(heard["bob"])] == ["a.x"]
@@ -293,7 +294,7 @@ async def test_the_administrator_sees_the_whole_server() -> None:
             client(peer, user="a", password="secret", name="app") as a,
         ):
             await a.subscribe("x")
-            await a.flush()
+            await flushed(a)
 
             async def ask(subject: str, **body: Any) -> Any:
                 answer = await admin.request(subject, json.dumps(body).encode(), timeout=2)
@@ -328,7 +329,7 @@ async def test_a_reload_closes_whom_the_file_no_longer_names() -> None:
             peer.process.send_signal(signal.SIGHUP)
             await asyncio.wait_for(gone.wait(), 10)
 
-            await a.flush()
+            await flushed(a)
             assert not b.is_connected
         assert await is_let_in(peer, user="b", password="other")
         assert not await is_let_in(peer, user="b", password="secret")

@@ -16,6 +16,7 @@ from millstream.kernel._batch import Batch
 from millstream.kernel._interest import Interest
 from millstream.nats.door import NatsDoor
 from millstream.wire.info import server_info
+from support.clients import flushed
 
 
 @dataclass
@@ -89,7 +90,7 @@ async def test_a_request_is_answered() -> None:
             await msg.respond(msg.data.upper())
 
         await server.subscribe("up", cb=answer)
-        await server.flush()
+        await flushed(server)
         assert (await client.request("up", b"abc", timeout=5)).data == b"ABC"
 
 
@@ -115,7 +116,7 @@ async def test_each_queue_group_gets_a_message_once() -> None:
             await client.subscribe("work", queue=name, cb=taker(name))
         for _ in range(100):
             await client.publish("work", b"")
-        await client.flush()
+        await flushed(client)
         await client.drain()
         assert sorted(got) == ["q1"] * 100 + ["q2"] * 100
 
@@ -127,7 +128,7 @@ async def test_a_subscription_ends_after_its_maximum() -> None:
         await sub.unsubscribe(limit=3)
         for i in range(10):
             await client.publish("few", b"%d" % i)
-        await client.flush()
+        await flushed(client)
         assert [(await sub.next_msg(timeout=5)).data for _ in range(3)] == [b"0", b"1", b"2"]
         assert serving.interest.stats()["num_subscriptions"] == 0
 
@@ -148,10 +149,10 @@ async def test_many_messages_arrive_in_order() -> None:
         publisher = await serving.client()
         client = await serving.client()
         sub = await client.subscribe("seq", pending_msgs_limit=-1, pending_bytes_limit=-1)
-        await client.flush()
+        await flushed(client)
         for i in range(20_000):
             await publisher.publish("seq", b"%d" % i)
-        await publisher.flush()
+        await flushed(publisher)
         got = [(await sub.next_msg(timeout=10)).data for _ in range(20_000)]
         assert got == [b"%d" % i for i in range(20_000)]
 
@@ -163,7 +164,7 @@ async def test_a_sink_gets_every_message_in_order() -> None:
         client = await serving.client()
         for i in range(5_000):
             await client.publish(f"events.{i % 7}", b"%d" % i, reply="answer")
-        await client.flush()
+        await flushed(client)
         messages = sink.messages()
         assert [payload for _, _, _, payload, _ in messages] == [b"%d" % i for i in range(5_000)]
         assert messages[8][:2] == (b"events.1", b"answer")
@@ -191,8 +192,8 @@ async def test_no_echo_keeps_own_messages_away() -> None:
         other = await serving.client()
         own = await quiet.subscribe("x")
         others = await other.subscribe("x")
-        await other.flush()
+        await flushed(other)
         await quiet.publish("x", b"1")
         assert (await others.next_msg(timeout=5)).data == b"1"
-        await quiet.flush()
+        await flushed(quiet)
         assert own.pending_msgs == 0

@@ -13,6 +13,7 @@ import pytest
 from configured_pair import Place, both
 
 from support.certificates import Authority
+from support.clients import flushed
 from support.server_process import OURS, THEIRS, Wire, started
 
 QUIET = '"verbose":false,"pedantic":false,"user":"joe","pass":"secret"'
@@ -94,7 +95,7 @@ async def test_monitoring_tells_what_the_file_says(tmp_path: Path) -> None:
     async def told(place: Place) -> list[Any]:
         client = await place.client("b")
         await client.subscribe("x")
-        await client.flush()
+        await flushed(client)
         varz = place.page("varz")
         varz["websocket"].pop("port")
         varz["websocket"].pop("host")
@@ -118,7 +119,7 @@ async def test_the_system_account_hears_the_same(tmp_path: Path) -> None:
     async def heard(place: Place) -> list[Any]:
         system = await place.client("sys")
         events = await system.subscribe("$SYS.SERVER.ACCOUNT.B.CONNS")
-        await system.flush()
+        await flushed(system)
         client = await place.client("b")
         came = json.loads((await events.next_msg(5)).data)
         await client.close()
@@ -241,7 +242,7 @@ async def test_a_service_learns_the_same_of_who_asks(tmp_path: Path) -> None:
     async def told(place: Place) -> list[Any]:
         service, client = await place.client("a"), await place.client("b")
         requests = await service.subscribe("*")
-        await service.flush()
+        await flushed(service)
         found = []
         for subject in ("plain", "open"):
             await client.publish(subject, b"", reply="answers")

@@ -20,6 +20,7 @@ from millstream.nats.tls import Tls
 from millstream.nats.tls_transport import TlsPort
 from millstream.server.options import CertificatePair
 from support.certificates import Authority, Issued
+from support.clients import flushed
 
 TLS_REQUIRED = b"-ERR 'Secure Connection - TLS Required'\r\n"
 
@@ -179,7 +180,7 @@ async def test_with_handshake_first_nothing_is_sent_in_plain_text(
         driver = await nats.connect(
             url, tls=authority.trusting(), tls_hostname="localhost", tls_handshake_first=True
         )
-        await driver.flush()
+        await flushed(driver)
         await driver.close()
 
 
