@@ -51,6 +51,15 @@ NOTHING_PURGED = (ask("STREAM.PURGE.@S", {"seq": 1}), INFO, answer(b"+ACK"), INF
 ROLLS = stream(allow_rollup_hdrs=True)
 
 SESSIONS = {
+    "a time below zero is over at once, whether there is something or not": [
+        *(stream(), consumer(), pull(no_wait=False, expires=-1), pull(expires=-(10**12))),
+        *(*THREE, pull(no_wait=False, expires=-1, batch=2), pull(expires=-1, max_bytes=500), INFO),
+    ],
+    "a heartbeat below zero is none": [
+        *(stream(), consumer(), pull(idle_heartbeat=-1)),
+        pull(no_wait=False, idle_heartbeat=-1, expires=300_000_000),
+        *(*THREE, pull(idle_heartbeat=-(10**12)), INFO),
+    ],
     "a -NAK of the last delivery is given up with the next request": [
         *(stream(), *THREE, consumer(max_deliver=2), pull(), answer(b"-NAK")),
         *(pull(), answer(b"-NAK"), INFO, pull(), INFO),

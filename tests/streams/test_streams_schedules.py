@@ -168,6 +168,24 @@ def test_the_next_time_is_shown_in_the_schedule_s_zone():
 
 
 @pytest.mark.parametrize(
+    ("set_to", "next_day"),
+    [
+        ("Europe/Berlin", "2026-03-11T00:00:00+01:00"),
+        (":America/New_York", "2026-03-11T00:00:00-04:00"),
+        ("Nowhere", "2026-03-11T00:00:00Z"),
+    ],
+)
+def test_a_schedule_may_follow_the_zone_of_the_machine(monkeypatch, set_to, next_day):
+    monkeypatch.setenv("TZ", set_to)
+    found = due(
+        {b"Nats-Schedule": b"@daily", b"Nats-Schedule-Time-Zone": b"Local"},
+        1_773_144_896 * 10**9, 1_773_144_896 * 10**9,
+    )  # fmt: skip
+    assert found is not None
+    assert found.text == next_day
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [
         (b"5", 5), (b"1m30s", 90), (b"1.9s", 1), (b"never", 0), (b"NEVER", 0), (b"+2s", 2),

@@ -67,6 +67,8 @@ class PullDesk:
                 return  # a client with heartbeats finds out by itself, and does not ask in a loop
             raise BadPull(409, "Exceeded MaxWaiting")
         self.line.add(request)
+        if request.expires_at and request.expires_at <= now:  # a time below zero was asked for
+            self._end(request, "408 Request Timeout")
 
     def _drop_silent(self) -> None:
         for request in self.line:

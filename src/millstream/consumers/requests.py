@@ -44,8 +44,8 @@ class PullRequest:
         self.limited = body.max_bytes > 0
         self.bytes_left = body.max_bytes
         self.no_wait = body.no_wait
-        self.expires_at = now + body.expires / 1e9 if body.expires > 0 else 0.0
-        self.heartbeat = body.idle_heartbeat / 1e9
+        self.expires_at = now + body.expires / 1e9 if body.expires else 0.0
+        self.heartbeat = max(body.idle_heartbeat, 0) / 1e9
         self.heartbeat_at = now + self.heartbeat if self.heartbeat else 0.0
         self.group = body.group
         self.min_pending = body.min_pending
@@ -76,7 +76,7 @@ class PullRequest:
 def parse(reply: bytes, body: bytes, config: ConsumerConfig, now: float) -> PullRequest:
     """Read a request; raises BadPull with the status that it deserves."""
     asked = _decode(body)
-    if asked.idle_heartbeat and (not asked.expires or 2 * asked.idle_heartbeat > asked.expires):
+    if asked.idle_heartbeat > 0 and 2 * asked.idle_heartbeat > asked.expires:
         raise BadPull(400, "Bad Request - heartbeat value too large")
     if config.max_batch and asked.batch > config.max_batch:
         raise BadPull(409, f"Exceeded MaxRequestBatch of {config.max_batch}")

@@ -4,8 +4,9 @@ A schedule is a record whose header ``Nats-Schedule`` says when: ``@at <time>``,
 <duration>`` or a calendar pattern. What it brings forth goes to its ``Nats-Schedule-Target``.
 """
 
+import os
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -119,10 +120,24 @@ def _next(cron: Cron, zone: tzinfo | None, after: int) -> int:
 def _zone(values: Mapping[bytes, bytes]) -> tzinfo | None:
     if ZONE not in values:
         return None
+    if values[ZONE] == b"Local":
+        return _zone_of_this_machine()
     try:
         return ZoneInfo(values[ZONE].decode())
     except (ValueError, OSError, KeyError):  # KeyError is how an unknown zone is told
         raise ScheduleRefused(10223, "message schedules time zone is invalid") from None
+
+
+def _zone_of_this_machine() -> tzinfo:
+    """Return the zone that ``TZ`` names, or else the system's; UTC where that is none."""
+    name = os.environ.get("TZ")
+    try:
+        if name is not None:
+            return ZoneInfo(name.removeprefix(":"))
+        with open("/etc/localtime", "rb") as file:
+            return ZoneInfo.from_file(file, "Local")
+    except (ValueError, OSError, KeyError):
+        return UTC
 
 
 def _rounded(ns: int) -> int:
