@@ -261,6 +261,23 @@ async def test_publishers_are_stalled_above_the_backlog_and_read_again_below_it(
     assert world.interest.paused == set()
 
 
+async def test_publishers_wait_while_the_disk_is_behind_with_all_streams_together(monkeypatch):
+    monkeypatch.setattr(writes_module, "BACKLOG_BYTES", 100)
+    world = World()
+    stream = await make(world)
+    await world.catalog.create(StreamConfig.from_request({"name": "OTHER"}))
+    await world.catalog.create(StreamConfig.from_request({"name": "RAM", "storage": "memory"}))
+    world.catalog.hold_publishers(True)
+    waiting = {world.interest.sinks[handle][0] for handle in world.interest.paused}
+    assert waiting == {b"s.>", b"OTHER"}  # nothing in memory waits for the disk
+    stream.log.hold()
+    publish(stream, b"s.a", b"x" * 200)
+    world.catalog.hold_publishers(False)
+    assert [world.interest.sinks[handle][0] for handle in world.interest.paused] == [b"s.>"]
+    stream.log.commit()
+    assert world.interest.paused == set()
+
+
 async def test_watchers_hear_of_commits_and_grown_returns():
     world = World()
     stream = await make(world)

@@ -241,6 +241,7 @@ def keep(
     catalog = Catalog(
         store, clock, timers, hub, spaces, default_durability=durability, batch_limits=batches
     )
+    store.on_pressure = catalog.hold_publishers
     sinks = Sinks(catalog, store, clock)
 
     def endpoints(account: str, interest: Interest) -> list[int]:

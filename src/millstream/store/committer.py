@@ -108,7 +108,7 @@ class Committer:
         post: Post,
         dirty_age: float = 0.05,
         dirty_bytes: int = 8 << 20,
-        high_water: int = 32 << 20,
+        high_water: int = 256 << 20,
         entry_bytes: int = TARGET_BYTES,
     ) -> None:
         self._engine = engine

@@ -23,7 +23,7 @@ class StoreOptions:
     wal_file_bytes: int = 64 << 20
     entry_bytes: int = TARGET_BYTES  # a commit is cut into entries of about this size
     dirty_age: float = 0.05
-    high_water: int = 32 << 20
+    high_water: int = 256 << 20  # of all logs, not written yet, before publishers are held back
     checkpoint_bytes: int = 64 << 20
     threads: bool = True
     nonce: int = 0  # 0: random

@@ -441,6 +441,11 @@ class Catalog:
         for stream in self._streams.values():
             self._source(stream)
 
+    def hold_publishers(self, held: bool) -> None:
+        """Hold publishers back while the disk is behind with what all streams have staged."""
+        for stream in self._streams.values():
+            stream.hold_publishers(held)
+
     def section(self) -> bytes:
         """Return the snapshot's section."""
         entries = [

@@ -9,7 +9,7 @@ from millstream.delivery.timers import Timers
 from millstream.errors import ColdUnavailable, MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Committed, Log, LogState, Note, Staged
+from millstream.store.log import Committed, Durability, Log, LogState, Note, Staged
 from millstream.streams import durations, extras, preconditions
 from millstream.streams.admission import Admission
 from millstream.streams.adoption import Adoption
@@ -176,6 +176,10 @@ class Stream:
         self._removal.close()
         self._scheduling.close()
         self.wake()
+
+    def hold_publishers(self, held: bool) -> None:
+        """Stall publishers while the disk is behind with all streams; one in memory goes on."""
+        self._writes.hold_publishers(held and self.log.durability is not Durability.EPHEMERAL)
 
     def _pause(self, paused: bool) -> None:
         if self._interest is not None:

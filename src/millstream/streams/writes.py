@@ -65,6 +65,8 @@ class Writes:
         self._pause = paused
         self._keeps = keeps
         self._paused = False
+        self._is_full = False  # too much of this stream waits for its commit
+        self._is_held = False  # too much of all streams does
         self._last_staged = log.state().last_seq
         self._republish: Republish | None = None
         self.configure(config)
@@ -174,8 +176,9 @@ class Writes:
         self.backlog += run.batch.size
         if run.settled:  # the log committed at once, before we knew the sequence
             self._finish(run)
-        elif self.backlog > BACKLOG_BYTES and not self._paused:
-            self._stall(True)
+        elif self.backlog > BACKLOG_BYTES and not self._is_full:
+            self._is_full = True
+            self._stall()
 
     def _note_ids(self, run: Run) -> None:
         self.newest_msg_id = run.last_msg_id
@@ -211,8 +214,9 @@ class Writes:
             self._publish_again(run, self._republish)
         if run.error is None:
             self._committed(run)
-        if self._paused and self.backlog < BACKLOG_BYTES // 2:
-            self._stall(False)
+        if self._is_full and self.backlog < BACKLOG_BYTES // 2:
+            self._is_full = False
+            self._stall()
 
     def _take_back(self, run: Run) -> None:
         """Forget what was true with a run that never came to be."""
@@ -221,9 +225,16 @@ class Writes:
         if not self.inflight:
             self._last_staged = self._log.state().last_seq
 
-    def _stall(self, paused: bool) -> None:
-        self._paused = paused
-        self._pause(paused)
+    def hold_publishers(self, held: bool) -> None:
+        """Stall publishers for what other streams have staged, or let them go on."""
+        self._is_held = held
+        self._stall()
+
+    def _stall(self) -> None:
+        paused = self._is_full or self._is_held
+        if paused != self._paused:
+            self._paused = paused
+            self._pause(paused)
 
     # -- copies ------------------------------------------------------------------------------
 
