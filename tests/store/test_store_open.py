@@ -1,5 +1,6 @@
 """Opening a directory: locks, versions, snapshots, what is refused and what is reported."""
 
+import errno
 import os
 import queue
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from millstream.clock import SystemClock
-from millstream.errors import StorageUnusable
+from millstream.errors import StorageFull, StorageUnusable
 from millstream.store.files import OsFiles
 from millstream.store.log import Durability
 from millstream.store.options import StoreOptions
@@ -119,6 +120,27 @@ def test_a_start_is_refused_when_the_wal_does_not_reach_back() -> None:
         node.sync()
     with pytest.raises(StorageUnusable, match="restore the missing files"):
         Bench(left)
+
+
+def no_space(call: str, path: str) -> None:
+    if call == "preallocate":
+        raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_start_without_room_says_how_much_it_needs_and_loses_nothing() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk)
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"x" * 500])
+    bench.run()
+    left = disk.after_crash(Mode.KEEP, 0)
+    left.hook = no_space
+    with pytest.raises(StorageFull, match=r"writes anew .* \d{3} bytes; free some space"):
+        Bench(left)
+    left.hook = lambda call, path: None
+    found = Bench(left).store.log(1)
+    assert found is not None
+    assert [record[3] for record in records(found)] == [b"x" * 500]
 
 
 def test_a_damaged_index_is_rebuilt_from_the_data() -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, StorageFull
 from millstream.kernel._frames import encode_control
 from millstream.store.committer import Committer, Post
 from millstream.store.entry import Run, encode_entry
@@ -87,8 +87,18 @@ class Shards:
         engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
         entries = self._entries(replay.relog, replay.position, epoch, nonce)
         if entries or replay.begins_late:
-            engine.begin(entries)
+            self._begin(engine, entries)
         return Shard(replay.shard, engine)
+
+    def _begin(self, engine: LocalEngine, entries: list[tuple[bytes, bytes]]) -> None:
+        try:
+            engine.begin(entries)
+        except StorageFull as error:
+            size = sum(len(part) for entry in entries for part in entry)
+            raise StorageFull(
+                f"no space left in {self._directory}: before it serves, a start writes anew what "
+                f"no sync had covered, {size:,} bytes; free some space and start again"
+            ) from error
 
     def _make_committer(self, shard: Shard, epoch: int, nonce: int) -> Committer:
         options = self._options
