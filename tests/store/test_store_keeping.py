@@ -340,3 +340,33 @@ def test_the_wal_leaves_room_for_the_snapshot_that_sets_it_free() -> None:
     assert not bench.store.checkpoint_due
     assert len([p for p in disk.content() if "/wal-" in p]) == 1
     assert written() == [None]
+
+
+def grown(disk: FakeDisk) -> tuple[Bench, FileLog]:
+    """Return a log whose first segment has grown by several blocks, and no snapshot of it."""
+    bench = Bench(disk, SEALED)
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for i in range(3):
+        bench.append(log, [b"record %03d " % i + b"x" * 500])
+        bench.run()
+    assert len(log.segments) == 1
+    assert len(log.segments[0].table) > 1
+    return bench, log
+
+
+def test_a_sealed_file_goes_on_only_behind_blocks_that_follow_each_other() -> None:
+    disk = FakeDisk()
+    bench, log = grown(disk)
+    expected = records(log)
+    ref = next(iter(log.segments[0].table))
+    left = disk.after_crash(Mode.KEEP, 0)
+    left.boots += 1
+    node = left.names[log.segments[0].path]
+    assert node is not None
+    node.data[ref.at : ref.at + 64] = bytes(64)  # never synced: a power cut took its header
+    bench = Bench(left, SEALED)
+    found = bench.store.create_log(1, Durability.FSYNC)
+    bench.append(found, [b"y" * 520])  # enough to be flushed
+    bench.run()
+    assert records(found)[:-1] == expected
+    assert not found.gaps

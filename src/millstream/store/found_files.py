@@ -5,14 +5,13 @@ indexed from its frames. What is damaged stays out: the WAL may still have it.
 """
 
 import logging
-from itertools import takewhile
 
 from msgspec.structs import replace
 from xxhash import xxh3_64
 
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.store import blocks
-from millstream.store.blocks import BlockTable
+from millstream.store.blocks import BlockRef, BlockTable
 from millstream.store.cold_copy import ColdCopy
 from millstream.store.files import Files, replace_file
 from millstream.store.repair import index_segment
@@ -166,7 +165,12 @@ class FoundFiles:
         buffer = self.buffer(path)
         found, _ = blocks.find_blocks(buffer, HEADER_BYTES, len(buffer), segment.bound)
         held = bytes(HEADER_BYTES) + b"".join([block.data for block in segment.blocks])
-        kept = list(takewhile(lambda r: image[r.offset : r.end] == held[r.offset : r.end], found))
+        kept: list[BlockRef] = []
+        for ref in found:
+            follows = ref.offset == (kept[-1].end if kept else HEADER_BYTES)
+            if not follows or image[ref.offset : ref.end] != held[ref.offset : ref.end]:
+                break  # or one before it is missing
+            kept.append(ref)
         if not kept or (head.complete and kept[-1].end != len(held)):
             return False
         segment.found(head, BlockTable(kept))
