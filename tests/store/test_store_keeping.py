@@ -370,3 +370,24 @@ def test_a_sealed_file_goes_on_only_behind_blocks_that_follow_each_other() -> No
     bench.run()
     assert records(found)[:-1] == expected
     assert not found.gaps
+
+
+def test_a_sealed_file_whose_sync_failed_is_not_trusted_by_the_next_start() -> None:
+    disk = FakeDisk()
+    bench, log = grown(disk)
+    expected = records(log)
+    disk.failures[disk.calls + 1] = OSError(errno.EIO, "input/output error")
+    bench.store.checkpoint({})
+    bench.run()
+    assert log.segments[0].failed
+    left = disk.after_crash(Mode.KEEP, 0)  # the page cache still shows what the disk never got
+    bench = Bench(left, replace(SEALED, wal_file_bytes=512))
+    for _ in range(3):  # as often as it takes for the WAL to go
+        bench.append(bench.store.create_log(1, Durability.FSYNC), [b"more"])
+        bench.run()
+        bench.store.checkpoint({})
+        bench.run()
+    after = Bench(left.after_crash(Mode.DROP, 0), SEALED).store.log(1)
+    assert isinstance(after, FileLog)
+    assert records(after)[: len(expected)] == expected
+    assert not after.gaps

@@ -173,7 +173,7 @@ class FoundFiles:
             kept.append(ref)
         if not kept or (head.complete and kept[-1].end != len(held)):
             return False
-        segment.found(head, BlockTable(kept))
+        segment.found(head, BlockTable(kept), unproven=not head.complete)
         segment.full = segment.full or head.complete
         return True
 

@@ -19,7 +19,15 @@ from millstream.kernel._frames import DELETED, Frames, check
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store import blocks
 from millstream.store.blocks import BlockCache, BlockRef, BlockTable, Raw
-from millstream.store.files import File, Files, ensure_dir, replace_file, write_all, write_parts
+from millstream.store.files import (
+    CALL_BYTES,
+    File,
+    Files,
+    ensure_dir,
+    replace_file,
+    write_all,
+    write_parts,
+)
 from millstream.store.keys import KeyRing
 from millstream.store.segment_files import (
     BLOCKS_VERSION,
@@ -113,6 +121,7 @@ class Segment:
         self._table: BlockTable | None = None
         self._token = next(_tokens)  # of the file, in the cache
         self._cut_tail = False  # the file may go on behind what counts
+        self._unproven = False  # a sync of what the file shows may have failed in an earlier run
         self.blocks: list[Block] = []
         self._file: SharedFile | None = None
         self._view: memoryview | None = None
@@ -273,6 +282,9 @@ class Segment:
         if self._cut_tail:
             file.truncate(at)
             self._cut_tail = False
+        if self._unproven:
+            _write_again(file, at)
+            self._unproven = False
         data = memoryview(b"".join(flush.parts))[max(end - flush.offset, 0) :]
         for piece in blocks.cut_frames(data):
             block = blocks.encode_block(piece, end, blocks.PLAIN, self.keeping.ring, self.bound)
@@ -473,10 +485,13 @@ class Segment:
         if before is not None:
             before.let_go()
 
-    def found(self, head: DataHead, table: BlockTable | None = None) -> None:
+    def found(
+        self, head: DataHead, table: BlockTable | None = None, unproven: bool = False
+    ) -> None:
         """Take a file that a start found for what it is; ``table`` holds the blocks that count."""
         self.made = True
         self.head, self._table = head, table
+        self._unproven = unproven
         self._cut_tail = head.in_blocks and not head.complete
 
     def leave(self) -> None:
@@ -533,6 +548,12 @@ def dead_positions(index: SegmentIndex) -> Iterator[int]:
 def _dead_ends(index: SegmentIndex) -> list[int]:
     """Return where the delete flags of dead entries belong."""
     return [index.offset(at) + index.frame_len(at) - 1 for at in dead_positions(index)]
+
+
+def _write_again(file: File, end: int) -> None:
+    """Have the kernel take up to ``end`` for new: what a failed sync left it does not write."""
+    for at in range(0, end, CALL_BYTES):
+        write_all(file, file.pread(min(CALL_BYTES, end - at), at), at)
 
 
 def _first_damaged(view: Raw, packed: bytes) -> int:
