@@ -12,7 +12,7 @@ from millstream.store.file_log import FileLog
 from millstream.store.inspect import CLEAN, check_directory
 from millstream.store.log import Durability
 from millstream.store.shard import shard_number
-from support.fake_disk import FakeDisk, Mode
+from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, image, records
 
 TWO = replace(SMALL, shards=2)
@@ -171,3 +171,27 @@ def test_copies_of_a_log_on_another_shard_are_logged_with_how_far_it_was_copied(
     assert [gap.reason for gap in expected[target.log_id][0].gaps] == ["source_trim"]
     progress = [decode(control.body).parts[0] for control in again.store.recovery.controls]
     assert [(part.passed, part.base, part.last) for part in progress] == [(1, 4, 3), (2, 4, 5)]
+
+
+def test_a_start_that_is_cut_off_between_two_shards_still_was_a_start_after_a_power_cut() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, replace(TWO, dirty_age=1e9))
+    logs = [bench.store.create_log(log_id, Durability.DISK) for log_id in LOGS]
+    for log in logs:
+        bench.append(log, [b"pays for the reservation"])
+        bench.run()
+        _, answer = bench.append(log, [b"acknowledged, and nowhere stable"])
+        bench.run()
+        assert answer == [None]
+    dark = disk.after_crash(Mode.DROP, 0)
+    dry = dark.copy()
+    Bench(dry, TWO)
+    assert dry.calls > 20
+    for call in range(1, dry.calls + 1):
+        left = dark.copy()
+        left.crash_at = call
+        with pytest.raises(Crashed):
+            Bench(left, TWO)
+        again = Bench(left.after_crash(Mode.KEEP, 0), TWO).store
+        given = {log_id: log.next_seq for log_id in LOGS if (log := again.log(log_id))}
+        assert all(next_seq > 2 for next_seq in given.values()), (call, given)

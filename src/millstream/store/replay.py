@@ -102,6 +102,7 @@ class Replay:
         self.epoch = 0
         self.last_index = 0
         self.last_nonce = 0
+        self.ran = (0, 0)  # epoch and nonce of the last run that went on behind its start
         self.torn_bytes = 0
         self.damaged_bytes = 0
         self.controls: list[Control] = []
@@ -125,6 +126,7 @@ class Replay:
         self.wal_files = self._find_files(directory)
         self._newest = [wal for wal in self.wal_files if wal.nonce == self.last_nonce]
         self._mark = self._durable_mark()
+        self.ran = self._last_run()
         self.emptied = not self.wal_files and self._ends_empty
         if self.begins_late and (not self.wal_files[0].follows_empty or self._mark > self._from):
             raise StorageUnusable(
@@ -313,6 +315,15 @@ class Replay:
     def begins_late(self) -> bool:
         """Say whether what comes first behind the snapshot is not there."""
         return min((wal.first_position for wal in self.wal_files), default=0) > self._from + 1
+
+    def _last_run(self) -> tuple[int, int]:
+        """Return who appended last: a start may have been cut off behind other shards' files."""
+        for wal in reversed(self.wal_files):
+            buffer = self._view(wal)
+            for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
+                if isinstance(item, Entry) and not item.again:
+                    return item.epoch, item.nonce
+        return 0, 0
 
     def _durable_mark(self) -> int:
         """Return up to where the entries of the last run say that everything was stable.

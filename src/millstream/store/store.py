@@ -128,7 +128,8 @@ class Store:
         boot = xxh3_64_intdigest(files.boot_id().encode()) & BOOT_MASK
         replays = self._replay(logs, snapshot, boot)
         newest = max(replays, key=lambda replay: replay.epoch)
-        before = newest.last_nonce & BOOT_MASK
+        _, nonce = max(replay.ran for replay in replays)  # later starts may have been cut off
+        before = (nonce or newest.last_nonce) & BOOT_MASK
         cut = any(replay.cut for replay in replays)  # as good as a power cut
         if not any(replay.wal_files for replay in replays):  # none that could name the boot
             cut = any(replay.emptied for replay in replays)
