@@ -306,6 +306,46 @@ def test_a_batch_that_only_a_segment_file_had_is_not_taken_in_part() -> None:
     assert [record[0] for record in found[1]] == [3]
 
 
+def in_files_only(disk: FakeDisk, *batches: list[bytes]) -> FakeDisk:
+    """Return what a kill leaves of a memory log whose records a segment file has, not the WAL."""
+    bench = Bench(disk, SMALL)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    bench.store.control(16, 1, b"so that the WAL names the boot", lambda error: None)
+    bench.run()
+    disk.hook = refuse_wal
+    for batch in batches:
+        bench.append(log, batch)  # long enough to be flushed
+        bench.run()
+    return disk.after_crash(Mode.KEEP, 0)
+
+
+def test_a_delete_from_a_batch_that_only_a_segment_file_has_keeps_the_rest_of_it() -> None:
+    disk = FakeDisk()
+    bench = Bench(disk, SMALL)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    disk.hook = refuse_wal
+    bench.append(log, [b"a", b"b", b"c" * 600, b"d"])
+    bench.run()
+    disk.hook = lambda call, path: None
+    log.delete([2, 3], lambda error: None)  # the first that the WAL hears of the log
+    bench.run()
+    found = image(Bench(disk.after_crash(Mode.KEEP, 0), SMALL).store)[1]
+    assert [record[0] for record in found[1]] == [1, 4]
+
+
+def test_of_a_batch_that_was_given_up_nothing_comes_back_behind_a_new_record() -> None:
+    left = in_files_only(FakeDisk(), [b"old" * 90] * 2, [b"old" * 200])
+    bench = Bench(left, SMALL)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    assert bench.append(log, [b"new"])[0] == 1
+    bench.store.control(16, 1, b"synced", lambda error: None)
+    bench.run()
+    left = left.after_crash(Mode.KEEP, 0)
+    left.boots += 1
+    found = image(Bench(left, SMALL).store)[1]
+    assert [record[3] for record in found[1]] == [b"new"]
+
+
 def test_random_workloads_with_faults_and_crashes_keep_every_promise() -> None:
     tried = fired = paired = 0
     for seed in range(count(120, 1500)):

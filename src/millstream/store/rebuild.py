@@ -365,8 +365,11 @@ class Logs:
         if target.log_id not in self._spare:
             self._spare[target.log_id] = self._scan_spare(target)
         single, whole = self._spare[target.log_id]
-        spare = single if self.rotten and not self.torn else whole
-        found = {f.seq: f for f in spare if first <= f.seq <= last}
+        if self.rotten and not self.torn:
+            found = {f.seq: f for f in single if first <= f.seq <= last}
+        else:  # also where it ends behind ``last``, but none that others took the beginning of
+            begun = [batch for batch in batches(whole) if first <= batch[0].seq <= last]
+            found = {f.seq: f for batch in begun for f in batch}
         return [found[seq] for seq in sorted(found)]
 
     def _scan_spare(self, target: FileLog) -> tuple[list[Frame], list[Frame]]:
