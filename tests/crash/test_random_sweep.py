@@ -346,6 +346,19 @@ def test_of_a_batch_that_was_given_up_nothing_comes_back_behind_a_new_record() -
     assert [record[3] for record in found[1]] == [b"new"]
 
 
+def test_of_a_batch_that_was_given_up_nothing_comes_back_behind_one_as_long() -> None:
+    left = in_files_only(FakeDisk(), [b"old" * 90] * 4)
+    bench = Bench(left, SMALL)
+    log = bench.store.create_log(1, Durability.MEMORY)
+    bench.append(log, [b"new" * 90] * 2)  # over the first half of the old ones
+    bench.store.control(16, 1, b"synced", lambda error: None)
+    bench.run()
+    left = left.after_crash(Mode.KEEP, 0)
+    left.boots += 1
+    found = image(Bench(left, SMALL).store)[1]
+    assert [record[3][:3] for record in found[1]] == [b"new"] * 2
+
+
 def test_random_workloads_with_faults_and_crashes_keep_every_promise() -> None:
     tried = fired = paired = 0
     for seed in range(count(120, 1500)):

@@ -266,8 +266,9 @@ class Logs:
         segment = target.segments[-1] if target.segments else None
         if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
             segment = target.start_segment(first)
-            segment.made = first in self._cuts.get(target.log_id, ())
-            segment.made = segment.made and (target.log_id, first) not in self._rewritten
+            is_made = first in self._cuts.get(target.log_id, ())
+            if is_made and (target.log_id, first) not in self._rewritten:
+                segment.found(segment.head)
         elif (
             segment.size + len(data) > 0xF0000000
             or target.is_full(segment)

@@ -359,6 +359,7 @@ class Segment:
         ensure_dir(self._files, self.directory)
         file = self._files.open(self.path, create=True)
         try:
+            file.truncate(0)  # an earlier run may have left records that a start gave up
             ring = self.keeping.ring
             if ring.seals:
                 self.head = DataHead(BLOCKS_VERSION, key_id=ring.key_id)
@@ -407,6 +408,9 @@ class Segment:
                 return  # deletes are in the snapshot and the WAL
             if flush.parts:
                 write_parts(file, flush.parts, flush.offset)
+                if self._cut_tail:  # only now: the first flush has all that a start kept of it
+                    file.truncate(flush.end)
+                    self._cut_tail = False
             if flush.generation == self.head.generation:  # else the new file has them already
                 for offset in flush.flags:
                     write_all(file, bytes((DELETED,)), offset)
@@ -492,7 +496,7 @@ class Segment:
         self.made = True
         self.head, self._table = head, table
         self._unproven = unproven
-        self._cut_tail = head.in_blocks and not head.complete
+        self._cut_tail = not head.complete
 
     def leave(self) -> None:
         """Forget the file: from now on the bytes are elsewhere; what readers hold stays valid."""
