@@ -78,6 +78,11 @@ class WalFile(msgspec.Struct):
     nonce: int = 0  # of the start that wrote it
     follows_empty: bool = False  # the file before it is there, with nothing in it
 
+    @property
+    def is_unsure(self) -> bool:
+        """Say whether a power cut may have taken what came before its first entry."""
+        return self.follows_empty or self.header is None
+
 
 class Replay:
     """Applies a shard's WAL to the logs; the store gives the logs and takes the outcome."""
@@ -128,7 +133,7 @@ class Replay:
         self._mark = self._durable_mark()
         self.ran = self._last_run()
         self.emptied = not self.wal_files and self._ends_empty
-        if self.begins_late and (not self.wal_files[0].follows_empty or self._mark > self._from):
+        if self.begins_late and (not self.wal_files[0].is_unsure or self._mark > self._from):
             raise StorageUnusable(
                 f"{directory} begins at position {self.wal_files[0].first_position}, but the "
                 f"newest readable snapshot ends at {self._from}: restore the missing files"
@@ -329,10 +334,10 @@ class Replay:
         """Return up to where the entries of the last run say that everything was stable.
 
         Marks rise, so those of the last file that has any tell. Before the first of its files there
-        was a start, which made everything stable; unless a power cut emptied the first ones.
+        was a start, which made everything stable; unless a power cut took where they begin.
         """
         before = self._from
-        if self._newest and not self._newest[0].follows_empty:
+        if self._newest and not self._newest[0].is_unsure:
             before = self._newest[0].first_position - 1
         for wal in reversed(self._newest):
             marks = self._marks(wal)
