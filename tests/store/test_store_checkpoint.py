@@ -92,3 +92,17 @@ def test_a_store_that_is_closed_with_a_last_word_takes_another_checkpoint_for_it
     again = Bench(disk.after_crash(Mode.DROP, 0), UNFLUSHED).store
     assert again.recovery.sections == {"last": b"one"}
     assert [record[0] for record in records(again.logs[1])] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("jobs", range(6))
+def test_a_store_that_is_closed_leaves_its_files_to_who_comes_next(jobs: int) -> None:
+    disk = FakeDisk()
+    bench, worker, syncer = begun(disk)
+    for _ in range(jobs):
+        (worker if worker.jobs else syncer).work()
+        if worker.jobs or syncer.jobs:
+            bench.deliver()
+    bench.store.close()
+    touched = list(disk.trace)
+    bench.deliver()  # what the file threads reported last
+    assert disk.trace == touched

@@ -87,6 +87,8 @@ class LogFiles:
 
     def _seal_written(self, segment: Segment, error: Exception | None) -> None:
         """Go on: a checkpoint that was taken before has written what it had of the segment."""
+        if self._log.is_closed:
+            return
         self._host.syncer.run(segment.write_idx, partial(self._sealed, segment))
 
     def _must_pack(self, segment: Segment) -> bool:
@@ -97,12 +99,13 @@ class LogFiles:
         )
 
     def _packed(self, rewrite: Rewrite, error: Exception | None) -> None:
-        if error is None and not self._unwanted:
+        if error is None and not self._unwanted and not self._log.is_closed:
             rewrite.take_up()
             self._host.worker.run(rewrite.place, partial(self._sealed, rewrite.segment))
             return
         self._host.worker.run(rewrite.discard, partial(_report, rewrite.path))
-        self._sealed(rewrite.segment, error or OSError(errno.ECANCELED, "the log is gone"))
+        if not self._log.is_closed:
+            self._sealed(rewrite.segment, error or OSError(errno.ECANCELED, "the log is gone"))
 
     def _sealed(self, segment: Segment, error: Exception | None) -> None:
         segment.busy = False
