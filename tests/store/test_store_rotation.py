@@ -12,7 +12,7 @@ from millstream.store.files import OsFile, OsFiles
 from millstream.store.local_engine import MOST_RETIRED
 from millstream.store.log import Durability
 from millstream.store.shard import shard_number
-from support.fake_disk import FakeDisk, Mode
+from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Bench, image, records, wal_syncs
 
 UNFLUSHED = replace(SMALL.log, flush_bytes=1 << 20, segment_bytes=1 << 20)  # the WAL alone has it
@@ -147,6 +147,32 @@ def test_a_first_file_that_lost_its_beginning_to_a_power_cut_is_no_missing_file(
     assert [record[0] for record in found[1]] == [1, 2, 3, 5, 6, 7]
     assert [gap.reason for gap in found[0].gaps] == ["torn", "void"]
     assert image(Bench(left.after_crash(Mode.DROP, 0), FAR).store)[1] == found
+
+
+@pytest.mark.parametrize("taken", [1024, 2048])  # of the next run's file: its beginning, or all
+def test_what_a_start_gave_up_stays_given_up_where_the_next_file_lost_its_beginning(
+    taken: int,
+) -> None:
+    options = replace(FAR, wal_file_bytes=8192, entry_bytes=700, nonce=11)
+    disk = FakeDisk()
+    bench = Bench(disk, options)
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    disk.crash_at = disk.calls + 2  # inside a batch of three entries
+    bench.append(log, [bytes(500)] * 3)
+    with pytest.raises(Crashed):
+        bench.run()
+    left = disk.after_crash(Mode.KILL, 0)
+    bench = Bench(left, replace(options, nonce=12))
+    again = bench.store.create_log(1, Durability.DISK)
+    assert bench.append(again, [bytes(500)] * 3)[0] == 2
+    bench.run()
+    left = left.after_crash(Mode.KEEP, 0)
+    left.boots += 1
+    wal_node(left, 2)[:taken] = bytes(taken)
+    found = image(Bench(left, replace(options, nonce=13)).store)[1]
+    assert [record[0] for record in found[1]] == [1]
 
 
 def test_a_wal_that_lost_all_its_files_to_a_power_cut_gives_no_sequence_again() -> None:

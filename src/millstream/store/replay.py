@@ -131,6 +131,8 @@ class Replay:
         self.wal_files = self._find_files(directory)
         self._newest = [wal for wal in self.wal_files if wal.nonce == self.last_nonce]
         self._mark = self._durable_mark()
+        if self._newest and self._newest[0].is_unsure:
+            self._give_up_again()
         self.ran = self._last_run()
         self.emptied = not self.wal_files and self._ends_empty
         if self.begins_late and (not self.wal_files[0].is_unsure or self._mark > self._from):
@@ -330,6 +332,16 @@ class Replay:
                     return item.epoch, item.nonce
         return 0, 0
 
+    def _give_up_again(self) -> None:
+        """Leave out what the last start left out, although it is not known where its run begins.
+
+        What it kept was stable, as the first of its entries that is left says.
+        """
+        marks = next((found for wal in self._newest if (found := self._marks(wal))), [])
+        for wal in self.wal_files:
+            if wal.nonce != self.last_nonce:
+                wal.limit = min([wal.limit, *(mark + 1 for mark in marks)])
+
     def _durable_mark(self) -> int:
         """Return up to where the entries of the last run say that everything was stable.
 
@@ -350,7 +362,7 @@ class Replay:
         marks: list[int] = []
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             if isinstance(item, Entry):
-                marks.append(item.durable)
+                marks += [item.durable] * (item.nonce == wal.nonce)
             else:
                 marks += [each.durable for each in self._headers(buffer, item, wal)]
         return marks
