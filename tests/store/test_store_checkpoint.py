@@ -106,3 +106,22 @@ def test_a_store_that_is_closed_leaves_its_files_to_who_comes_next(jobs: int) ->
     touched = list(disk.trace)
     bench.deliver()  # what the file threads reported last
     assert disk.trace == touched
+
+
+def test_a_log_that_is_dropped_while_a_segment_waits_for_its_seal_leaves_nothing_behind() -> None:
+    disk = FakeDisk()
+    bench, worker, syncer = begun(disk)
+    directory = bench.store.logs[1].directory
+    for _ in range(2):
+        worker.work()
+        bench.deliver()
+    worker.work()  # the seal is next, once that is delivered
+    assert not worker.jobs
+    bench.store.drop_log(1)
+    while syncer.jobs:
+        syncer.work()
+    bench.deliver()
+    while worker.jobs or syncer.jobs:
+        (worker if worker.jobs else syncer).work()  # the removal overtakes what it can
+        bench.deliver()
+    assert not disk.exists(directory)

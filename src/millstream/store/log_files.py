@@ -87,7 +87,7 @@ class LogFiles:
 
     def _seal_written(self, segment: Segment, error: Exception | None) -> None:
         """Go on: a checkpoint that was taken before has written what it had of the segment."""
-        if self._log.is_closed:
+        if self._log.is_closed or self._unwanted:
             return
         self._host.syncer.run(segment.write_idx, partial(self._sealed, segment))
 
