@@ -195,3 +195,35 @@ def test_a_start_that_is_cut_off_between_two_shards_still_was_a_start_after_a_po
         again = Bench(left.after_crash(Mode.KEEP, 0), TWO).store
         given = {log_id: log.next_seq for log_id in LOGS if (log := again.log(log_id))}
         assert all(next_seq > 2 for next_seq in given.values()), (call, given)
+
+
+def test_what_was_torn_in_one_shard_is_torn_for_another_that_waits_for_it() -> None:
+    disk = FakeDisk()
+    unflushed = replace(SMALL.log, flush_bytes=1 << 20)
+    before = replace(SMALL, shards=3, dirty_age=1e9, entry_bytes=700, log=unflushed)
+    after = replace(before, shards=2)
+    bench = Bench(disk, before)
+    for log_id in LOGS:
+        log = bench.store.create_log(log_id, Durability.DISK)
+        bench.append(log, [b"pays for the reservation"])
+        bench.run()
+    for log_id in LOGS:
+        bench.append(bench.store.create_log(log_id, Durability.DISK), [b"torn" * 125] * 3)
+        bench.run()
+    dark = disk.after_crash(Mode.KEEP, 0)
+    dark.boots += 1
+    for path, node in dark.names.items():
+        if "/wal/" in path and node is not None:
+            node.data[:] = node.data.replace(b"torn" * 125, bytes(500))
+    dry = dark.copy()
+    Bench(dry, after)
+    for call in range(
+        1, dry.calls + 1
+    ):  # the void may be in one shard, and what is torn in another
+        left = dark.copy()
+        left.crash_at = call
+        with pytest.raises(Crashed):
+            Bench(left, after)
+        again = Bench(left.after_crash(Mode.KEEP, 0), after).store
+        logs = [log for log_id in LOGS if (log := again.log(log_id))]
+        assert {gap.reason for log in logs for gap in log.gaps} == {"torn", "void"}, call

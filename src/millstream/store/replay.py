@@ -560,7 +560,8 @@ def replay_all(replays: list[Replay], logs: Logs) -> None:
         before, seen = len(running), logs.steps
         running = [(replay, steps) for replay, steps in running if _go_on(replay, steps, logs)]
         if len(running) == before and logs.steps == seen:
-            running[0][0].forced = True  # what it waits for is lost
+            # What they wait for is lost, and where one is torn, by that.
+            next((replay for replay, _ in running if replay.torn), running[0][0]).forced = True
 
 
 def _go_on(replay: Replay, steps: Iterator[None], logs: Logs) -> bool:
