@@ -2,12 +2,13 @@
 
 import contextlib
 import json
+import os
 import random
 import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import Popen  # noqa: TC003
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -149,3 +150,19 @@ def gaps(port: int, name: str) -> list[tuple[int, int]]:
     found = plan["gaps"]
     assert isinstance(found, list)
     return [(first, last) for first, last, _ in json.loads(json.dumps(found))]
+
+
+def test_a_dead_disk_is_mounted_anew_although_another_process_holds_its_mount(
+    tmp_path: Path,
+) -> None:
+    with loop_disk(tmp_path, 16) as disk:
+        kept = disk.path / "kept"
+        kept.write_text("x")
+        os.sync()
+        with Popen(["unshare", "-m", "sh", "-c", "echo; sleep 0.5"], stdout=PIPE) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            disk.cut_power()
+            disk.unmount()
+            assert disk.mount()
+        assert kept.read_text() == "x"

@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 NO_LOG_FLUSH = 2
+LET_GO_SECONDS = 60.0
 
 
 def _run(*command: str) -> "subprocess.CompletedProcess[bytes]":
@@ -35,7 +37,14 @@ class LoopDisk:
             pytest.skip("a power cut needs loop mounts, and this machine refuses one")
 
     def mount(self) -> bool:
-        """Mount the image; says whether that worked."""
+        """Mount the image; says whether that worked.
+
+        A process in a mount namespace of its own, as another test may run at the same time, has a
+        copy of each mount, and keeps a dead file system from going: it would be mounted again.
+        """
+        deadline = time.monotonic() + LET_GO_SECONDS
+        while _run("losetup", "-j", str(self._image)).stdout and time.monotonic() < deadline:
+            time.sleep(0.02)
         return _run("mount", "-o", "loop", str(self._image), str(self.path)).returncode == 0
 
     def cut_power(self) -> None:
