@@ -55,6 +55,19 @@ SESSIONS = {
         *(stream(), consumer(), pull(no_wait=False, expires=-1), pull(expires=-(10**12))),
         *(*THREE, pull(no_wait=False, expires=-1, batch=2), pull(expires=-1, max_bytes=500), INFO),
     ],
+    "an update names counters with delete markers before replicas": [
+        stream(),
+        ask(
+            "STREAM.UPDATE.@S",
+            {
+                "name": "@S",
+                "subjects": ["@.x.*"],
+                "num_replicas": 3,
+                "subject_delete_marker_ttl": 60_000_000_000,
+                "allow_msg_counter": True,
+            },
+        ),
+    ],
     "a heartbeat below zero is none": [
         *(stream(), consumer(), pull(idle_heartbeat=-1)),
         pull(no_wait=False, idle_heartbeat=-1, expires=300_000_000),

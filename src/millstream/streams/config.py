@@ -136,7 +136,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         asked = _converted(given)
         config = _filled(asked, given, existing)
         sent = {**msgspec.structs.asdict(asked), "duplicate_window": given.get("duplicate_window")}
-        _check(config, sent, pedantic=pedantic)
+        _check(config, sent, pedantic=pedantic, is_update=existing is not None)
         return config
 
     @classmethod
@@ -247,11 +247,6 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def check_update(self, new: "StreamConfig") -> None:
         """Refuse what a living stream cannot become."""
         for refused, why in (
-            (
-                # A new stream may: delete markers bring TTLs after its counters were looked at.
-                new.allow_msg_counter and new.allow_msg_ttl,
-                "counter stream cannot use message TTLs",
-            ),
             (
                 new.storage != self.storage,
                 "stream configuration update can not change storage type",
@@ -484,7 +479,9 @@ def _default_window(config: StreamConfig) -> int:
     return min(DEFAULT_WINDOW_NS, config.max_age) if config.max_age > 0 else DEFAULT_WINDOW_NS
 
 
-def _check(config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool) -> None:
+def _check(
+    config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool, is_update: bool
+) -> None:
     """Refuse what could not work; in the reference's order, so that its answer is the same.
 
     ``asked`` are the fields as they were sent: a pedantic request is refused for what was
@@ -521,6 +518,8 @@ def _check(config: StreamConfig, asked: Mapping[str, Any], *, pedantic: bool) ->
     sources.check(config.sources)
     _check_subjects(config)
     feature_rules.check_subjects(fields, sent)
+    if is_update and config.allow_msg_counter:  # a new stream may: delete markers bring TTLs later
+        feature_rules.check_counter(fields)
     if config.num_replicas > 1:
         raise ReplicasUnsupported()
     named = config.metadata.get(_DURABILITY)
