@@ -606,6 +606,7 @@ static void run_asking(void) {
     for (int i = 0; i < opt.publishers; i++)
         for (long slot = 0; slot < opt.window && conns[i]->sent < conns[i]->quota; slot++)
             ask_next(conns[i], slot);
+    round_trip(0); /* sends them: no answer comes before that */
     while (delivered < opt.messages && errors < 100)
         round_trip(50);
 }
@@ -629,6 +630,7 @@ static void run_fetch(void) {
         ask_ordered(conns[0]);
     else
         ask_batch(conns[0]);
+    round_trip(0);
     while (delivered < opt.messages && errors < 100)
         round_trip(50);
     ping(conns[0]);
