@@ -52,6 +52,7 @@ async def test_s8_a_watch_says_what_is_shown(
     api: Api, wish: dict[str, Any], shown: set[str]
 ) -> None:
     record = {"data": 1, "tag": "t", "meta": {"m": 1}, "node": "n"}
+    await api.call("PUT", "/v0/topics/a", {"durability": "fsync"})  # a strong one shows it at once
     await api.call("POST", "/v0/topics/a", {"records": [record]})
     ((seen,),) = await frames(api, **wish)
     assert set(seen) == {"$seq", "$ts", "$node"} | shown

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from socket import socket
 from time import gmtime, strftime
 
@@ -16,6 +17,7 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.turns import FirstCome, Turns
+from millstream.listener import Listener
 
 DATE = "%a, %d %b %Y %H:%M:%S GMT"
 
@@ -51,7 +53,8 @@ class HttpDoor:
         self._loop = loop
         self._app = compressed(app)
         self._clock = clock
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self._arriving: set[asyncio.Task[None]] = set()  # a handshake is under way
         self._connections: set[Connection] = set()
         self._emptied = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -81,15 +84,9 @@ class HttpDoor:
         own = sockets.bound(host, port) if bound is None else bound
         taken: int = own[0].getsockname()[1]
         guarded = BrowserGuard(self._app, self._names(host, own))
-        for each in own:
-            listener = await self._loop.create_server(
-                lambda: HttpConnection(self, guarded),
-                sock=each,
-                backlog=1024,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
-            )
-            self._servers.append(listener)
+        listener = Listener(self._loop, partial(self._accepted, guarded, tls))
+        self._listeners.append(listener)
+        listener.take(own)
         if self._timer is None:
             self._tick()
         return taken
@@ -100,10 +97,29 @@ class HttpDoor:
             return None
         return {host, *self._hosts}
 
+    def _accepted(self, app: App, tls: ssl.SSLContext | None, fd: int, peer: str) -> None:
+        task = self._loop.create_task(self._let_in(app, tls, socket(fileno=fd), peer))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _let_in(
+        self, app: App, tls: ssl.SSLContext | None, client: socket, peer: str
+    ) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: HttpConnection(self, app),
+                client,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.limits.head_seconds,
+            )
+        except OSError as error:
+            log.debug("http connection not established peer=%s error=%s", peer, error)
+            client.close()
+
     async def stop(self) -> None:
         """Accept nobody, let requests under way finish for a while, then drop who is left."""
-        for listener in self._servers:
-            listener.close()
+        for listener in self._listeners:
+            listener.stop()
         self.stopping.set()
         if self._on_stop is not None:
             self._on_stop()
@@ -118,11 +134,11 @@ class HttpDoor:
                 log.warning("http drain gave up waiting connections=%d", len(self._connections))
         for connection in list(self._connections):
             connection.abort()
+        for arriving in self._arriving:
+            arriving.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        for listener in self._servers:
-            await listener.wait_closed()
-        self._servers.clear()
+        self._listeners.clear()
 
     def sweep(self) -> None:
         """Cut every connection whose deadline has passed."""

@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.listener import Accepted, Listener
 from millstream.nats.entrance import Entrance
 from millstream.nats.fed_client import PlainClient
-from millstream.nats.listener import Accepted, Listener
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,12 @@ Accepted = Callable[[int, str], None]
 
 
 class Listener:
-    """Accepts until the queue is empty; running out of descriptors is waited out."""
+    """Accepts until the queue is empty; running out of descriptors is waited out, and told.
+
+    Who connects meanwhile waits in the queue. libuv, which a server of the loop would use, closes
+    such connections instead and tells nobody, or turns round and round while it lacks a spare
+    descriptor.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, accepted: Accepted) -> None:
         self._loop = loop
@@ -37,6 +42,14 @@ class Listener:
             self._listen_on_ipv6(int(bound[1]), is_asked=port != 0)
         self._resume()
         return str(bound[0]), int(bound[1])
+
+    def take(self, bound: Iterable[socket.socket]) -> None:
+        """Listen on sockets that are bound, which are the listener's then."""
+        self._sockets.extend(bound)
+        for each in self._sockets:
+            each.listen(_BACKLOG)
+            each.setblocking(False)
+        self._resume()
 
     def _listen_on_ipv6(self, port: int, *, is_asked: bool) -> None:
         """Listen at the same port there, where there is IPv6; ``is_asked``: no other will do."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.nats.listener import Listener
+from millstream.listener import Listener
 
 
 class Noticed(logging.Handler):
@@ -41,7 +41,7 @@ class Reception:
 
 async def test_running_out_of_descriptors_is_waited_out() -> None:
     noticed = Noticed()
-    logging.getLogger("millstream.nats.listener").addHandler(noticed)
+    logging.getLogger("millstream.listener").addHandler(noticed)
     loop = asyncio.get_running_loop()
     reception = Reception()
     listener = Listener(loop, reception)
@@ -60,7 +60,7 @@ async def test_running_out_of_descriptors_is_waited_out() -> None:
         assert reception.peers.empty()
         assert await asyncio.wait_for(reception.peers.get(), 5) == "127.0.0.1"
     listener.stop()
-    logging.getLogger("millstream.nats.listener").removeHandler(noticed)
+    logging.getLogger("millstream.listener").removeHandler(noticed)
     reception.close()
 
 
