@@ -1,6 +1,7 @@
 """``millstream work`` against a real server: jobs in, exit codes out."""
 
 import http.client
+import os
 import shlex
 import signal
 import subprocess
@@ -126,6 +127,37 @@ def test_a_worker_that_follows_goes_on_after_a_restart(tmp_path: Path) -> None:
             worker.kill()
     assert (out, worker.returncode) == (b"2 leased   2 acked\n", 0)
     assert done.read_text() == "1\n2\n"
+
+
+def unread(port: int) -> bool:
+    """Say whether bytes lie at a server's port that it has not read."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    # local address, remote address, state (01: established), bytes to send : to read
+    return any(
+        int(row[1].partition(":")[2], 16) == port and row[3] == "01" and row[4][9:] != "00000000"
+        for row in rows
+    )
+
+
+def test_an_interrupt_waits_for_the_answer_that_a_job_is_done(tmp_path: Path) -> None:
+    port, http_port = free_port(), free_port()
+    command = serve_command(port, http_port, tmp_path / "data")
+    with running("millstream", command, port, tmp_path, http_port) as peer:
+        make(peer, "jobs", 1, 2)
+        url = f"http://{peer.host}:{http_port}"
+        with subprocess.Popen(
+            [
+                *(sys.executable, "-m", "millstream", "work", "jobs", "--follow"),
+                *("--http-url", url, "--", "kill", "-STOP", str(peer.pid)),
+            ],
+            stdout=subprocess.PIPE,
+        ) as worker:
+            until(lambda: unread(http_port))  # the job is done, and the server not told yet
+            worker.send_signal(signal.SIGINT)
+            os.kill(peer.pid, signal.SIGCONT)
+            out, _ = worker.communicate(timeout=30)
+        assert (out, worker.returncode) == (b"1 leased   1 acked\n", 0)
+        assert call(peer, "GET", "/v0/topics/jobs", {})["count"] == 1
 
 
 def until(is_so: Callable[[], bool]) -> None:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from millstream.cli.http_options import http_option, open_topics, token_option
+from millstream.cli.interrupts import HeldInterrupts
 from millstream.client import ClientError
 from millstream.client.http_link import shown
 from millstream.client.patience import FOLLOWERS_PATIENCE, Patience, is_away
@@ -38,6 +39,7 @@ class Queue:
     dead_letter: str | None
     replay: str  # the command that sends its dead letters back
     patience: float = 0.0  # seconds for which a server that went away is waited for
+    held: HeldInterrupts = field(default_factory=HeldInterrupts)
 
     @property
     def gives_up(self) -> bool:
@@ -51,6 +53,7 @@ class Queue:
             try:
                 return verb(self.node, *jobs, **more)
             except ClientError as error:
+                self.held.heed()
                 pause = patience.pause(error)
                 if not told:
                     told = True
@@ -152,9 +155,16 @@ def _replay(queue: str) -> str:
 
 
 def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> None:
+    """Work until nothing is left, or until interrupted.
+
+    An interrupt waits for an answer that is on its way: who leases or finishes a job without
+    hearing of it leaves it to be done again.
+    """
     while True:
-        jobs = queue.ask(queue.topic.claim, lease_ms=queue.lease_ms)
+        with queue.held:
+            jobs = queue.ask(queue.topic.claim, lease_ms=queue.lease_ms)
         if not jobs:
+            queue.held.heed()
             if not follow:
                 return
             time.sleep(_POLL_SECONDS)
@@ -162,12 +172,15 @@ def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> N
         job = jobs[0]
         tally.leased.add(job.seq)
         try:
+            queue.held.heed()
             code = _run(queue, command, job)
         except BaseException:  # interrupted: somebody else can have it at once
             with suppress(ClientError):
                 queue.topic.nack(queue.node, job)
             raise
-        _answer(queue, job, code, tally)
+        with queue.held:
+            _answer(queue, job, code, tally)
+        queue.held.heed()
 
 
 def _run(queue: Queue, command: Sequence[str], job: Job) -> int:
