@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from compat.sessions import Session
     from support.peers import Peer
 
-PATIENCE = 3.0  # how long an unanswered PING means that the connection is stuck
+PATIENCE = 20.0  # how long an unanswered PING means that the connection is stuck
 FORGETTING = 0.005  # nats-server drops subscriptions just after it has closed the socket
 LENIENT_LINE = re.compile(rb"MSG \S+ \S+ (\S* )?\d+|HMSG \S+ \S+ (\S* )?\d+ \d+", re.DOTALL)
 MESSAGE_LINE = re.compile(rb"MSG \S+ \S+ (\S+ )?\d+|HMSG \S+ \S+ (\S+ )?\d+ \d+", re.DOTALL)
