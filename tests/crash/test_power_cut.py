@@ -72,8 +72,8 @@ def test_a_power_cut_loses_nothing_synced_and_names_the_rest(tmp_path: Path) -> 
                 if cycle == cycles:
                     break
                 names.append(f"NEW{cycle}")
+                create_stream(peer.port, names[-1], "disk")  # answered before the power goes
                 cut = Cut(disk, peer.process, synced, rng.uniform(0.3, 0.8))
-                create_stream(peer.port, names[-1], "disk")
                 both = [
                     threading.Thread(target=each.run, args=(peer.port, 10))
                     for each in (synced, written)
