@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 2.0  # threads and processes that are ending may take a moment
+PATIENCE = 20.0  # threads and processes that are ending take a while on a busy machine
 PIECE = 0.01
 # Helpers that Python itself starts once and keeps for the life of the process.
 STANDING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
