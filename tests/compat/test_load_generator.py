@@ -33,8 +33,8 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(binary: Path, port: int, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(binary), "--port", str(port), "--patience", "1", "--size", "4", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    command = [str(binary), "--port", str(port), "--size", "4", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 @contextmanager
@@ -67,6 +67,7 @@ def message(inbox: bytes, body: bytes) -> bytes:
 
 GOOD = b'{"stream":"S","seq":1}'
 BAD = b'{"error":{"code":503},"stream":"S","seq":0}'
+IMPATIENT = ("--mode", "jspub", "--patience", "1")  # for what ends only by waiting in vain
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_every_ack_counts(load: Path) -> None:
 
 def test_an_ack_that_is_an_error_fails_the_run(load: Path) -> None:
     with echoing(lambda n, inbox: message(inbox, BAD if n == 20 else GOOD)) as port:
-        done = run(load, port, "--mode", "jspub", "--messages", "50", "--window", "1")
+        done = run(load, port, *IMPATIENT, "--messages", "50", "--window", "1")
     assert done.returncode != 0
 
 
@@ -108,6 +109,6 @@ def test_a_repeated_ack_fails_the_run(load: Path) -> None:
 
 def test_a_lost_ack_ends_the_run_after_the_patience(load: Path) -> None:
     with echoing(lambda n, inbox: b"" if n == 20 else message(inbox, GOOD)) as port:
-        done = run(load, port, "--mode", "jspub", "--messages", "50", "--window", "1")
+        done = run(load, port, *IMPATIENT, "--messages", "50", "--window", "1")
     assert done.returncode == 3
     assert "no progress" in done.stderr
