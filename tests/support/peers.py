@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 READY_SECONDS = count(20.0, 120.0)
 STOP_SECONDS = 10.0
 _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+_GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")  # to who asks for any port
 _LISTEN = "0A"
 
 
@@ -62,10 +66,27 @@ class Peer:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on loopback that nobody listens on, and none that the kernel gives away.
+
+    A server takes it a second later, or again after a restart: until then any socket of another
+    test could have got one of those.
+    """
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _own_ports() -> Iterator[int]:
+    """Go round the ports of this worker, which no other worker of the same run has."""
+    given_away = int(_GIVEN_AWAY.read_text().split()[0])
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = range(10_240 + worker % 16, given_away if given_away > 16_384 else 32_768, 16)
+    return itertools.islice(itertools.cycle(own), secrets.randbelow(len(own)), None)
+
+
+_PORTS = _own_ports()
 
 
 @contextlib.contextmanager
