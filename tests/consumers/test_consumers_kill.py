@@ -140,7 +140,11 @@ async def drain(peer: Peer, record: Record, seconds: float) -> None:
     witness = await Witness.open(peer)
     watching = asyncio.create_task(witness.watch(record))
     clients = [
-        await nats.connect(f"nats://127.0.0.1:{peer.port}", allow_reconnect=False)
+        await nats.connect(
+            f"nats://127.0.0.1:{peer.port}",
+            allow_reconnect=False,
+            connect_timeout=20,  # who does not reconnect has one try
+        )
         for _ in range(CONNECTIONS)
     ]
     tasks = [asyncio.create_task(work(clients[at % CONNECTIONS], record)) for at in range(WORKERS)]
