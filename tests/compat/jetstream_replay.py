@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PATIENCE = 4.0  # for an answer that must come
 SLOWNESS = 10  # so many round trips longer is waited for what may come
 QUIET = 0.05  # nothing for so long: nothing more comes
+STORED = 0.3  # by then a record is stored, unless the disk is slow
 Seen = list[Any]
 EVENTS = {
     f"{stream}-{at}": f"$JS.EVENT.{kind.replace('NAME', stream)}"
@@ -141,13 +142,17 @@ class Caller:
 
 
 class Player:
-    """Carries a session out under a prefix; ``pace`` waits so long after each step."""
+    """Carries a session out under a prefix; ``pace`` waits so long after each step.
 
-    def __init__(self, session: Session, prefix: str, pace: float) -> None:
+    ``stored`` is how long a publish may stay unanswered: a session that is played once needs more.
+    """
+
+    def __init__(self, session: Session, prefix: str, pace: float, stored: float = STORED) -> None:
         self.seen: list[Seen] = []
         self._steps = list(session.steps)
         self._prefix = prefix
         self._pace = pace
+        self._stored = stored
         self._acks: list[str] = []
         self._listening: dict[str, tuple[str, str]] = {}
         self._caller: Caller | None = None
@@ -207,7 +212,9 @@ class Player:
         inbox, sid = self._wire.inbox()
         self._wire.publish(subject, body, inbox, headers)
         # Publishes to a stream that does not answer, or to an open batch, stay unanswered.
-        patience = PATIENCE if subject.startswith("$JS.API") else await self._wire.patience(0.3)
+        patience = (
+            PATIENCE if subject.startswith("$JS.API") else await self._wire.patience(self._stored)
+        )
         if ".CONSUMER.RESET." in subject:
             patience = await self._wire.patience(0.3)
         answer = await self._wire.take(sid, patience)
@@ -232,8 +239,10 @@ class Player:
         inbox, sid = self._wire.inbox()
         self._wire.publish(subject, body, inbox)
         seen, patience = [], PATIENCE
+        several = b'"batch"' in body or b'"multi_last"' in body  # up to a status that ends them
         while (answer := await self._wire.take(sid, patience)) is not None:
-            patience = QUIET
+            if not several or answer.headers.startswith(b"NATS/1.0 "):
+                patience = QUIET
             seen.append(self._plain(answer))
         self._wire.unsubscribe(sid)
         return seen

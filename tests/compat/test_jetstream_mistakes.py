@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compat.jetstream_excuses import Occasions, differences
-from compat.jetstream_replay import Player
+from compat.jetstream_replay import PATIENCE, Player
 from compat.jetstream_sessions import Session, Step
 from compat.test_differential_jetstream import Pair, pair
 
@@ -308,7 +308,7 @@ def without_words(seen: Any) -> Any:
     ],
 )
 async def test_mistakes_are_told_as_the_reference_tells_them(pair: Pair, steps: list[Step]) -> None:
-    players = [Player(Session(0, tuple(steps)), "s", 0.0) for _ in pair.peers]
+    players = [Player(Session(0, tuple(steps)), "s", 0.0, PATIENCE) for _ in pair.peers]
     for player, peer in zip(players, pair.peers, strict=True):
         assert not await player.play(peer)
     ours, theirs = (without_words(player.seen[: len(steps)]) for player in players)
