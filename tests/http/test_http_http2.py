@@ -92,14 +92,23 @@ async def served() -> AsyncIterator[Any]:
         clock = ManualClock()
         go = release
 
+        async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            """Return a connection that the door reads: what is sent now, its next look finds."""
+            before = self.door.connections  # type: ignore[attr-defined]
+            pair = await asyncio.open_connection("127.0.0.1", port)
+            async with asyncio.timeout(20):
+                while self.door.connections == before:  # type: ignore[attr-defined]  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            return pair
+
         async def client(self) -> Client:
-            client = Client(*await asyncio.open_connection("127.0.0.1", port))
+            client = Client(*await self.connect())
             clients.append(client)
             return client
 
     clients: list[Client] = []
     made = Served()
-    limits = Limits(body_bytes=20_000, drain_seconds=1)
+    limits = Limits(body_bytes=20_000)
     made.door = HttpDoor(asyncio.get_running_loop(), app, made.clock, limits, hosts=None)  # type: ignore[attr-defined]
     port = await made.door.start("127.0.0.1", 0)  # type: ignore[attr-defined]
     made.port = port  # type: ignore[attr-defined]
@@ -182,13 +191,19 @@ async def test_a_trickled_body_is_cut(served: Any) -> None:
     stream_id = client.h2.get_next_available_stream_id()
     headers = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "a")]
     client.h2.send_headers(stream_id, headers)
+    client.flush()
+    async with asyncio.timeout(20):
+        while not any(  # noqa: ASYNC110 - its time counts from when the head is read
+            getattr(each, "_streams", ()) for each in served.door._connections
+        ):
+            await asyncio.sleep(0)
     for _ in range(6):
         client.h2.send_data(stream_id, b"x")
         client.flush()
         await asyncio.sleep(0.02)
         served.clock.advance(0.9)
         served.door.sweep()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await asyncio.gather(client.reader.read(), return_exceptions=True)
     assert served.door.connections == 0
 
@@ -294,24 +309,25 @@ async def test_an_idle_client_is_dropped(served: Any) -> None:
 
 
 async def test_half_a_preface_is_cut_at_the_head_deadline(served: Any) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    reader, writer = await served.connect()
     writer.write(b"PRI * HTTP/2.0\r\n")
     await asyncio.sleep(0.05)
     served.clock.advance(5)
     served.door.sweep()
-    await reader.read()
+    async with asyncio.timeout(20):
+        await reader.read()
     writer.close()
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
 async def test_garbage_after_the_preface_ends_the_connection(served: Any, size: int) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    reader, writer = await served.connect()
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * size)
     await asyncio.sleep(0.05)
     if size == 100:  # it could still become a frame, but not for long
         served.clock.advance(5)
         served.door.sweep()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await asyncio.gather(reader.read(), return_exceptions=True)
     writer.close()
 
