@@ -103,7 +103,7 @@ class Events:
     async def next(self) -> dict[str, str]:
         """Return the next event's fields; a comment is under ``comment``."""
         if not self._waiting:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 chunk = await anext(self.answer.chunks)
             assert chunk.endswith(b"\n\n")
             self._waiting = chunk[:-2].split(b"\n\n")

@@ -41,7 +41,7 @@ async def opened(api: Api) -> AsyncIterator[Site]:
 
     loop = asyncio.get_running_loop()
     door = HttpDoor(
-        loop, app, SystemClock(), Limits(body_bytes=1 << 20, drain_seconds=2), api.topics.stop
+        loop, app, SystemClock(), Limits(body_bytes=1 << 20, drain_seconds=20), api.topics.stop
     )
     made = Site(api, door, await door.start("127.0.0.1", 0))
     yield made
@@ -58,7 +58,7 @@ class Talk:
         await self.connection.send(msgspec.json.encode({"op": op, **fields}).decode())
 
     async def hear(self) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             text = await self.connection.recv()
         assert isinstance(text, str)
         return msgspec.json.decode(text)
