@@ -70,8 +70,9 @@ class Metrics:
         }
         meter = meter_of(topics.store)
         if meter is not None:
+            syncs = meter.syncs  # once: the log's thread may sync while this is put together
             shown["wal"] = {
-                "fsyncs": meter.syncs,
+                "fsyncs": syncs,
                 "frames": meter.frames,
                 "batches": meter.batches,
                 "bytes_written": meter.bytes_written,
@@ -80,7 +81,7 @@ class Metrics:
                 "queue_depth_peak": topics.commits.deepest,
                 "submit_full_total": topics.commits.refused,
                 "read_only": bool(_read_only(topics)),
-                "fsync_count": meter.syncs,
+                "fsync_count": syncs,
                 "fsync_micros_total": meter.sync_us,
             }
         return shown
@@ -168,10 +169,11 @@ def _commits(commits: CommitQueue) -> Iterator[Family]:
 
 
 def _wal(meter: WalMeter) -> Iterator[Family]:
+    counts = [*meter.sync_counts]  # once: the log's thread may sync while this is put together
     totals = {
         "frames": meter.frames,
         "batches": meter.batches,
-        "fsyncs": meter.syncs,
+        "fsyncs": sum(counts),
         "bytes_written": meter.bytes_written,
         "rotations": meter.rotations,
     }
@@ -181,7 +183,7 @@ def _wal(meter: WalMeter) -> Iterator[Family]:
         "topics_wal_fsync_latency_us",
         "Microseconds that the disk took to make a commit stable",
         SYNC_BOUNDS_US,
-        meter.sync_counts,
+        counts,
         meter.sync_us,
     )
 
