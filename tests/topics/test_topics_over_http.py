@@ -56,14 +56,24 @@ async def test_curl_writes_ndjson_and_tails(port: int) -> None:
     base = f"http://127.0.0.1:{port}/v0/topics/ORDERS"
 
     def curl(*arguments: str, body: bytes = b"") -> bytes:
-        command = ["curl", "-sS", "-m", "3", *arguments]
+        command = ["curl", "-sS", "-m", "20", *arguments]
         return subprocess.run(command, input=body, capture_output=True, check=False).stdout
+
+    def tail(url: str) -> bytes:
+        """Return what comes up to the end of the backlog."""
+        command, heard = ["curl", "-sSN", "-m", "20", url], b""
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            while b"caught-up" not in heard and (line := client.stdout.readline()):
+                heard += line
+            client.terminate()
+        return heard
 
     def talk() -> tuple[bytes, bytes]:
         lines = b"".join(b'{"data":{"id":%d}}\n' % n for n in range(1000))
         header = "content-type: application/x-ndjson"
         written = curl(base, "-H", header, "--data-binary", "@-", body=lines)
-        return written, curl("-N", "--max-time", "1", f"{base}/tail?from_seq=998")
+        return written, tail(f"{base}/tail?from_seq=998")
 
     written, tailed = await asyncio.to_thread(talk)
     assert msgspec.json.decode(written)["last_seq"] == 1000
