@@ -10,8 +10,10 @@ from topics_socket import Site, publish, talk
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from millstream.clock import ManualClock
+from millstream.http.door import HttpDoor
 from millstream.http.request import Caller, Standing
-from millstream.topics import socket as socket_module
+from millstream.topics.socket import PING_SECONDS, SILENCE_SECONDS
 
 
 async def test_s9_subscribe_sends_the_backlog_then_what_comes(site: Site) -> None:
@@ -438,22 +440,26 @@ async def test_s9_frames_before_the_answer_are_refused(site: Site) -> None:
     assert site.api.topics.live.open == 0
 
 
-async def test_s9_a_silent_client_is_asked_and_then_dropped(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket_module, "PING_SECONDS", 0.3)
-    monkeypatch.setattr(socket_module, "SILENCE_SECONDS", 0.9)
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+async def test_s9_a_silent_client_is_asked_and_then_dropped(site: Site) -> None:
+    clock = ManualClock()
+    door = HttpDoor(asyncio.get_running_loop(), site.api.routes, clock)
+    port = await door.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
         b"GET /v0/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await reader.readuntil(b"\r\n\r\n")
+        clock.advance(PING_SECONDS)
+        door.sweep()
         assert await reader.readexactly(2) == b"\x89\x00"
+        clock.advance(SILENCE_SECONDS - PING_SECONDS)
+        door.sweep()
         with contextlib.suppress(ConnectionResetError):
             await reader.read()
     writer.close()
+    await door.stop()
 
 
 async def test_s9_a_filter_leaves_records_out(site: Site) -> None:
