@@ -240,7 +240,8 @@ async def test_a_slow_body_is_cut_and_a_steady_one_is_not() -> None:
         steady, steady_writer = await served.connect()
         slow_writer.write(head)
         steady_writer.write(head)
-        await asyncio.sleep(0.05)
+        await served.accepted(2)
+        await until(lambda: all(each._parser.in_body for each in served.door._connections))  # type: ignore[attr-defined]
         for second in range(10):
             if second < 5:
                 slow_writer.write(b"x")
