@@ -59,7 +59,7 @@ const live = make => new Promise(done => {
   const shown = (kind, path) => new Promise(done => {
     const one = document.createElement(kind);
     one.onload = () => done("loaded"); one.onerror = () => done("failed");
-    one.src = at + path; document.body.append(one); setTimeout(() => done("waits"), 2000);
+    one.src = at + path; document.body.append(one); setTimeout(() => done("waits"), 20000);
   });
   const work = "/v0/topics/jobs/work?node=evil&max=10";
   await attempt("image", () => shown("img", work));
