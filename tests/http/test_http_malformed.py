@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from millstream.clock import SystemClock
+from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
@@ -148,7 +148,7 @@ async def echo(request: Request) -> Answer:
 
 async def exchange(vector: bytes, pieces: int) -> bytes:
     """Send a vector in one piece or byte by byte, close our half, return what comes back."""
-    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock(), Limits(), hosts=None)
+    door = HttpDoor(asyncio.get_running_loop(), echo, ManualClock(), Limits(), hosts=None)
     port = await door.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     if pieces == 1:
@@ -217,7 +217,7 @@ def test_there_are_five_hundred_ways_to_smuggle() -> None:
 
 
 async def test_each_smuggled_request_gets_one_refusal_and_a_close() -> None:
-    door = HttpDoor(asyncio.get_running_loop(), echo, SystemClock(), Limits(), hosts=None)
+    door = HttpDoor(asyncio.get_running_loop(), echo, ManualClock(), Limits(), hosts=None)
     port = await door.start("127.0.0.1", 0)
     for name, way in SMUGGLED[:: scale.count(7, 1)]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
