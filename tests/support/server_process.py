@@ -102,7 +102,7 @@ class Wire:
 
     def lines(self, *, answer_pings: bool = True) -> Iterator[str]:
         """Go through the lines as they come; a PING is answered, and not shown."""
-        while line := self._file.readline():
+        while line := self._line():
             if line == b"PING\r\n" and answer_pings:
                 self.say("PONG")
             else:
@@ -118,6 +118,13 @@ class Wire:
 
     def rest(self, until: bytes = b"") -> Iterator[str]:
         """Go through the lines up to ``until``, or to the end."""
-        while (line := self._file.readline()) not in (until, b""):
+        while (line := self._line()) not in (until, b""):
             if line != b"PING\r\n":
                 yield line.decode().rstrip()
+
+    def _line(self) -> bytes:
+        """Return the next line, nothing at the end."""
+        try:
+            return self._file.readline()
+        except ConnectionResetError:  # how a server hangs up that has left something unread
+            return b""
