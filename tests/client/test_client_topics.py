@@ -33,6 +33,9 @@ from millstream.client.topic_values import (
 )
 from millstream.client.topics import Topics
 
+LEASE_MS = 1500  # a worker that renews it at each third may stop for a second
+LONGER = 2.2
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
@@ -259,13 +262,13 @@ def test_a_worker_looks_again_when_a_job_comes_back_during_a_look(
 
 def test_a_worker_keeps_the_lease_of_a_long_job(topics: Topics) -> None:
     jobs = topics.topic("jobs")
-    jobs.put(type="queue", lease_ms=200)
+    jobs.put(type="queue", lease_ms=LEASE_MS)
     jobs.append("long")
     released = threading.Event()
 
-    @jobs.worker(lease_ms=200)
+    @jobs.worker(lease_ms=LEASE_MS)
     def handle(job: Job) -> None:
-        released.wait(0.8)
+        released.wait(LONGER)
 
     handle.run(until_empty=True)
     assert (handle.done, handle.failed) == (1, 0)
@@ -274,14 +277,14 @@ def test_a_worker_keeps_the_lease_of_a_long_job(topics: Topics) -> None:
 
 def test_a_worker_keeps_the_lease_that_the_queue_grants(topics: Topics) -> None:
     jobs = topics.topic("jobs")
-    jobs.put(type="queue", lease_ms=200)
+    jobs.put(type="queue", lease_ms=LEASE_MS)
     jobs.append("long")
     runs: list[int] = []
 
     @jobs.worker(concurrency=2)
     def handle(job: Job) -> None:
         runs.append(job.deliveries)
-        threading.Event().wait(0.8)
+        threading.Event().wait(LONGER)
 
     handle.run(until_empty=True)
     assert runs == [1]
@@ -290,13 +293,13 @@ def test_a_worker_keeps_the_lease_that_the_queue_grants(topics: Topics) -> None:
 
 def test_a_worker_that_was_told_to_stop_keeps_the_lease_of_its_last_job(topics: Topics) -> None:
     jobs = topics.topic("jobs")
-    jobs.put(type="queue", lease_ms=200)
+    jobs.put(type="queue", lease_ms=LEASE_MS)
     jobs.append("long")
 
     @jobs.worker()
     def handle(job: Job) -> None:
         handle.stop()
-        threading.Event().wait(0.8)
+        threading.Event().wait(LONGER)
 
     handle.run()
     assert (handle.done, handle.lost) == (1, 0)
@@ -311,12 +314,12 @@ def test_a_worker_keeps_a_lease_that_another_claimer_has_shortened(
 
     def claim_shortly() -> None:
         with Topics(site.url) as another:
-            another.topic("jobs").claim("other", lease_ms=100)
+            another.topic("jobs").claim("other", lease_ms=LEASE_MS)
 
     @jobs.worker()
     def handle(job: Job) -> None:
         handle.stop()
-        threading.Event().wait(0.5)
+        threading.Event().wait(LONGER)
 
     first = threading.Thread(target=claim_shortly)
     first.start()
@@ -424,7 +427,7 @@ async def test_an_asynchronous_worker_keeps_the_lease_that_the_queue_grants(
     later: AsyncTopics,
 ) -> None:
     jobs = later.topic("jobs")
-    await jobs.put(type="queue", lease_ms=200)
+    await jobs.put(type="queue", lease_ms=LEASE_MS)
     await jobs.append("long", "given back")
     runs: list[int] = []
 
@@ -432,7 +435,7 @@ async def test_an_asynchronous_worker_keeps_the_lease_that_the_queue_grants(
     async def handle(job: Job) -> None:
         runs.append(job.deliveries)
         if job.data == "long":
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(LONGER)
         elif job.deliveries == 1:
             await jobs.nack("w", job)
 
