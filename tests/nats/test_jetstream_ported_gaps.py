@@ -26,13 +26,14 @@ from nats.js.api import (
 from nats.js.errors import APIError, BadRequestError, NotFoundError
 
 import nats
+from millstream.clock import Clock, ManualClock
 from support.broker import serve_command
 from support.peers import free_port, running
 
 
 @contextlib.asynccontextmanager
-async def connected(tmp_path: Path) -> AsyncIterator[Client]:
-    broker = Broker(str(tmp_path))
+async def connected(tmp_path: Path, clock: Clock | None = None) -> AsyncIterator[Client]:
+    broker = Broker(str(tmp_path), clock)
     client = await nats.connect(broker.start(), allow_reconnect=False)
     try:
         yield client
@@ -74,13 +75,13 @@ async def test_consumer_delete_list_and_pause(tmp_path: Path):
         assert await js.delete_consumer("S", "one")
         assert [info.name for info in await js.consumers_info("S")] == ["two"]
         body = b'{"pause_until":"2100-01-01T00:00:00Z"}'
-        paused = await client.request("$JS.API.CONSUMER.PAUSE.S.two", body)
+        paused = await client.request("$JS.API.CONSUMER.PAUSE.S.two", body, timeout=5)
         assert b'"paused":true' in paused.data
         pull = await js.pull_subscribe_bind("two", "S")
         with pytest.raises(nats.errors.TimeoutError):
             await pull.fetch(1, timeout=0.3)
-        await client.request("$JS.API.CONSUMER.PAUSE.S.two", b"")
-        assert [message.data for message in await pull.fetch(1, timeout=2)] == [b"x"]
+        await client.request("$JS.API.CONSUMER.PAUSE.S.two", b"", timeout=5)
+        assert [message.data for message in await pull.fetch(1, timeout=10)] == [b"x"]
 
 
 async def test_retention_policies_and_limits(tmp_path: Path):
@@ -98,13 +99,13 @@ async def test_retention_policies_and_limits(tmp_path: Path):
         for stream in ("I", "W"):
             assert (await js.stream_info(stream)).state.messages == 1
             pull = await js.pull_subscribe_bind("c", stream)
-            await (await pull.fetch(1))[0].ack_sync()
+            await (await pull.fetch(1))[0].ack_sync(timeout=10)
             assert await _count(client, stream, 0) == 0
         assert await _count(client, "A", 0) == 0
 
 
 async def _count(client: Client, stream: str, wanted: int) -> int:
-    for _ in range(100):
+    for _ in range(1000):
         count = (await client.jetstream().stream_info(stream)).state.messages
         if count == wanted:
             break
@@ -120,7 +121,7 @@ async def test_ephemeral_consumers(tmp_path: Path):
         made = await js.add_consumer("S", config=ConsumerConfig(inactive_threshold=0.2))
         assert made.name
         assert not made.config.durable_name
-        for _ in range(200):
+        for _ in range(1000):
             try:
                 await js.consumer_info("S", made.name)
             except NotFoundError:
@@ -136,7 +137,7 @@ async def test_push_delivery_over_the_nats_wire(tmp_path: Path):
         subscription = await js.subscribe("s.*", durable="d", deliver_policy="all")
         for i in range(20):
             await js.publish(f"s.{i}", b"%d" % i)
-        got = [await subscription.next_msg(timeout=2) for _ in range(20)]
+        got = [await subscription.next_msg(timeout=10) for _ in range(20)]
         assert [message.data for message in got] == [b"%d" % i for i in range(20)]
         for message in got:
             await message.ack()
@@ -152,8 +153,9 @@ async def test_consumer_filter_subject_enforcement(tmp_path: Path):
         await js.add_consumer("S", durable_name="two", filter_subjects=["s.b", "s.c.*"])
         for name, wanted in (("one", ["s.a", "s.a"]), ("two", ["s.b", "s.c.d", "s.b"])):
             pull = await js.pull_subscribe_bind(name, "S")
-            fetched = await pull.fetch(10, timeout=0.5)
+            fetched = await pull.fetch(len(wanted), timeout=10)
             assert [message.subject for message in fetched] == wanted
+            assert (await js.consumer_info("S", name)).num_pending == 0
 
 
 async def test_file_store_production_safety(tmp_path: Path):
@@ -183,13 +185,14 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 async def test_duplicate_message_window(tmp_path: Path):
-    async with connected(tmp_path) as client:
+    clock = ManualClock()
+    async with connected(tmp_path, clock) as client:
         js = client.jetstream()
         await js.add_stream(name="S", subjects=["s"], duplicate_window=0.2)
         first = await js.publish("s", b"x", headers={"Nats-Msg-Id": "m"})
         again = await js.publish("s", b"x", headers={"Nats-Msg-Id": "m"})
         assert (first.seq, again.seq, again.duplicate) == (1, 1, True)
-        await asyncio.sleep(0.3)
+        clock.advance(0.3)
         later = await js.publish("s", b"x", headers={"Nats-Msg-Id": "m"})
         assert (later.seq, later.duplicate) == (2, None)
 
@@ -220,7 +223,7 @@ async def test_max_deliver_and_acks_are_honoured(tmp_path: Path):
         config = ConsumerConfig(durable_name="c", max_deliver=2, ack_wait=0.1)
         await js.add_consumer("S", config=config)
         pull = await js.pull_subscribe_bind("c", "S")
-        seen = [message for _ in range(2) for message in await pull.fetch(1, timeout=2)]
+        seen = [message for _ in range(2) for message in await pull.fetch(1, timeout=10)]
         assert [message.metadata.num_delivered for message in seen] == [1, 2]
         with pytest.raises(nats.errors.TimeoutError):
             await pull.fetch(1, timeout=0.4)

@@ -102,7 +102,7 @@ async def api(client: Client, subject: str, body: Any) -> Any:
 
 
 async def until(client: Client, stream: str, last_seq: int) -> Any:
-    for _ in range(250):
+    for _ in range(1000):
         info = await api(client, f"STREAM.INFO.{stream}", {})
         if info["state"]["last_seq"] >= last_seq:
             break
@@ -121,7 +121,7 @@ async def test_records_of_another_account_are_mirrored_and_sourced_where_it_lets
         ]
         await api(origin, "STREAM.CREATE.O", {"name": "O", "subjects": ["o.*"]})
         for at in range(4):
-            await origin.request(f"o.{at % 2}", b"m%d" % at)
+            await origin.request(f"o.{at % 2}", b"m%d" % at, timeout=5)
         mirror = {"name": "M", "mirror": {"name": "O", "external": external}}
         source = {"name": "O", "external": external, "filter_subject": "o.1"}
         for client in (importer, other):
@@ -130,7 +130,7 @@ async def test_records_of_another_account_are_mirrored_and_sourced_where_it_lets
         info = await until(importer, "M", 4)
         assert (info["state"]["messages"], info["mirror"]["external"]) == (4, external)
         assert (await until(importer, "S", 2))["state"]["messages"] == 2
-        await origin.request("o.1", b"later")
+        await origin.request("o.1", b"later", timeout=5)
         assert (await until(importer, "M", 5))["state"]["last_seq"] == 5
         apart = await api(other, "STREAM.INFO.M", {})
         assert (apart["state"]["messages"], apart["mirror"]["active"]) == (0, -1)

@@ -31,8 +31,8 @@ async def publish(client: Client, subject: str, data: bytes = b"x", **headers: s
 
 
 async def until(client: Client, stream: str, last_seq: int) -> dict[str, Any]:
-    """Return a stream's info once it has come so far, or as it is after five seconds."""
-    for _ in range(250):
+    """Return a stream's info once it has come so far, or as it is after twenty seconds."""
+    for _ in range(1000):
         info = await api(client, f"STREAM.INFO.{stream}", {"deleted_details": True})
         if info["state"]["last_seq"] >= last_seq:
             break
@@ -334,15 +334,15 @@ async def test_a_mirror_answers_direct_gets_of_an_origin_that_is_gone(tmp_path: 
     for name in ("M", "N"):
         await create(client, name, mirror={"name": "O"})
         await until(client, name, 1)
-    reply = await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}')
+    reply = await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}', timeout=5)
     assert (reply.headers or {})["Nats-Stream"] == "O"
     await api(client, "STREAM.DELETE.O")
-    reply = await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}')
+    reply = await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}', timeout=5)
     assert (reply.data, (reply.headers or {})["Nats-Stream"] in "MN") == (b"one", True)
     for name in ("M", "N"):
         await api(client, f"STREAM.DELETE.{name}")
     with pytest.raises(nats.errors.NoRespondersError):
-        await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}')
+        await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}', timeout=5)
     await client.close()
     await broker.stop()
 
@@ -356,7 +356,7 @@ async def test_consumers_read_a_mirror_under_its_origin_s_sequences(tmp_path: Pa
         await publish(client, f"o.{at % 2}", b"%d" % at)
     await until(client, "M", 13)
     subscription = await client.jetstream().pull_subscribe("o.1", "c", "M")
-    found = await subscription.fetch(2, timeout=2)
+    found = await subscription.fetch(2, timeout=10)
     assert [(m.metadata.sequence.stream, m.data) for m in found] == [(11, b"1"), (13, b"3")]
     await client.close()
     await broker.stop()

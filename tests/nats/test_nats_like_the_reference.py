@@ -124,11 +124,12 @@ async def test_the_system_account_hears_the_same(tmp_path: Path) -> None:
         came = json.loads((await events.next_msg(5)).data)
         await client.close()
         left = json.loads((await events.next_msg(5)).data)
-        healthy = await system.request("$SYS.REQ.SERVER.PING.HEALTHZ", b"")
+        healthy = await system.request("$SYS.REQ.SERVER.PING.HEALTHZ", b"", timeout=10)
         missing = await system.request(
-            "$SYS.REQ.SERVER.PING.HEALTHZ", b'{"account": "B", "stream": "x"}'
+            "$SYS.REQ.SERVER.PING.HEALTHZ", b'{"account": "B", "stream": "x"}', timeout=10
         )
-        reloaded = await system.request(f"$SYS.REQ.SERVER.{came['server']['id']}.RELOAD", b"")
+        reload = f"$SYS.REQ.SERVER.{came['server']['id']}.RELOAD"
+        reloaded = await system.request(reload, b"", timeout=10)
         return [
             (came["acc"], came["conns"], left["conns"]),
             json.loads(healthy.data)["data"]["status_code"],
