@@ -39,7 +39,7 @@ async def connected(
 
 async def api(client: Client, subject: str, **body: Any) -> dict[str, Any]:
     data = json.dumps(body).encode() if body else b""
-    reply = await client.request(f"$JS.API.{subject}", data, timeout=2)
+    reply = await client.request(f"$JS.API.{subject}", data, timeout=10)
     answer: dict[str, Any] = json.loads(reply.data)
     return answer
 
@@ -65,7 +65,7 @@ async def pull(client: Client, inbox: str, **body: Any) -> Subscription:
 
 
 async def take(waiting: Subscription, count: int) -> list[Msg]:
-    return [await waiting.next_msg(timeout=5) for _ in range(count)]
+    return [await waiting.next_msg(timeout=10) for _ in range(count)]
 
 
 async def is_silent(client: Client, waiting: Subscription) -> bool:
@@ -151,7 +151,7 @@ async def test_a_paused_consumer_delivers_once_the_pause_is_over(tmp_path):
         until = "2100-01-01T00:00:00Z"
         answer = await api(client, "CONSUMER.PAUSE.S.C", pause_until=until)
         assert (answer["paused"], answer["pause_until"]) == (True, until)
-        assert json.loads((await advisories.next_msg(timeout=2)).data)["paused"] is True
+        assert json.loads((await advisories.next_msg(timeout=10)).data)["paused"] is True
         waiting = await pull(client, "in")
         assert await is_silent(client, waiting)
         info = await api(client, "CONSUMER.INFO.S.C")
@@ -302,7 +302,7 @@ async def test_sampled_acks_are_measured(tmp_path):
         metrics = await client.subscribe("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
         (message,) = await take(await pull(client, "in"), 1)
         await message.ack()
-        metric = json.loads((await metrics.next_msg(timeout=2)).data)
+        metric = json.loads((await metrics.next_msg(timeout=10)).data)
         assert metric["type"] == "io.nats.jetstream.metric.v1.consumer_ack"
         assert (metric["stream_seq"], metric["deliveries"]) == (1, 1)
         assert 0 <= metric["ack_time"] < 60 * NANO
@@ -332,7 +332,7 @@ async def test_records_lost_to_a_limit_are_told_before_the_next_delivery(tmp_pat
         message, after = await take(await pull(client, "in2", batch=2, expires=NANO), 2)
         assert message.headers == {"Millstream-Gap": "2-4"}
         assert (message.metadata.sequence.stream, after.headers) == (5, None)
-        told = json.loads((await advisories.next_msg(timeout=2)).data)
+        told = json.loads((await advisories.next_msg(timeout=10)).data)
         assert (told["first_seq"], told["last_seq"]) == (2, 4)
 
 
@@ -370,8 +370,8 @@ async def test_a_loss_that_was_not_told_yet_is_told_once_after_a_restart(tmp_pat
         advisories = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.GAP.S.C")
         (message,) = await take(await pull(client, "in"), 1)
         assert message.headers == {"Millstream-Gap": "2-4"}
-        await message.ack_sync()
-        told = json.loads((await advisories.next_msg(timeout=2)).data)
+        await message.ack_sync(timeout=10)
+        told = json.loads((await advisories.next_msg(timeout=10)).data)
         assert (told["first_seq"], told["last_seq"]) == (2, 4)
     async with connected(after) as (_, client):
         (message,) = await take(await pull(client, "in"), 1)
@@ -390,7 +390,7 @@ async def test_a_loss_of_counted_records_of_a_filter_is_told_after_a_restart(tmp
             await js.publish("s.others", b"")
         await api(client, "CONSUMER.INFO.S.C")
     async with connected(tmp_path) as (_, client):
-        waiting = await pull(client, "in", expires=NANO)
+        waiting = await pull(client, "in", expires=30 * NANO)
         await client.jetstream().publish("s.mine", b"")
         (message,) = await take(waiting, 1)
         assert message.headers == {"Millstream-Gap": "2-4"}
@@ -440,7 +440,7 @@ async def test_a_reset_consumer_delivers_anew(tmp_path):
             await js.publish("s.a", b"%d" % i)
         await consumer(client)
         first, *_ = await take(await pull(client, "in", batch=3, expires=NANO), 3)
-        await first.ack_sync(timeout=2)
+        await first.ack_sync(timeout=10)
         assert (await api(client, "CONSUMER.RESET.S.C"))["reset_seq"] == 2
         (again,) = await take(await pull(client, "again"), 1)
         assert (again.metadata.sequence.stream, again.metadata.num_delivered) == (2, 1)
@@ -489,10 +489,10 @@ async def test_the_api_answers_under_the_domain_too(tmp_path):
         await js.add_stream(name="S", subjects=["s"])
         await js.publish("s", b"x")
         sub = await js.pull_subscribe("s", durable="d")
-        assert [m.data for m in await sub.fetch(1, timeout=2)] == [b"x"]
+        assert [m.data for m in await sub.fetch(1, timeout=10)] == [b"x"]
         assert (await js.account_info()).domain == "hub"
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("$JS.hub.API.CONSUMER.MSG.NEXT.S.nobody", b"", timeout=2)
+            await client.request("$JS.hub.API.CONSUMER.MSG.NEXT.S.nobody", b"", timeout=10)
 
 
 async def test_what_others_lost_before_a_restart_is_no_loss(tmp_path):
@@ -505,9 +505,9 @@ async def test_what_others_lost_before_a_restart_is_no_loss(tmp_path):
             await client.jetstream().publish("s.others")
         (end,) = await take(await pull(client, "in2", expires=NANO // 10), 1)
         assert end.headers["Status"] == "408"
-        await message.ack_sync()
+        await message.ack_sync(timeout=10)
     async with connected(tmp_path) as (_, client):
-        waiting = await pull(client, "in", batch=2, expires=NANO)
+        waiting = await pull(client, "in", batch=2, expires=30 * NANO)
         await client.jetstream().publish("s.mine")
         (message,) = await take(waiting, 1)
         assert (message.metadata.sequence.stream, message.headers) == (8, None)
@@ -519,10 +519,10 @@ async def test_a_consumer_of_many_records_is_created_without_reading_them(tmp_pa
         kept = broker.js.catalog.get("S")
         for _ in range(20):
             await kept.append([NewRecord(b"s.%d" % (i % 999), b"") for i in range(10_000)])
-        started = time.perf_counter()
+        started = time.process_time()  # what others do with the machine is not counted
         info = await consumer(client, filter_subject="s.5")
         assert info["num_pending"] == sum(len(range(5, 10_000, 999)) for _ in range(20))
-        assert time.perf_counter() - started < 1
+        assert time.process_time() - started < 1
 
 
 async def test_a_damaged_record_is_told_to_the_consumer_and_in_the_stream_info(tmp_path):
@@ -647,11 +647,15 @@ async def test_consumers_that_go_with_their_stream_or_by_themselves_are_told_of(
 
 
 async def test_a_pause_is_told_when_it_begins_and_when_it_ends(tmp_path):
-    async with connected(tmp_path) as (_, client):
+    clock = ManualClock()
+    async with connected(tmp_path, clock) as (broker, client):
         told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.PAUSE.S.C")
         await stream(client)
-        await consumer(client, pause_until=rfc3339(time.time_ns() + NANO // 2))
-        first, second = [json.loads(message.data) for message in await take(told, 2)]
+        await consumer(client, pause_until=rfc3339(clock.time_ns() + NANO // 2))
+        begun = await take(told, 1)
+        clock.advance(1)
+        broker.timers.run_due()
+        first, second = [json.loads(message.data) for message in begun + await take(told, 1)]
         assert (first["paused"], second["paused"]) == (True, False)
         await api(client, "CONSUMER.PAUSE.S.C")
         (third,) = [json.loads(message.data) for message in await take(told, 1)]
@@ -685,7 +689,7 @@ async def test_a_term_is_told_even_of_what_was_answered_and_names_the_delivery(t
         await client.publish(message.reply, b"-NAK")
         (again,) = await take(await pull(client, "again", batch=1, no_wait=True), 1)
         for _ in range(2):
-            await client.request(again.reply, b"+TERM", timeout=2)
+            await client.request(again.reply, b"+TERM", timeout=10)
         for advisory in await take(told, 2):
             fields = json.loads(advisory.data)
             assert (fields["consumer_seq"], fields["deliveries"]) == (2, 2)
