@@ -26,7 +26,7 @@ QUERIES = ("", "?accounts=1", "?acc=A", "?consumers=1&raft=1", "?acc=nope&stream
 
 async def ask(client: Client, subject: str, body: Any = None) -> Any:
     data = b"" if body is None else json.dumps(body).encode()
-    return json.loads((await client.request(subject, data, timeout=2)).data)
+    return json.loads((await client.request(subject, data, timeout=10)).data)
 
 
 def look(url: str) -> Any:
@@ -76,7 +76,7 @@ async def scenario(client: Client, http: str) -> list[Any]:
     config = {"name": "c", "durable_name": "c", "ack_policy": "explicit"}
     await ask(client, "$JS.API.CONSUMER.CREATE.G.c", {"stream_name": "G", "config": config})
     for size in (500, 500, 1200, 400, 100):
-        reply = json.loads((await client.request("G", b"x" * size, timeout=2)).data)
+        reply = json.loads((await client.request("G", b"x" * size, timeout=10)).data)
         seen.append(reply)
     seen.append(await ask(client, "$JS.API.INFO"))
     seen += [(query, plain(look(f"{http}/jsz{query}"))) for query in QUERIES]

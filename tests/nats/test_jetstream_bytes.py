@@ -16,7 +16,7 @@ STREAM = {"name": "S", "subjects": ["s.*"], "allow_rollup_hdrs": True}
 
 async def ask(client: Client, subject: str, body: Any = None) -> Any:
     data = b"" if body is None else json.dumps(body).encode()
-    return json.loads((await client.request(f"$JS.API.{subject}", data, timeout=2)).data)
+    return json.loads((await client.request(f"$JS.API.{subject}", data, timeout=10)).data)
 
 
 async def size(client: Client) -> tuple[int, int]:
@@ -27,7 +27,7 @@ async def size(client: Client) -> tuple[int, int]:
 async def fill(client: Client) -> None:
     for number in range(40):
         headers = {"A": "b" * number} if number % 3 else None
-        await client.request(f"s.{number % 7}", b"x" * number, timeout=2, headers=headers)
+        await client.request(f"s.{number % 7}", b"x" * number, timeout=10, headers=headers)
 
 
 async def steps(client: Client, storage: str) -> list[Any]:
@@ -39,7 +39,7 @@ async def steps(client: Client, storage: str) -> list[Any]:
         seen.append(await size(client))
     await ask(client, "STREAM.PURGE.S", {"filter": "s.3"})
     seen.append(await size(client))
-    await client.request("s.4", b"r", timeout=2, headers={"Nats-Rollup": "sub"})
+    await client.request("s.4", b"r", timeout=10, headers={"Nats-Rollup": "sub"})
     seen.append(await size(client))
     await ask(client, "STREAM.PURGE.S", {"seq": 15})
     seen.append(await size(client))

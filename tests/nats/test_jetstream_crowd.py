@@ -73,7 +73,7 @@ async def crowd(tmp_path: Path, size: int) -> None:
             subscription = await js.pull_subscribe_bind(name, "S")
             fetched = await subscription.fetch(45, timeout=10)
             assert len(fetched) == 45
-            await fetched[-1].ack_sync()
+            await fetched[-1].ack_sync(timeout=10)
         # Nobody looks when something comes; what is allowed for is the noise of a busy machine.
         assert crowded < 3 * alone + size * 0.0005
     finally:

@@ -37,7 +37,7 @@ async def fill(client: Client, count: int = 600) -> None:
     pull = await js.pull_subscribe_bind("c", "S")
     fetched = await pull.fetch(5)
     for message in fetched[:3]:
-        await message.ack_sync()
+        await message.ack_sync(timeout=10)
 
 
 async def back_up(client: Client, **options: Any) -> tuple[Any, list[bytes], Any]:

@@ -20,7 +20,7 @@ NANO = 10**9
 
 async def api(client: Client, subject: str, body: Any = b"") -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await client.request(f"$JS.API.{subject}", data, timeout=2)
+    reply = await client.request(f"$JS.API.{subject}", data, timeout=10)
     answer = json.loads(re.sub(r'"20\d\d-[^"]*Z"', '"TIME"', reply.data.decode()))
     answer.pop("cluster", None)
     return answer
@@ -29,7 +29,7 @@ async def api(client: Client, subject: str, body: Any = b"") -> Any:
 async def publish(
     client: Client, subject: str, data: bytes = b"x", headers: dict[str, str] | None = None
 ) -> Any:
-    reply = await client.request(subject, data, timeout=2, headers=headers)
+    reply = await client.request(subject, data, timeout=10, headers=headers)
     return json.loads(reply.data)
 
 
@@ -39,8 +39,8 @@ async def counts(client: Client, stream: str) -> tuple[int, int, int]:
 
 
 async def settled(client: Client, stream: str, wanted: tuple[int, int, int]) -> tuple[int, ...]:
-    """Return the counts once they are as wanted, or as they are after two seconds."""
-    for _ in range(100):
+    """Return the counts once they are as wanted, or as they are after twenty seconds."""
+    for _ in range(1000):
         if await counts(client, stream) == wanted:
             break
         await asyncio.sleep(0.02)
@@ -69,8 +69,8 @@ async def work_queue(client: Client) -> list[Any]:
         seen.append(await api(client, *consumer(name, **config)))
     js = client.jetstream()
     pull = await js.pull_subscribe_bind("a", "S")
-    first, second = await pull.fetch(2, timeout=2)
-    await first.ack_sync()
+    first, second = await pull.fetch(2, timeout=10)
+    await first.ack_sync(timeout=10)
     seen.append(await settled(client, "S", (2, 2, 3)))
     await second.term()
     seen.append(await settled(client, "S", (1, 2, 3)))
@@ -95,13 +95,13 @@ async def interest(client: Client) -> list[Any]:
     await api(client, *consumer("all"))
     seen += [await publish(client, subject) for subject in ("s.a", "s.b", "s.a")]
     js = client.jetstream()
-    filtered = await (await js.pull_subscribe_bind("a", "S")).fetch(2, timeout=2)
+    filtered = await (await js.pull_subscribe_bind("a", "S")).fetch(2, timeout=10)
     for message in filtered:
-        await message.ack_sync()
+        await message.ack_sync(timeout=10)
     seen.append(await settled(client, "S", (3, 2, 4)))
-    everything = await (await js.pull_subscribe_bind("all", "S")).fetch(2, timeout=2)
+    everything = await (await js.pull_subscribe_bind("all", "S")).fetch(2, timeout=10)
     for message in everything:
-        await message.ack_sync()
+        await message.ack_sync(timeout=10)
     seen.append(await settled(client, "S", (1, 4, 4)))
     await api(client, "CONSUMER.DELETE.S.all")
     seen.append(await settled(client, "S", (0, 5, 4)))
@@ -126,7 +126,7 @@ async def test_messages_nobody_acks_are_let_go_once_they_are_delivered(tmp_path:
         await api(client, *consumer("p", deliver_subject="in", ack_policy="none"))
         for _ in range(3):
             await publish(client, "s.a")
-            await inbox.next_msg(timeout=2)
+            await inbox.next_msg(timeout=10)
         return [await settled(client, "S", (0, 4, 3))]
 
     ours, theirs = await both(tmp_path, scenario)
@@ -144,10 +144,10 @@ async def test_what_was_acked_and_what_was_not_survives_a_restart(tmp_path: Path
         await publish(client, "s.a")
     js = client.jetstream()
     for name in ("a", "b"):
-        messages = await (await js.pull_subscribe_bind(name, "S")).fetch(3, timeout=2)
-        await messages[1].ack_sync()
+        messages = await (await js.pull_subscribe_bind(name, "S")).fetch(3, timeout=10)
+        await messages[1].ack_sync(timeout=10)
         if name == "a":
-            await messages[0].ack_sync()
+            await messages[0].ack_sync(timeout=10)
     assert await settled(client, "S", (2, 1, 3)) == (2, 1, 3)
     await client.close()
     await broker.stop()
@@ -247,7 +247,7 @@ async def test_a_transform_that_cannot_work_is_refused_with_the_codes_of_the_ref
 async def heard(inbox: Any, count: int) -> list[Any]:
     seen = []
     for _ in range(count):
-        message = await inbox.next_msg(timeout=2)
+        message = await inbox.next_msg(timeout=10)
         headers = dict(message.headers or {})
         if "Nats-Time-Stamp" in headers:
             headers["Nats-Time-Stamp"] = "TIME"
@@ -411,7 +411,7 @@ async def batching(client: Client) -> list[Any]:
             for key, value in message.items():
                 name = {"seq": "Nats-Batch-Sequence", "commit": "Nats-Batch-Commit"}.get(key, key)
                 headers[name] = value
-            reply = await client.request("b.a", b"x", timeout=2, headers=headers)
+            reply = await client.request("b.a", b"x", timeout=10, headers=headers)
             seen.append((number, message, reply.data and json.loads(reply.data)))
         seen.append(await counts(client, "B"))
     headers = {"Nats-Batch-Id": "x" * 65, "Nats-Batch-Sequence": "1"}
@@ -470,7 +470,7 @@ async def publishing_large_headers(client: Client) -> list[Any]:
     seen: list[Any] = []
     for _ in range(20):
         with contextlib.suppress(TimeoutError):
-            answer = await answers.next_msg(timeout=2)
+            answer = await answers.next_msg(timeout=10)
             seen.append((int(answer.subject.rpartition(".")[2]), json.loads(answer.data)))
     return [*sorted(seen, key=lambda one: one[0]), await counts(client, "S")]
 
@@ -491,7 +491,7 @@ async def expiring_keys(client: Client) -> list[Any]:
     for operation in ("PURGE", "DEL", "PUT", "purge"):
         headers = {"KV-Operation": operation, "Nats-TTL": "1s"}
         await publish(client, f"s.{operation}", b"", headers)
-    found = [await heard_of.next_msg(timeout=4) for _ in range(7)]
+    found = [await heard_of.next_msg(timeout=10) for _ in range(7)]
     return sorted((m.subject, sorted((m.headers or {}).items())) for m in found)
 
 
