@@ -187,15 +187,18 @@ async def test_with_handshake_first_nothing_is_sent_in_plain_text(
 async def test_auto_serves_those_who_wait_for_info_and_those_who_do_not(
     server: Issued, authority: Authority
 ) -> None:
-    terms = tls_options(server, handshake_first=True, fallback_delay=0.05)
-    async with serving(TlsPort(Tls(terms))) as running:
-        async with raw(running.port, authority.trusting()) as early:
-            await told(early)
-            await greeted(early)
-        async with raw(running.port) as patient:
-            assert (await told(patient))["tls_required"] is True
-            await patient.secure(authority.trusting())
-            await greeted(patient)
+    terms = tls_options(server, handshake_first=True, fallback_delay=60.0)
+    async with (
+        serving(TlsPort(Tls(terms))) as running,
+        raw(running.port, authority.trusting()) as early,
+    ):
+        await told(early)
+        await greeted(early)
+    terms = replace(terms, fallback_delay=0.05)
+    async with serving(TlsPort(Tls(terms))) as running, raw(running.port) as patient:
+        assert (await told(patient))["tls_required"] is True
+        await patient.secure(authority.trusting())
+        await greeted(patient)
 
 
 async def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(
