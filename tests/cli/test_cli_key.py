@@ -112,10 +112,10 @@ def test_a_served_stream_ends_when_its_key_is_revoked(tmp_path: Path) -> None:
         stream.request("GET", "/v0/topics/t/tail", headers={"Authorization": f"Bearer {secret}"})
         events = stream.getresponse()
         assert events.status == 200
-        revoked = time.monotonic()
         assert key(tmp_path / "data", "revoke", "one").returncode == 0
+        revoked = time.monotonic()  # from here on: to start a command takes a busy machine a while
         assert b"unauthorized" in events.read()  # returns when the server ends the stream
-        assert time.monotonic() - revoked < 5 + 1  # the command itself takes a moment
+        assert time.monotonic() - revoked < 5
         stream.close()
         assert ask(door, "GET", "/v0/topics", secret)[0] == 401
         said = door[2].read_bytes()
