@@ -90,6 +90,7 @@ def test_iteration_ends_when_nothing_arrives_in_time(server: RunningServer) -> N
         inbox = client.subscribe("three")
         for number in range(3):
             client.publish("three", b"%d" % number)
+        client.flush()
         assert [m.payload for m in inbox.messages(timeout=0.2)] == [b"0", b"1", b"2"]
 
 
