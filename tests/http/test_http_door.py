@@ -1,14 +1,18 @@
 """The door over real sockets: order, streaming, deadlines, limits and a clean stop."""
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
 import struct
 import subprocess
+import warnings
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import pytest
+import uvloop
 
 from millstream.clock import ManualClock, SystemClock
 from millstream.http import sockets
@@ -502,3 +506,58 @@ async def test_curl_round_trips_a_body_large_enough_for_expect_continue() -> Non
             ).stdout
 
         assert await asyncio.to_thread(talk) == b"z" * 3_000_000
+
+
+def gone_at_once(port: int) -> None:
+    """Connect and reset, before the loop that serves has a turn."""
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_clients_that_are_refused_and_gone_at_once_are_no_error(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    told: list[str] = []
+
+    async def refuse() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        async with Served(echo, Limits(connections=1)) as served:
+            await served.connect()
+            await served.accepted(1)
+            for _ in range(50):
+                gone_at_once(served.port)
+            reader, _ = await served.connect()
+            assert (await read_answer(reader))[0] == 503
+            await until(lambda: served.door.connections == 2)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(refuse())
+    gc.collect()
+    assert told == []
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("turns", range(6))
+def test_a_stop_closes_who_was_accepted_a_moment_ago(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], turns: int
+) -> None:
+    async def stopped() -> None:
+        async with Served(echo) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as raw:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await served.door.stop()
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+                raw.settimeout(10)
+                with suppress(ConnectionResetError):  # or some of a refusal, and the end
+                    while await asyncio.to_thread(raw.recv, 1000):
+                        pass
+
+    with warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always")
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(stopped())
+        gc.collect()
+    assert [str(each.message) for each in left] == []

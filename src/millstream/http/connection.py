@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -269,7 +270,8 @@ class HttpConnection(asyncio.Protocol):
             return
         self.deadline = self._door.now() + self._limits.linger_seconds
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with suppress(OSError):  # asyncio's own loop says so of a client that has gone
+                self._transport.write_eof()
 
     async def _serve(self, request: Request) -> None:
         """Answer a request; one that waits behind it has its own turn."""

@@ -98,9 +98,15 @@ class HttpDoor:
         return {host, *self._hosts}
 
     def _accepted(self, app: App, tls: ssl.SSLContext | None, fd: int, peer: str) -> None:
-        task = self._loop.create_task(self._let_in(app, tls, socket(fileno=fd), peer))
+        client = socket(fileno=fd)
+        task = self._loop.create_task(self._let_in(app, tls, client, peer))
         self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        task.add_done_callback(partial(self._arrived, client))
+
+    def _arrived(self, client: socket, task: asyncio.Task[None]) -> None:
+        self._arriving.discard(task)
+        if task.cancelled():  # perhaps before its first step, which is to hand the socket over
+            client.close()
 
     async def _let_in(
         self, app: App, tls: ssl.SSLContext | None, client: socket, peer: str
@@ -136,6 +142,8 @@ class HttpDoor:
             connection.abort()
         for arriving in self._arriving:
             arriving.cancel()
+        if self._arriving:
+            await asyncio.wait(self._arriving)
         if self._timer is not None:
             self._timer.cancel()
         self._listeners.clear()
