@@ -108,6 +108,12 @@ class SmallBroker:
         while self.do(waiting):
             time.sleep(0.005)
 
+    def files_done(self) -> None:
+        """Wait until the file thread has done what it was given so far."""
+        done = threading.Event()
+        self.do(lambda: self._store.worker.run(done.set, lambda error: None))
+        assert done.wait(WAIT_SECONDS)
+
     def occupy_files(self, until: threading.Event) -> None:
         """Keep the file thread busy from here on; to be called on the loop."""
 
