@@ -1,7 +1,9 @@
 """The session that all Spark tests share, and a broker that pipelines run against."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ pytest.importorskip("yaml", reason="the pipeline tests need PyYAML")
 from pyspark.sql import SparkSession
 
 from millstream.client.blocking import connect
+from millstream.client.streams import ReadPlan, open_streams
 from millstream.pipelines.document import Document
 from millstream.pipelines.parse import parse
 from millstream.pipelines.preflight import preflight
@@ -39,6 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # the machine may be busy
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
@@ -85,6 +89,15 @@ class Bench:
         preflight(pipeline)
         events = list(run(self.spark, pipeline, self.home))
         return {event.sink: event.rows for event in events if isinstance(event, Done)}
+
+    def sealed(self, stream: str) -> ReadPlan:
+        """Return the plan once it names a file; sealing happens behind the publishes."""
+        until = time.monotonic() + 60
+        with closing(open_streams(self.broker.url)) as streams:
+            while not (plan := streams.plan(stream)).segments:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            return plan
 
     def checkpoint(self, pipeline: str, sink: str) -> Path:
         """Return where a sink remembers how far it is."""

@@ -188,8 +188,7 @@ def test_a_stream_goes_through_archive_compact_replay_backfill_and_audit(
     assert run(["pipeline", "audit", "WALK*", "SECOND", *at]) == 0
     clean = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sum(one["records"] for one in clean if one["stream"] == "WALKED") == 150
-    plan = Server(server).streams().plan("WALKED")
-    segment = Path(plan.segments[0].path)
+    segment = Path(bench.sealed("WALKED").segments[0].path)
     data = bytearray(segment.read_bytes())
     data[data.index(b'{"n": 42}') + 6] ^= 1
     segment.write_bytes(data)

@@ -65,8 +65,7 @@ def test_an_audit_finds_a_damaged_record_in_a_sealed_segment(bench: Any) -> None
     bench.create("AUDITED", "audited.>")
     bench.publish("audited.x", *({"n": n} for n in range(250)))
     server = Server(url=bench.broker.url)
-    plan = server.streams().plan("AUDITED")
-    assert plan.segments
+    plan = bench.sealed("AUDITED")
     clean = audit(bench.spark, server, "AUDITED")
     assert [one.problem for one in clean] == [""] * len(clean)
     assert sum(one.records for one in clean) == 250
