@@ -1,5 +1,6 @@
 """What a pipeline's Spark session is configured with."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from millstream.pipelines.session import (
     spark_session,
     why_java_ended,
 )
-from support.peers import free_port
 
 JAVA = "spark.driver.extraJavaOptions"
 
@@ -34,8 +34,11 @@ def test_the_users_settings_come_last() -> None:
 
 
 def test_a_spark_connect_server_that_is_not_there_is_told_at_once() -> None:
-    where = f"sc://127.0.0.1:{free_port()}/;user_id=ann;token=secret"
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))  # without listening: nobody else can come there meanwhile
+    where = f"sc://127.0.0.1:{taken.getsockname()[1]}/;user_id=ann;token=secret"
     with (
+        taken,
         pytest.raises(PipelineError, match=r"no Spark Connect server answers .*refused") as refusal,
         spark_session(SessionOptions("p", remote=where)),
     ):
