@@ -150,7 +150,7 @@ def test_a_query_copies_a_growing_stream_exactly_once(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination()
         assert numbers(spark.read.parquet(out)) == list(range(1, last + 1))
 
 
@@ -166,7 +166,7 @@ def test_a_stream_deleted_and_made_anew_ends_the_query(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination()
 
     run()
     broker.delete_stream("ORDERS")

@@ -48,7 +48,7 @@ def copied(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination()
     return query
 
 

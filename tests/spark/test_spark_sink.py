@@ -134,7 +134,7 @@ def copy(spark: SparkSession, broker: SmallBroker, checkpoint: Path, **options: 
     query = (
         rows.writeStream.format("millstream").options(**given).trigger(availableNow=True).start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination()
 
 
 def publish(broker: SmallBroker, first: int, last: int) -> None:
@@ -189,7 +189,7 @@ def test_batches_of_foreach_batch_belong_to_their_query_too(
 
     def run(checkpoint: Path) -> None:
         writer = source.writeStream.foreachBatch(each).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(120)
+        writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
 
     run(tmp_path / "lost")
     publish(broker, 11, 15)
@@ -205,11 +205,12 @@ def test_a_query_of_all_there_is_now_shows_that_it_has_taken_it(
     publish(broker, 1, 50)
 
     def shown(checkpoint: str) -> int:
-        source = spark.readStream.format("millstream").option("url", broker.url)
-        rows = source.options(consumer="pipe", retentionHold=60, maxRecordsPerTrigger=40).load("IN")
+        # Longer than both queries take: a reader that is silent for so long is forgotten.
+        source = spark.readStream.format("millstream").options(url=broker.url, retentionHold=600)
+        rows = source.options(consumer="pipe", maxRecordsPerTrigger=40).load("IN")
         writer = rows.writeStream.format("noop").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
-        query.awaitTermination(120)
+        query.awaitTermination()
         (consumer,) = broker.do(lambda: broker.consumers.of(broker.stream("IN")))
         return broker.do(lambda: consumer.cursor.position) - 1
 
@@ -269,7 +270,7 @@ def test_spark_tells_tasks_their_batch_and_query(spark: SparkSession, tmp_path: 
         .start()
     )
     try:
-        query.awaitTermination(60)
+        query.awaitTermination()
     finally:
         query.stop()
     batch, query_id = eval(seen.read_text())

@@ -47,7 +47,7 @@ class Copy:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        query.awaitTermination()
         return query
 
     def seqs(self) -> list[int]:
