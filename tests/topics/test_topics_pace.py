@@ -99,6 +99,10 @@ async def test_records_of_one_window_come_in_one_event(api: Api) -> None:
     api.topics.scheduler._turn()  # as when the window ends
     _, shown = await waiting
     assert [record["data"] for record in shown["records"]] == [0, 1, 2]
+    assert (await events.named())[0] == "caught-up"
+    impose(api, Measures(0.3, 20.0))  # a window that ends by itself
+    await api.write("t", 3)
+    assert [record["data"] for record in (await events.named())[1]["records"]] == [3]
     await events.close()
 
 
@@ -170,3 +174,5 @@ async def test_a_wider_commit_window_lets_writes_that_come_later_share_one_commi
     await api.write("t", 3)
     await api.write("t", 4)
     assert commits == [2, 1, 1]
+    impose(api, replace(CALM, commit_window_ms=20.0))
+    await api.write("t", 5)  # its window ends by itself
