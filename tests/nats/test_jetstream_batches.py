@@ -229,7 +229,7 @@ async def test_a_fast_batch_sent_without_waiting_is_stored_whole(tmp_path: Path)
             await publisher.send("a", seq, START if seq == 1 else APPEND, 100)
         await publisher.send("a", 3001, EOB, 100)
         heard = await publisher.quiet()
-        while heard[-1][1].get("batch") is None:
+        while not heard or heard[-1][1].get("batch") is None:
             heard += await publisher.quiet()
         # How far the last of them are may be told by the end of the batch alone.
         acks = [a["seq"] for _, a in heard if a.get("type") == "ack" and a["seq"] < 3000]
