@@ -1,3 +1,5 @@
+import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -245,4 +247,46 @@ def test_a_ping_is_answered_while_waiting_for_messages() -> None:
         thread.start()
         with connect(f"127.0.0.1:{listener.getsockname()[1]}") as client:
             assert client.subscribe("x").next(5).payload == b""
+        thread.join()
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """So many open files that the next one has a number above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("this machine grants fewer than 1200 open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    taken = [os.dup(0)]
+    while taken[-1] < 1024:
+        taken.append(os.dup(0))
+    yield
+    for each in taken:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_a_server_that_takes_nothing_is_told_also_where_many_files_are_open() -> None:
+    tried = threading.Event()
+
+    def serve_one() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.sendall(b"INFO {}\r\n")
+            heard = b""
+            while not heard.endswith(b"PING\r\n"):
+                heard += peer.recv(4096)
+            peer.sendall(b"PONG\r\n")
+            tried.wait(20)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve_one)
+        thread.start()
+        with connect(f"127.0.0.1:{listener.getsockname()[1]}") as client:
+            client._out += bytes(32 << 20)  # more than two sockets hold
+            with pytest.raises(RequestTimeout, match=r"took no data for 0\.2 s"):
+                client._send(0.2)
+            client._out.clear()
+            tried.set()
         thread.join()

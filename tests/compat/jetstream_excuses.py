@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 EPHEMERAL_NS = 5 * 10**9
 SHORT_NS = 10**6
+SECOND_NS = 10**9
+LIMITS = (b'"max_msgs"', b'"max_msgs_per_subject"', b'"max_bytes"')
+GIVEN_UP = "CONSUMER.MAX_DELIVERIES."
 UPDATE = "$JS.API.STREAM.UPDATE."
 # By stream and consumer, the records that went under each consumer sequence.
 Deliveries: TypeAlias = dict[tuple[str, str], dict[int, set[int]]]
@@ -34,6 +37,8 @@ class Occasions:
     refiltered: frozenset[str] = frozenset()
     give_up: frozenset[str] = frozenset()
     hasty: frozenset[str] = frozenset()
+    early: frozenset[str] = frozenset()
+    rolls_up_full: bool = False
 
     @classmethod
     def of(cls, session: Session) -> Occasions:
@@ -45,6 +50,8 @@ class Occasions:
             refiltered(session),
             giving_up(session),
             hasty(session),
+            early(session),
+            rolls_up(session, "sub", "all") and is_limited(session),
         )
 
 
@@ -94,6 +101,20 @@ def hasty(session: Session) -> frozenset[str]:
         for stream, config in waits
         if stream in updated and 0 < config.get("ack_wait", 0) < SHORT_NS
     )
+
+
+def early(session: Session) -> frozenset[str]:
+    """Return the consumers whose last delivery we give up at once, the reference at a pull."""
+    return frozenset(
+        name_of(config)
+        for _, config in asked_consumers(session)
+        if config.get("max_deliver", 0) > 1 and 0 < config.get("ack_wait", 0) < SECOND_NS
+    )
+
+
+def is_limited(session: Session) -> bool:
+    """Whether a stream may be full."""
+    return any(word in step.body for step in session.steps for word in LIMITS)
 
 
 def name_of(config: dict[str, Any]) -> str:
@@ -231,7 +252,8 @@ def forgive_events(
 
     It looks at a consumer's new filters when a record goes that was delivered under the old ones,
     and takes no -NAK of a delivery below the floor that a filtered purge has moved. Where all is
-    acked, what such a purge removes acks what was delivered before it.
+    acked, what such a purge removes acks what was delivered before it. The other way round: before
+    it rolls up, a full stream of the reference drops its oldest record, and tells of that.
     """
     for mine, other in zip(ours, theirs, strict=False):
         if mine[:1] == ["events"] == other[:1]:
@@ -240,6 +262,27 @@ def forgive_events(
                 name = json.loads(event)[0].rpartition(".")[2]
                 if kind in event and (whose is None or name in whose):
                     mine.remove(event)
+
+
+def forgive_early(ours: list[Any], theirs: list[Any], whose: frozenset[str]) -> None:
+    """Take out what both tell of deliveries given up, where we have told it by then.
+
+    The reference gives up the last of several deliveries when the next request comes.
+    """
+    told: Counter[str] = Counter()
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine[:1] == ["events"] == other[:1]:
+            for event in [each for each in mine[1:] if _is_given_up(each, whose)]:
+                told[event] += 1
+                mine.remove(event)
+            for event in [each for each in other[1:] if _is_given_up(each, whose)]:
+                if told[event]:
+                    told[event] -= 1
+                    other.remove(event)
+
+
+def _is_given_up(event: str, whose: frozenset[str]) -> bool:
+    return GIVEN_UP in event and json.loads(event)[0].rpartition(".")[2] in whose
 
 
 def forgive_counts(mine: Any, other: Any) -> None:
@@ -264,6 +307,11 @@ def differences(ours: list[Any], theirs: list[Any], occasions: Occasions) -> lis
     purges, whose = occasions.purges, occasions.refiltered
     forgive_activity(ours, theirs, occasions.hasty)
     forgive_events(ours, theirs, DROPPED, occasions.hasty)
+    if occasions.early:
+        forgive_early(ours, theirs, occasions.early)
+        forgive_pending(ours, theirs, occasions.early)
+    if occasions.rolls_up_full:
+        forgive_events(theirs, ours, DROPPED)
     acks_all = purges and occasions.acks_all
     if occasions.cuts:
         forgive_counts(ours, theirs)

@@ -117,3 +117,76 @@ def test_a_planted_difference_beside_a_short_wait_is_named(
     ours: list[Any], theirs: list[Any], occasions: Occasions
 ) -> None:
     assert len(differences([ours], [theirs], occasions)) == 1
+
+
+def events(*told: str) -> list[Any]:
+    return ["events", *(json.dumps([f"$JS.EVENT.ADVISORY.{each}", "", "", {}]) for each in told)]
+
+
+GIVEN_UP = "CONSUMER.MAX_DELIVERIES.S.c"
+
+
+def occasions_of(config: dict[str, Any], *steps: Step) -> Occasions:
+    body = json.dumps({"stream_name": "@S", "config": {"name": "c", **config}}).encode()
+    made = Step("ask", "$JS.API.CONSUMER.CREATE.@S.c", body)
+    return Occasions.of(Session(0, (made, *steps)))
+
+
+EARLY = occasions_of({"max_deliver": 2, "ack_wait": 1000})
+
+
+def test_what_is_given_up_at_once_may_be_told_with_the_next_pull_or_never() -> None:
+    ours = [events(GIVEN_UP), events()]
+    assert differences([*ours], [events(), events(GIVEN_UP)], EARLY) == []
+    assert differences([events(GIVEN_UP)], [events()], EARLY) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "occasions"),
+    [
+        pytest.param([events()], [events(GIVEN_UP)], EARLY, id="never told here"),
+        pytest.param(
+            [events(), events(GIVEN_UP)], [events(GIVEN_UP), events()], EARLY, id="told late here"
+        ),
+        pytest.param([events("CONSUMER.MSG_NAKED.S.c")], [events()], EARLY, id="something else"),
+        pytest.param(
+            [events("CONSUMER.MAX_DELIVERIES.S.d")], [events()], EARLY, id="another consumer"
+        ),
+        pytest.param(
+            [events(GIVEN_UP)],
+            [events()],
+            occasions_of({"max_deliver": 1, "ack_wait": 1000}),
+            id="its only delivery",
+        ),
+        pytest.param(
+            [events(GIVEN_UP)], [events()], occasions_of({"max_deliver": 2}), id="a long wait"
+        ),
+    ],
+)
+def test_a_planted_difference_beside_an_early_end_is_named(
+    ours: list[Any], theirs: list[Any], occasions: Occasions
+) -> None:
+    assert len(differences(ours, theirs, occasions)) == 1
+
+
+ROLLED = Step("ask", "@.x.a", b"", (("Nats-Rollup", "SUB"),))
+
+
+def created(**config: Any) -> Step:
+    return Step("ask", "$JS.API.STREAM.CREATE.@S", json.dumps(config).encode())
+
+
+def test_what_a_full_stream_drops_before_it_rolls_up_is_told_by_the_reference_alone() -> None:
+    full = occasions_of({}, created(allow_rollup_hdrs=True, max_msgs=3), ROLLED)
+    assert differences([events()], [["events", DROP]], full) == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((created(allow_rollup_hdrs=True), ROLLED), id="never full"),
+        pytest.param((created(allow_rollup_hdrs=True, max_msgs=3),), id="no roll-up"),
+    ],
+)
+def test_a_planted_end_is_named_where_no_full_stream_rolls_up(steps: tuple[Step, ...]) -> None:
+    assert len(differences([events()], [["events", DROP]], occasions_of({}, *steps))) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import secrets
 import shutil
 import socket
@@ -26,6 +25,7 @@ STOP_SECONDS = 10.0
 _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
 _GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")  # to who asks for any port
 _LISTEN = "0A"
+FIRST_PORT, LANES = 10_240, 64
 
 
 class PeerFailed(RuntimeError):
@@ -79,11 +79,20 @@ def free_port() -> int:
 
 
 def _own_ports() -> Iterator[int]:
-    """Go round the ports of this worker, which no other worker of the same run has."""
+    """Go round the ports of this process, which no other one on this machine has."""
     given_away = int(_GIVEN_AWAY.read_text().split()[0])
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    own = range(10_240 + worker % 16, given_away if given_away > 16_384 else 32_768, 16)
+    first = FIRST_PORT + next(filter(_claim, range(LANES)))
+    own = range(first, given_away if given_away > 16_384 else 32_768, LANES)
     return itertools.islice(itertools.cycle(own), secrets.randbelow(len(own)), None)
+
+
+def _claim(lane: int) -> bool:
+    """Take a lane for as long as this process lives; False where another one has it."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as name:
+        name.bind(f"\0millstream-test-ports-{lane}")
+        name.detach()  # stays open
+        return True
+    return False
 
 
 _PORTS = _own_ports()

@@ -277,8 +277,9 @@ class Client:
                 del self._out[:sent]
 
     def _wait_for_room(self, deadline: float | None, timeout: float | None) -> None:
-        readable, writable, _ = select.select([self._sock], [self._sock], [], _left(deadline))
-        if not readable and not writable:
+        poll, left = select.poll(), _left(deadline)  # select() takes no descriptor above 1023
+        poll.register(self._sock, select.POLLIN | select.POLLOUT)
+        if not poll.poll(None if left is None else 1000 * left):
             raise RequestTimeout(f"{self.address} took no data for {timeout:g} s")
 
     def _read(self, timeout: float | None) -> bool:

@@ -13,6 +13,7 @@ from millstream.http.door import HttpDoor
 from millstream.server.about import websocket_shown
 from millstream.server.build import Parts, build
 from millstream.server.config import is_loopback
+from millstream.server.descriptors import take_all
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.heap import keep_heap
 from millstream.server.lame_duck import departures, take
@@ -44,6 +45,7 @@ def run(
         form = "%(asctime)s %(levelname)s %(name)s %(message)s"
         logging.basicConfig(level=logging.INFO, format=form)
     keep_heap()
+    take_all()
     return uvloop.run(_serve(options, announce, load, output, SystemClock()))
 
 
