@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from millstream.cli import main
+from millstream.cli.interrupts import HeldInterrupts
 from millstream.client.topic_values import Job
 from support.broker import millstream, serve_command
 from support.peers import Peer, free_port, running
@@ -158,6 +159,28 @@ def test_an_interrupt_waits_for_the_answer_that_a_job_is_done(tmp_path: Path) ->
             out, _ = worker.communicate(timeout=30)
         assert (out, worker.returncode) == (b"1 leased   1 acked\n", 0)
         assert call(peer, "GET", "/v0/topics/jobs", {})["count"] == 1
+
+
+def test_an_interrupt_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        held = HeldInterrupts()
+        with held:
+            signal.raise_signal(signal.SIGINT)
+        held.heed()  # nothing was noted
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_second_interrupt_counts_at_once() -> None:
+    held = HeldInterrupts()
+    with held:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        held.heed()
 
 
 def until(is_so: Callable[[], bool]) -> None:

@@ -16,7 +16,9 @@ class HeldInterrupts:
         self._before: Any = None
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:  # as a script has it that starts us with &
+            signal.signal(signal.SIGINT, self._note)
 
     def __exit__(
         self,
