@@ -118,7 +118,7 @@ async def work(client: Client, record: Record) -> None:
     while True:
         try:
             messages = await sub.fetch(5, timeout=1)
-        except nats.errors.TimeoutError:
+        except TimeoutError:
             info = await sub.consumer_info()
             if info.num_pending == 0 and info.num_ack_pending == 0:
                 return
@@ -130,7 +130,7 @@ async def work(client: Client, record: Record) -> None:
                     await message.nak()
                 continue  # a worker that fails without a word: the job comes again by itself
             record.sent.add(seq)
-            with contextlib.suppress(nats.errors.TimeoutError):
+            with contextlib.suppress(TimeoutError):
                 await message.ack_sync(timeout=2)
                 record.told.setdefault(seq, record.life)
 
@@ -190,7 +190,7 @@ async def left(peer: Peer) -> tuple[set[int], list[object]]:
             found.add((await js.get_msg("JOBS", seq)).seq)
     sub = await js.pull_subscribe_bind("workers", stream="JOBS")
     given: list[object] = []
-    with contextlib.suppress(nats.errors.TimeoutError):
+    with contextlib.suppress(TimeoutError):
         given += await sub.fetch(5, timeout=2 * ACK_WAIT)
     await client.close()
     return found, given

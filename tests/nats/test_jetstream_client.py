@@ -46,7 +46,7 @@ async def test_published_messages_are_fetched_and_acked(tmp_path):
             await message.ack_sync(timeout=10)
         info = await js.consumer_info("ORDERS", "worker")
         assert (info.num_ack_pending, info.ack_floor.stream_seq, info.num_pending) == (0, 5, 0)
-        with pytest.raises(nats.errors.TimeoutError):
+        with pytest.raises(TimeoutError):
             await sub.fetch(1, timeout=0.2)
 
 

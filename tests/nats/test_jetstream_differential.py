@@ -268,7 +268,7 @@ async def pulled(client: Client, consumer: str, bodies: list[bytes]) -> list[Any
         subject = f"$JS.API.CONSUMER.MSG.NEXT.P.{consumer}"
         await client.publish(subject, body, reply=f"in.{consumer}.{number}")
         patience = 20.0
-        with contextlib.suppress(nats.errors.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             while True:
                 message = await inbox.next_msg(timeout=patience)
                 reply = re.sub(r"\.\d{19}\.", ".TIME.", message.reply)

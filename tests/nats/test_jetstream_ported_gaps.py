@@ -78,7 +78,7 @@ async def test_consumer_delete_list_and_pause(tmp_path: Path):
         paused = await client.request("$JS.API.CONSUMER.PAUSE.S.two", body, timeout=5)
         assert b'"paused":true' in paused.data
         pull = await js.pull_subscribe_bind("two", "S")
-        with pytest.raises(nats.errors.TimeoutError):
+        with pytest.raises(TimeoutError):
             await pull.fetch(1, timeout=0.3)
         await client.request("$JS.API.CONSUMER.PAUSE.S.two", b"", timeout=5)
         assert [message.data for message in await pull.fetch(1, timeout=10)] == [b"x"]
@@ -225,7 +225,7 @@ async def test_max_deliver_and_acks_are_honoured(tmp_path: Path):
         pull = await js.pull_subscribe_bind("c", "S")
         seen = [message for _ in range(2) for message in await pull.fetch(1, timeout=10)]
         assert [message.metadata.num_delivered for message in seen] == [1, 2]
-        with pytest.raises(nats.errors.TimeoutError):
+        with pytest.raises(TimeoutError):
             await pull.fetch(1, timeout=0.4)
 
 

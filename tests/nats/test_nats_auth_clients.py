@@ -209,7 +209,7 @@ async def test_a_denied_subject_is_not_read_by_consumer_nor_by_asking() -> None:
                 ("$JS.API.STREAM.MSG.GET.LOG", {"seq": 2}),
                 ("$JS.API.STREAM.MSG.GET.LOG", {"last_by_subj": "log.secret"}),
             ):
-                with pytest.raises(nats.errors.TimeoutError):
+                with pytest.raises(TimeoutError):
                     await deaf.request(subject, json.dumps(body).encode(), timeout=0.3)
             asked = json.dumps({"from_seq": 1, "to_seq": 3}).encode()
             frames = await deaf.request("$MILLSTREAM.API.READ.LOG", asked, timeout=10)
@@ -264,7 +264,7 @@ async def test_the_name_with_a_domain_opens_nothing_more() -> None:
                 answered = []
                 for name in ("$JS.hub.API.INFO", "$JS.API.INFO"):
                     limit = 10 if name in names else 0.3  # what is refused is not answered
-                    with contextlib.suppress(nats.errors.TimeoutError):
+                    with contextlib.suppress(TimeoutError):
                         await connected.request(name, b"", timeout=limit)
                         answered.append(name)
                 assert answered == names
@@ -285,7 +285,7 @@ async def test_a_writer_may_write_and_nothing_else() -> None:
                 *("$JS.API.STREAM.MSG.GET.LOG", "$JS.API.CONSUMER.MSG.NEXT.LOG.d"),
                 *("$MILLSTREAM.API.READ.LOG", "$MILLSTREAM.API.PLAN.LOG", "$SYS.REQ.USER.INFO"),
             ):
-                with pytest.raises(nats.errors.TimeoutError):
+                with pytest.raises(TimeoutError):
                     await writer.request(subject, b"{}", timeout=0.2)
             assert (await a.jetstream().stream_info("LOG")).state.messages == 1
 
