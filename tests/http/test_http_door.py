@@ -1,9 +1,11 @@
 """The door over real sockets: order, streaming, deadlines, limits and a clean stop."""
 
 import asyncio
+import errno
 import gc
 import http.client
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -536,6 +538,27 @@ def test_clients_that_are_refused_and_gone_at_once_are_no_error(
         runner.run(refuse())
     gc.collect()
     assert told == []
+
+
+async def test_a_refused_client_that_goes_while_it_is_answered_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[object] = []
+    told: list[str] = []
+
+    def gone(transport: object) -> None:  # what asyncio's loop says where the reset comes just then
+        tried.append(transport)
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+    async with Served(echo, Limits(connections=1)) as served:
+        await served.connect()
+        await served.accepted(1)
+        reader, _ = await served.connect()
+        assert (await read_answer(reader))[0] == 503
+    assert (len(tried), told) == (1, [])
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])

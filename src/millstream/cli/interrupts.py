@@ -1,7 +1,7 @@
 """HeldInterrupts: Ctrl-C that waits until an exchange with the server is over."""
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
@@ -20,12 +20,7 @@ class HeldInterrupts:
         if self._before is not signal.SIG_IGN:  # as a script has it that starts us with &
             signal.signal(signal.SIGINT, self._note)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
     def heed(self) -> None:
