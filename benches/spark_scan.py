@@ -27,15 +27,16 @@ from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.pipelines.session import JAVA_OPTIONS
-from millstream.spark import count, reader, register, table
+from millstream.spark import count, register, table
 from millstream.spark.columns import RECORD_COLUMNS
 from millstream.spark.options import Access
-from millstream.spark.planner import FileRange
-from millstream.spark.rows import FRAME_HEADER, FRAME_TRAILER
+from millstream.spark.reading import reader
+from millstream.spark.reading.planner import FileRange
+from millstream.spark.reading.rows import FRAME_HEADER, FRAME_TRAILER
 from millstream.spark.server import Server
-from millstream.store import twin
-from millstream.store.file_log import LogOptions
-from millstream.store.segment_files import data_header, encode_idx
+from millstream.store.cold import twin
+from millstream.store.log.file_log import LogOptions
+from millstream.store.segments.files import data_header, encode_idx
 
 if TYPE_CHECKING:
     from collections.abc import Callable

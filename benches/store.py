@@ -22,10 +22,10 @@ from memory import hold_memory
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.files import OsFiles
-from millstream.store.keys import KeyRing
-from millstream.store.log import Durability
+from millstream.store.disk.files import OsFiles
+from millstream.store.disk.keys import KeyRing
+from millstream.store.log.file_log import FileLog, LogOptions
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 

@@ -11,10 +11,10 @@ from millstream.backup.restore import restore
 from millstream.backup.take import prune, take
 from millstream.clock import ManualClock
 from millstream.errors import BackupFailed
-from millstream.store.files import OsFiles
-from millstream.store.inspect import CLEAN, check_directory
-from millstream.store.log import Durability
-from millstream.store.objects import DirectoryObjects
+from millstream.store.disk.files import OsFiles
+from millstream.store.disk.objects import DirectoryObjects
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.inspect import CLEAN, check_directory
 from support.store_bench import SEALED, Bench, records
 
 

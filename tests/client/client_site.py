@@ -10,7 +10,7 @@ from millstream.http.door import HttpDoor
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, error_body
 from millstream.http.routes import Routes
-from millstream.store.files import OsFiles
+from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
 from millstream.streams.catalog import SECTION, Catalog
 from millstream.topics.context import Topics as Served

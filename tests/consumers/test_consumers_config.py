@@ -1,7 +1,7 @@
 import pytest
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused, go_text
-from millstream.streams.config import InvalidJson, StreamConfig
+from millstream.streams.config.config import InvalidJson, StreamConfig
 
 STREAM = StreamConfig(name="S", subjects=("s.>",))
 CAPPED = StreamConfig(

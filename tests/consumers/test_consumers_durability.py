@@ -6,8 +6,8 @@ from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.registry import CONSUMER_STATE, Registry
 from millstream.errors import MillstreamError, StorageFull
-from millstream.store.recovery import Control
-from millstream.streams.config import StreamConfig
+from millstream.store.recovery.recovery import Control
+from millstream.streams.config.config import StreamConfig
 from streams.streams_fakes import FakeStore, World, batch_of
 
 ACK = b"$JS.ACK.S.C."

@@ -2,7 +2,7 @@ import pytest
 
 from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 
 QUEUE = StreamConfig(name="S", subjects=("s.>",), retention="workqueue")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count

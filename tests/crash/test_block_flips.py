@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from millstream.store.inspect import DAMAGED, check_directory
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.inspect import DAMAGED, check_directory
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
 from support.store_bench import FORMS, Bench, image, records

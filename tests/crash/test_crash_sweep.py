@@ -2,8 +2,8 @@
 
 import pytest
 
-from millstream.store.file_log import FileLog
-from millstream.store.log import Durability
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
 from support.store_bench import COLD, FORMS, PROMISING, Answer, Bench

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import Bench, records
 

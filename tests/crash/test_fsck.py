@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from test_bit_flips import filled, lost
 
-from millstream.store.dump import dump_directory
-from millstream.store.inspect import CLEAN, DAMAGED, UNUSABLE, check_directory
+from millstream.store.upkeep.dump import dump_directory
+from millstream.store.upkeep.inspect import CLEAN, DAMAGED, UNUSABLE, check_directory
 from support.fake_disk import FakeDisk
 from support.scale import count
 from support.store_bench import Bench, records

@@ -3,9 +3,9 @@
 import pytest
 from test_bit_flips import FSYNC, filled
 
-from millstream.store.dump import CONTROLS, dump_directory
-from millstream.store.inspect import DAMAGED, check_directory
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.dump import CONTROLS, dump_directory
+from millstream.store.upkeep.inspect import DAMAGED, check_directory
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import COMPRESSED, SEALED, Bench
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from millstream.kernel._batch import Batch
-from millstream.store.log import Durability, Note
+from millstream.store.log.log import Durability, Note
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, records
 

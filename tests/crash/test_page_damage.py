@@ -9,10 +9,10 @@ import pytest
 from test_bit_flips import filled, lost, read_all
 
 from millstream.kernel._frames import MORE, RECORD, scan
-from millstream.store.entry import scan_entries
-from millstream.store.inspect import DAMAGED, check_directory
-from millstream.store.local_engine import HEADER
 from millstream.store.options import StoreOptions
+from millstream.store.upkeep.inspect import DAMAGED, check_directory
+from millstream.store.wal.entry import scan_entries
+from millstream.store.wal.local_engine import HEADER
 from support.fake_disk import FakeDisk, Mode, Node
 from support.scale import count
 from support.store_bench import PROMISING, SMALL, Bench, image

@@ -10,12 +10,14 @@ from test_bit_flips import test_one_flipped_bit_costs_at_most_one_record_and_nam
 from test_random_sweep import faults, judge_older_snapshots, run_until_crash
 
 from millstream.errors import ShardReadOnly
-from millstream.store import committer, entry, file_log, local_engine, rebuild, replay
-from millstream.store import files as files_module
-from millstream.store import segment as segment_module
-from millstream.store import snapshot as snapshot_module
 from millstream.store import store as store_module
+from millstream.store.disk import files as files_module
+from millstream.store.log import file_log
+from millstream.store.log import snapshot as snapshot_module
+from millstream.store.recovery import rebuild, replay
+from millstream.store.segments import segment as segment_module
 from millstream.store.shards import Shards
+from millstream.store.wal import committer, entry, local_engine
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
 from support.sweep import check_recovery

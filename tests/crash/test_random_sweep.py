@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError, StorageUnusable
-from millstream.store.file_log import FileLog
-from millstream.store.log import Durability
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
 from support.store_bench import PROMISING, SMALL, Answer, Bench, image

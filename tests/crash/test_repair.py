@@ -8,11 +8,11 @@ from test_bit_flips import DISK, FSYNC, filled, read_all
 from xxhash import xxh3_64_intdigest
 
 from millstream.errors import StorageUnusable
-from millstream.store.inspect import CLEAN, DAMAGED, UNUSABLE, check_directory
-from millstream.store.keys import KeyRing
-from millstream.store.local_engine import HEADER_CHECKED
-from millstream.store.log import Durability
-from millstream.store.overhaul import plan_repair, repair_directory
+from millstream.store.disk.keys import KeyRing
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.inspect import CLEAN, DAMAGED, UNUSABLE, check_directory
+from millstream.store.upkeep.overhaul import plan_repair, repair_directory
+from millstream.store.wal.local_engine import HEADER_CHECKED
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
 from support.store_bench import SEALED, Bench, image, records

@@ -19,9 +19,9 @@ from test_repair import (
 )
 
 from millstream.errors import StorageUnusable
-from millstream.store.inspect import CLEAN, check_directory
-from millstream.store.keys import KeyRing
-from millstream.store.overhaul import plan_repair, repair_directory
+from millstream.store.disk.keys import KeyRing
+from millstream.store.upkeep.inspect import CLEAN, check_directory
+from millstream.store.upkeep.overhaul import plan_repair, repair_directory
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
 from support.store_bench import FORMS, SMALL, Bench

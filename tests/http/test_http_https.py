@@ -16,8 +16,8 @@ from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response
-from millstream.nats.tls import Tls
-from millstream.server.options import CertificatePair, TlsOptions
+from millstream.nats.transport.tls import Tls
+from millstream.server.options.options import CertificatePair, TlsOptions
 from support.certificates import Authority, Issued
 
 

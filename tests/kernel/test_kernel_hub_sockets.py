@@ -12,7 +12,7 @@ from hub_recorder import QUIET, Recorder, close_hubs
 
 from millstream.kernel import _hub
 from millstream.kernel._batch import Batch
-from millstream.nats.closed import Closed
+from millstream.nats.transport.closed import Closed
 
 LARGE = 40_000
 

@@ -9,7 +9,7 @@ from millstream.http.exposition import Family, Sample, gauge, histogram, legal_n
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.monitor.answers import counted
-from millstream.store.wal_meter import WalMeter
+from millstream.store.wal.meter import WalMeter
 
 LINE = re.compile(
     r'^[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'

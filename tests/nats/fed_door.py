@@ -10,9 +10,9 @@ from millstream.clock import Clock, ManualClock, SystemClock
 from millstream.kernel._interest import Interest
 from millstream.nats.door import NatsDoor
 from millstream.nats.session import NatsLimits
-from millstream.nats.tls import Tls
-from millstream.nats.tls_transport import TlsPort
-from millstream.server.options import CertificatePair, TlsOptions, WebsocketOptions
+from millstream.nats.transport.tls import Tls
+from millstream.nats.transport.tls_transport import TlsPort
+from millstream.server.options.options import CertificatePair, TlsOptions, WebsocketOptions
 from millstream.wire.info import server_info
 from support.certificates import Issued
 

@@ -9,11 +9,11 @@ from millstream.accounts.account import Account
 from millstream.accounts.credentials import Credentials
 from millstream.clock import ManualClock
 from millstream.kernel._interest import Interest
-from millstream.nats.accounts import Accounts
+from millstream.nats.accounts.accounts import Accounts
+from millstream.nats.accounts.sharing import Sharing
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.sharing import Sharing
 from millstream.wire.info import server_info
 
 QUIET = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}

@@ -13,7 +13,7 @@ from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream.endpoint import JetStream
-from millstream.store.files import OsFiles
+from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
 from millstream.wire.info import server_info
 from support.nats_server import nats_server

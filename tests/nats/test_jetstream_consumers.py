@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 import nats
 from millstream.clock import ManualClock
 from millstream.message import NewRecord
-from millstream.streams.times import rfc3339
+from millstream.streams.config.times import rfc3339
 from support.clients import flushed
 
 NANO = 10**9

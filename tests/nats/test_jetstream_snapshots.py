@@ -12,7 +12,7 @@ from nats.aio.client import Client
 import nats
 from millstream.message import NewRecord
 from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, decompress_block, encode
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from support.nats_server import nats_server
 
 CONFIG = {"name": "S", "subjects": ["s.*"], "allow_direct": True, "max_msgs": 900}

@@ -11,7 +11,7 @@ import nkeys as signing
 
 from millstream.accounts.credentials import Credentials, Presented
 from millstream.accounts.jwt import Trust
-from millstream.nats.user_info import shown_permissions
+from millstream.nats.system.user_info import shown_permissions
 from support.jwt_makers import AccountHolder, Holder, Operator, UserHolder
 from support.peers import nats_server
 

@@ -12,10 +12,10 @@ from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.closed import Closed
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport import Kind, Transport
+from millstream.nats.transport.closed import Closed
+from millstream.nats.transport.transport import Kind, Transport
 from millstream.wire.info import server_info
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"protocol":1}\r\n'

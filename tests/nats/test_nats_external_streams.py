@@ -10,8 +10,8 @@ from nats.aio.client import Client
 
 import nats
 from millstream.accounts.account import Account, Export, Import
-from millstream.nats.accounts import Accounts
-from millstream.nats.external_streams import ExternalStreams
+from millstream.nats.accounts.accounts import Accounts
+from millstream.nats.accounts.external_streams import ExternalStreams
 from support.server_process import started
 
 API = "$JS.API.CONSUMER.>"

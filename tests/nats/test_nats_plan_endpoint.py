@@ -10,7 +10,7 @@ from millstream.client import connect
 from millstream.client.streams import NatsStreams, ReadRefused, StreamMissing
 from millstream.kernel._frames import scan
 from millstream.message import NewRecord
-from millstream.streams import read_plan
+from millstream.streams.reading import read_plan
 from support.small_broker import SmallBroker, small_broker
 
 PAYLOAD = b"x" * 100

@@ -13,7 +13,7 @@ from millstream.accounts.account import Account, Export, Import, Latency
 from millstream.accounts.claims import account_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.jwt import Claims
-from millstream.nats.service_latency import sampled_by
+from millstream.nats.accounts.service_latency import sampled_by
 from support.server_process import OURS, THEIRS, Wire, started
 
 CONFIG = """

@@ -14,7 +14,8 @@ from millstream.client.errors import ClientError
 from millstream.client.streams import Batch, NatsStreams, ReadRefused, StagedAway, StagedFile
 from millstream.kernel._batch import Batch as Entries
 from millstream.message import NewRecord
-from millstream.streams import sinks, staging
+from millstream.streams.deposits import deposits as sinks
+from millstream.streams.deposits import staging
 from support.small_broker import SmallBroker, small_broker
 
 

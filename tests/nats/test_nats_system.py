@@ -13,7 +13,7 @@ from guarded_sessions import Client, GuardedSessions
 from millstream.accounts.account import Account
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Permissions, Responses, Rule
-from millstream.nats.system import System
+from millstream.nats.system.system import System
 from support.peers import nats_server
 
 LIMITED = Permissions(

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 import nats
 from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
-from millstream.nats import certificate
 from millstream.nats.session import NatsLimits
-from millstream.nats.tls import Tls
-from millstream.nats.tls_transport import TlsPort
-from millstream.server.options import CertificatePair
+from millstream.nats.transport import certificate
+from millstream.nats.transport.tls import Tls
+from millstream.nats.transport.tls_transport import TlsPort
+from millstream.server.options.options import CertificatePair
 from support.certificates import Authority, Issued
 from support.clients import flushed
 

@@ -19,9 +19,9 @@ import nats
 from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
 from millstream.nats.session import NatsLimits
-from millstream.nats.tls import Tls
-from millstream.nats.transport import Cookies, Kind
-from millstream.server.options import WebsocketOptions
+from millstream.nats.transport.tls import Tls
+from millstream.nats.transport.transport import Cookies, Kind
+from millstream.server.options.options import WebsocketOptions
 from support.certificates import Authority
 from support.websocket_frames import (
     BINARY,

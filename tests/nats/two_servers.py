@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from guarded_sessions import GuardedSessions
 
 from millstream.nats.session import NatsLimits
-from millstream.server.conf_options import from_block
-from millstream.server.conf_syntax import parse
-from millstream.server.identity import identities_of
+from millstream.server.access.identity import identities_of
+from millstream.server.conf.document import from_block
+from millstream.server.conf.syntax import parse
 from support.peers import nats_server
 
 QUIET = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from millstream.client.blocking import connect
 from millstream.client.streams import ReadPlan, open_streams
-from millstream.pipelines.document import Document
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.progress import Done
 from millstream.pipelines.run import run

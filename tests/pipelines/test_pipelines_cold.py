@@ -11,7 +11,7 @@ import pytest
 from millstream.cli.main import run
 from millstream.pipelines import ready_made
 from millstream.pipelines.problems import PipelineError
-from millstream.store.cold_manifest import ColdFile, Form, Manifest, encode
+from millstream.store.cold.manifest import ColdFile, Form, Manifest, encode
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "cold-history.md"
 

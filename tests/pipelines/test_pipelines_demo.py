@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.cli.main import run
-from millstream.cli.pipeline_demo import _own_server
+from millstream.cli.pipeline.demo import _own_server
 from millstream.client.blocking import connect
 from millstream.client.errors import ConnectFailed
 from millstream.pipelines.demo import (
@@ -22,8 +22,8 @@ from millstream.pipelines.demo import (
     orders,
     start_afresh_where_due,
 )
-from millstream.pipelines.document import Document
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.problems import PipelineError
 from millstream.spark.server import Server
 from support.peers import Peer

@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from millstream.client.blocking import connect
-from millstream.pipelines.document import load
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import load
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.run import run
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from millstream.pipelines.document import Document
-from millstream.pipelines.expectation import ddl_names, unknown_columns
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.expectation import ddl_names, unknown_columns
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.problems import PipelineError
 
 KNOWN = ("id", "amount", "at", "region", "subject")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from millstream.pipelines.batch_tables import batch_table
-from millstream.pipelines.document import Document
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.parse import parse
+from millstream.pipelines.file.spec import Mode, TableSink
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import Mode, TableSink
+from millstream.pipelines.tables.batch_tables import batch_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -16,9 +16,9 @@ import pytest
 
 from millstream.cli.main import run
 from millstream.client.blocking import connect
-from millstream.pipelines.parquet_table import AppendedParquet, Owner
+from millstream.pipelines.file.spec import TableSink
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import TableSink
+from millstream.pipelines.tables.parquet_table import AppendedParquet, Owner
 from support.scale import count
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(count(600, 3600))]

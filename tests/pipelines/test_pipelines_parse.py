@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from millstream.pipelines.document import Document, from_yaml, load
-from millstream.pipelines.parse import parse
-from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import (
+from millstream.pipelines.file.document import Document, from_yaml, load
+from millstream.pipelines.file.parse import parse
+from millstream.pipelines.file.spec import (
     JoinStep,
     Mode,
     Schedule,
@@ -19,6 +18,7 @@ from millstream.pipelines.spec import (
     Watermark,
     WindowStep,
 )
+from millstream.pipelines.problems import PipelineError
 
 WHOLE = """\
 name: totals

@@ -11,8 +11,8 @@ import pytest
 from millstream.cli.main import run
 from millstream.client.blocking import connect
 from millstream.client.streams import open_streams
-from millstream.pipelines.document import Document
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.problems import PipelineError
 from support.broker import millstream

@@ -10,8 +10,8 @@ from millstream.client.blocking import connect
 from millstream.client.streams import ColdFile, PlannedSegment, ReadPlan, Tail
 from millstream.pipelines import ready_made
 from millstream.pipelines.audit import audit, missing
-from millstream.pipelines.document import Document
-from millstream.pipelines.parse import parse
+from millstream.pipelines.file.document import Document
+from millstream.pipelines.file.parse import parse
 from millstream.pipelines.preflight import preflight
 from millstream.pipelines.run import run_tables
 from millstream.spark.server import Server

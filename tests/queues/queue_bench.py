@@ -12,7 +12,7 @@ from millstream.queues.registry import SECTION as QUEUES
 from millstream.queues.registry import Queues
 from millstream.streams.catalog import SECTION as STREAMS
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream
 from support.fake_disk import Crashed, FakeDisk

@@ -9,7 +9,7 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.message import NewRecord, Record
 from millstream.queues.dead_letters import copy_of
 from millstream.queues.settings import Settings, is_queue, settings_of
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from support.fake_disk import FakeDisk, Mode
 
 

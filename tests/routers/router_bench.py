@@ -14,7 +14,7 @@ from millstream.routers.tag_filter import TagFilter
 from millstream.store.options import StoreOptions
 from millstream.streams.catalog import SECTION as STREAMS
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream
 from support.fake_disk import Crashed, FakeDisk
 from support.store_bench import SMALL, Bench

@@ -6,8 +6,16 @@ from millstream.routers.choice import Fit, choose, lost_through, next_loss
 from millstream.routers.graph import find_cycle, other_source
 from millstream.routers.hops import Hops
 from millstream.routers.tag_filter import TagFilter
-from millstream.store.derived import Derivation, Fields, Part, as_ranges, decode, encode, origin_of
-from millstream.store.log import Gap
+from millstream.store.log.derived import (
+    Derivation,
+    Fields,
+    Part,
+    as_ranges,
+    decode,
+    encode,
+    origin_of,
+)
+from millstream.store.log.log import Gap
 
 
 def record(seq: int, tag: bytes = b"") -> Fields:

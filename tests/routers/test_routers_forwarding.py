@@ -9,11 +9,11 @@ from router_bench import RouterBench
 from millstream.errors import StreamNotFound
 from millstream.kernel._frames import RECORD, scan
 from millstream.routers.registry import MOST_ROUTERS
-from millstream.store.derived import DERIVE
-from millstream.store.entry import Entry, scan_entries
-from millstream.store.local_engine import HEADER
-from millstream.store.log import Durability, Gap
+from millstream.store.log.derived import DERIVE
+from millstream.store.log.log import Durability, Gap
 from millstream.store.options import StoreOptions
+from millstream.store.wal.entry import Entry, scan_entries
+from millstream.store.wal.local_engine import HEADER
 from support.fake_disk import FakeDisk, Mode
 
 LARGE = StoreOptions(threads=False, nonce=7, wal_file_bytes=1 << 19)

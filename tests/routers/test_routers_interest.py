@@ -2,7 +2,7 @@
 
 from router_bench import RouterBench
 
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from support.fake_disk import FakeDisk, Mode
 
 

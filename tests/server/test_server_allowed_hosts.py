@@ -4,8 +4,8 @@ import http.client
 from pathlib import Path
 
 from millstream.clock import SystemClock
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.opening import begin
-from millstream.server.serve_options import load_serve
 from support.broker import millstream
 
 

@@ -24,7 +24,7 @@ GATED = """
 import sys, time
 from pathlib import Path
 from millstream.cli.main import main
-from millstream.store.objects import DirectoryObjects
+from millstream.store.disk.objects import DirectoryObjects
 gate, read = Path(sys.argv.pop(1)), DirectoryObjects.get_range
 def gated(self, name, offset, size):
     while gate.exists():

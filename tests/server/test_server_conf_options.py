@@ -5,7 +5,10 @@ import pytest
 from millstream.accounts import nkeys
 from millstream.accounts.account import Latency, StreamLimits
 from millstream.accounts.nkeys import Role
-from millstream.server.auth_options import (
+from millstream.server.conf.document import FileOptions, from_block
+from millstream.server.conf.setting import BadConfiguration
+from millstream.server.conf.syntax import parse
+from millstream.server.options.auth_options import (
     Authorization,
     DirectoryResolver,
     Export,
@@ -19,10 +22,7 @@ from millstream.server.auth_options import (
     UrlResolver,
     UserOptions,
 )
-from millstream.server.conf_options import FileOptions, from_block
-from millstream.server.conf_setting import BadConfiguration
-from millstream.server.conf_syntax import parse
-from millstream.server.options import (
+from millstream.server.options.options import (
     JetStreamLimits,
     JetStreamOptions,
     LimitOptions,

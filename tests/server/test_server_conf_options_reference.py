@@ -7,10 +7,10 @@ import pytest
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
-from millstream.server.conf_options import from_block
-from millstream.server.conf_setting import BadConfiguration
-from millstream.server.conf_syntax import ConfError, parse
-from millstream.server.options_check import contradictions
+from millstream.server.conf.document import from_block
+from millstream.server.conf.setting import BadConfiguration
+from millstream.server.conf.syntax import ConfError, parse
+from millstream.server.options.options_check import contradictions
 from support.nats_server import binary
 
 USER = nkeys.encode(Role.USER, bytes(range(32)))

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.server.conf_syntax import ConfError, parse
+from millstream.server.conf.syntax import ConfError, parse
 
 
 def test_separators_comments_and_terminators_mean_the_same() -> None:

@@ -3,15 +3,15 @@ from pathlib import Path
 import pytest
 
 from millstream.accounts.api_keys import make_key, parse_keys
-from millstream.server.config import CAPS, ConfigError, Given, ServeConfig, given
-from millstream.server.key_file import KeyFile
-from millstream.server.options import (
+from millstream.server.access.key_file import KeyFile
+from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.options import (
     ColdHistoryOptions,
     JetStreamOptions,
     MonitorOptions,
     SegmentOptions,
 )
-from millstream.server.serve_options import load_serve
+from millstream.server.options.serve_config import CAPS, ConfigError, Given, ServeConfig, given
 from support.certificates import Authority
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.server.durations import parse_duration
+from millstream.server.conf.durations import parse_duration
 
 
 @pytest.mark.parametrize(

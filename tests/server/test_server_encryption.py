@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import StorageUnusable
-from millstream.server.encryption import key_ring
-from millstream.server.options import EncryptionOptions
-from millstream.store.keys import NO_KEY, KeyRing
+from millstream.server.options.encryption import key_ring
+from millstream.server.options.options import EncryptionOptions
+from millstream.store.disk.keys import NO_KEY, KeyRing
 
 SECRET = b"0123456789abcdef"
 

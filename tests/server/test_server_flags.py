@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from millstream.server.auth_options import Authorization
-from millstream.server.flag_options import with_flags
-from millstream.server.flags import BadFlag, parse_flags
-from millstream.server.options import (
+from millstream.server.command_line.flag_options import with_flags
+from millstream.server.command_line.flags import BadFlag, parse_flags
+from millstream.server.options.auth_options import Authorization
+from millstream.server.options.options import (
     JetStreamOptions,
     LogOptions,
     MonitorOptions,

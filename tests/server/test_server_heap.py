@@ -7,7 +7,7 @@ ROUNDS = 200
 BUFFERS, BYTES = 4, 700_000
 PROGRAM = f"""
 import resource, sys
-from millstream.server.heap import keep_heap
+from millstream.server.process.heap import keep_heap
 if sys.argv[1] == "kept":
     assert keep_heap()
 def come_and_go():

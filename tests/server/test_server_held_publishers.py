@@ -6,7 +6,7 @@ from pathlib import Path
 import nats
 from millstream.clock import SystemClock
 from millstream.server.build import build
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.server import Server
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.server.config import CAPS, ConfigError, ServeConfig, given
+from millstream.server.options.serve_config import CAPS, ConfigError, ServeConfig, given
 
 
 @pytest.mark.parametrize("prefix", ["MILLSTREAM_", "TOPICS_"])

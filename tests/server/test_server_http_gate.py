@@ -16,10 +16,10 @@ from millstream.accounts.credentials import Credentials, User
 from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Response, StreamedResponse
+from millstream.server.access.key_file import KeyFile
 from millstream.server.build import build, routes
-from millstream.server.config import ConfigError
-from millstream.server.key_file import KeyFile
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.serve_config import ConfigError
 from millstream.server.server import Server
 
 # What a key needs, as the contract says; a route that is not listed here fails the first test.

@@ -2,11 +2,11 @@ from millstream.accounts import account
 from millstream.accounts.account import ResponseType
 from millstream.accounts.credentials import Presented
 from millstream.accounts.permissions import Responses, Rule
-from millstream.nats.transport import Kind
-from millstream.server.conf_options import from_block
-from millstream.server.conf_syntax import parse
-from millstream.server.identity import Identities, identities_of
-from millstream.server.options import Options
+from millstream.nats.transport.transport import Kind
+from millstream.server.access.identity import Identities, identities_of
+from millstream.server.conf.document import from_block
+from millstream.server.conf.syntax import parse
+from millstream.server.options.options import Options
 
 NOW = 1_000_000_000.0
 

@@ -1,7 +1,7 @@
 import pytest
 
-from millstream.server.lame_duck import departures, take
-from millstream.server.options import LameDuckOptions
+from millstream.server.options.options import LameDuckOptions
+from millstream.server.reload.lame_duck import departures, take
 
 USUAL = LameDuckOptions(duration=120.0, grace_period=10.0)
 

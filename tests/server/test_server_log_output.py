@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.log_output import TRACE, LogOutput, level
-from millstream.server.options import LogOptions
+from millstream.server.options.options import LogOptions
+from millstream.server.process.log_output import TRACE, LogOutput, level
 
 Open = Callable[[LogOptions], tuple[logging.Logger, LogOutput]]
 

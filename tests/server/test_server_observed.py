@@ -7,10 +7,10 @@ import pytest
 from millstream.clock import ManualClock
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
-from millstream.nats.closed import Closed
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport import Kind, Transport
+from millstream.nats.transport.closed import Closed
+from millstream.nats.transport.transport import Kind, Transport
 from millstream.server.observed import CLOSED_SUBSCRIPTIONS, Observer
 from millstream.wire.info import server_info
 

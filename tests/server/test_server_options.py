@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.auth_options import AccountOptions, Authorization, Trust, UserOptions
-from millstream.server.config import ConfigError
-from millstream.server.flags import Flags
-from millstream.server.options import Options, TlsOptions, WebsocketOptions
-from millstream.server.options_check import contradictions
-from millstream.server.options_file import load
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.flags import Flags
+from millstream.server.command_line.options_file import load
+from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.auth_options import AccountOptions, Authorization, Trust, UserOptions
+from millstream.server.options.options import Options, TlsOptions, WebsocketOptions
+from millstream.server.options.options_check import contradictions
+from millstream.server.options.serve_config import ConfigError
 
 
 def test_the_defaults_are_those_of_nats_server() -> None:

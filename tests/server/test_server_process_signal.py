@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.flags import BadFlag
-from millstream.server.process_signal import send
+from millstream.server.command_line.flags import BadFlag
+from millstream.server.process.process_signal import send
 
 
 class Kills:

@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from millstream.server.auth_options import (
+from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
     MapDestination,
@@ -9,14 +9,21 @@ from millstream.server.auth_options import (
     SubjectRules,
     UserOptions,
 )
-from millstream.server.options import (
+from millstream.server.options.options import (
     JetStreamOptions,
     LimitOptions,
     LogOptions,
     Options,
     TlsOptions,
 )
-from millstream.server.reload import Aspect, Refusal, ReloadPlan, carry_out, dropped_users, plan
+from millstream.server.reload.reload import (
+    Aspect,
+    Refusal,
+    ReloadPlan,
+    carry_out,
+    dropped_users,
+    plan,
+)
 
 OLD = Options(authorization=Authorization(users=(UserOptions("a", "1"), UserOptions("b", "2"))))
 
@@ -152,7 +159,7 @@ def test_every_part_is_told_its_own_change_and_no_other() -> None:
 
 
 def test_every_option_is_either_reloadable_or_says_why_not() -> None:
-    from millstream.server import reload
+    from millstream.server.reload import reload
 
     known = {*reload._ASPECTS, *(path.partition(".")[0] for path in reload._FIXED)}
     assert {*Options.__struct_fields__} - {"config_file"} == known

@@ -1,10 +1,10 @@
 import pytest
 
-from millstream.server.conf_options import from_block
-from millstream.server.conf_syntax import parse
-from millstream.server.config import ConfigError
-from millstream.server.options import Options
-from millstream.server.support import refuse_missing, without_effect
+from millstream.server.conf.document import from_block
+from millstream.server.conf.syntax import parse
+from millstream.server.options.options import Options
+from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.support import refuse_missing, without_effect
 
 
 def options(text: str) -> Options:

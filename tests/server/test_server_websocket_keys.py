@@ -11,9 +11,9 @@ from typing import Any
 
 from millstream.accounts.api_keys import make_key
 from millstream.clock import SystemClock
+from millstream.server.access.key_file import KeyFile
 from millstream.server.build import build
-from millstream.server.key_file import KeyFile
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.server import Server
 
 

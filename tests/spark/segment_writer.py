@@ -14,7 +14,7 @@ from spark_frames import Row, frames
 from millstream.client.streams import PlannedSegment
 from millstream.kernel._frames import index_frames
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.store.segment_files import data_header, encode_idx
+from millstream.store.segments.files import data_header, encode_idx
 
 
 def write_segment(directory: Path, rows: list[Row], stream_id: int) -> PlannedSegment:

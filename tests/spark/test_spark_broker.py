@@ -15,9 +15,9 @@ from millstream.message import NewRecord
 from millstream.spark import count, table
 from millstream.spark.options import parse
 from millstream.spark.problems import DataLoss, StreamReplaced
+from millstream.spark.reading.stream_source import StreamingReader
 from millstream.spark.source import BatchReader
-from millstream.spark.stream_source import StreamingReader
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from support.small_broker import SmallBroker, small_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from spark_frames import Row
 from millstream.client.streams import StreamMissing
 from millstream.spark import count, table
 from millstream.spark.problems import DataLoss
-from millstream.store import twin
+from millstream.store.cold import twin
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

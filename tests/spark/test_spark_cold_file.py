@@ -9,13 +9,13 @@ import pytest
 from spark_frames import Row
 from test_spark_reader import ROWS, T0, TASK, FakeServer, rows_of, seqs_of, written
 
-from millstream.spark import cold_file, reader
 from millstream.spark import server as server_module
 from millstream.spark.columns import RECORD_COLUMNS, arrow_schema
 from millstream.spark.options import Access
-from millstream.spark.planner import ColdRange, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable
-from millstream.store import twin
+from millstream.spark.reading import cold_file, reader
+from millstream.spark.reading.planner import ColdRange, ServerRange
+from millstream.store.cold import twin
 
 FULL = Row(
     30,

@@ -9,7 +9,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 from millstream.spark.columns import VARIANT_TYPE  # noqa: E402
-from millstream.spark.json_values import ENCODER, plain_values  # noqa: E402
+from millstream.spark.writing.json_values import ENCODER, plain_values  # noqa: E402
 
 TEXTS = pa.struct([("b", pa.binary()), ("t", pa.string())])
 PAIRS = pa.list_(pa.struct([("value", pa.int64()), ("metadata", pa.int64())]))

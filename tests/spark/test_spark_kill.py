@@ -18,7 +18,7 @@ from millstream.client import connect
 from millstream.client.blocking import Client
 from millstream.client.errors import ClientError
 from millstream.client.streams import NatsStreams, open_streams
-from millstream.spark import segment_file
+from millstream.spark.reading import segment_file
 from support.broker import serve_command
 from support.peers import free_port
 from support.scale import count

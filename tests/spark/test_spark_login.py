@@ -14,8 +14,8 @@ from millstream.client import connect
 from millstream.client.errors import PermissionDenied
 from millstream.client.login import login_of
 from millstream.spark.options import parse
+from millstream.spark.reading.stream_source import StreamingReader
 from millstream.spark.source import BatchReader
-from millstream.spark.stream_source import StreamingReader
 from support.certificates import Authority
 from support.jwt_makers import Operator
 from support.peers import free_port, running, scratch_directory

@@ -15,8 +15,8 @@ from millstream.spark.options import (
     time_ns,
 )
 from millstream.spark.problems import OptionError
+from millstream.spark.reading.subject_filter import pattern_of
 from millstream.spark.server import Server
-from millstream.spark.subject_filter import pattern_of
 
 HOUR_NS = 3_600_000_000_000
 

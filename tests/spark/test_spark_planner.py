@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.client.streams import ColdFile, PlannedSegment, ReadPlan, Tail
 from millstream.spark.options import Access
-from millstream.spark.planner import (
+from millstream.spark.reading.planner import (
     ColdRange,
     FileRange,
     Part,

@@ -12,16 +12,16 @@ from spark_frames import Row, frames
 from millstream.client.streams import ReadPlan, Tail
 from millstream.kernel._frames import index_frames
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.spark import reader
-from millstream.spark import rows as rows_module
 from millstream.spark import server as server_module
 from millstream.spark.columns import GAP_COLUMNS
 from millstream.spark.options import Access
-from millstream.spark.planner import FileRange, LostRanges, Part, ServerRange
 from millstream.spark.problems import DataLoss, FilesUnreachable, StreamReplaced
-from millstream.spark.reader import Task
+from millstream.spark.reading import reader
+from millstream.spark.reading import rows as rows_module
+from millstream.spark.reading.planner import FileRange, LostRanges, Part, ServerRange
+from millstream.spark.reading.reader import Task
 from millstream.spark.server import Server
-from millstream.store.segment_files import DataHead, data_header, encode_idx
+from millstream.store.segments.files import DataHead, data_header, encode_idx
 
 STREAM_ID = 7
 T0 = 1_700_000_000_000_000_000
@@ -123,8 +123,8 @@ def test_a_record_that_only_the_index_calls_deleted_is_absent(
 def test_a_long_run_of_records_comes_in_several_batches(
     tmp_path: Path, server: FakeServer, columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.spark.rows.BATCH_ROWS", 3)
-    monkeypatch.setattr("millstream.spark.rows.INDEX_ROWS", 6)
+    monkeypatch.setattr("millstream.spark.reading.rows.BATCH_ROWS", 3)
+    monkeypatch.setattr("millstream.spark.reading.rows.INDEX_ROWS", 6)
     task = replace(TASK, columns=columns, fail_on_data_loss=True)
     lengths = [len(batch) for batch in reader.read(written(tmp_path, ROWS), task)]
     assert lengths == ([6, 6, 6, 2] if columns == ("seq",) else [3] * 6 + [2])

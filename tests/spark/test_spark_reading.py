@@ -13,8 +13,8 @@ from pyspark.sql.streaming import StreamingQuery
 from millstream.message import NewRecord
 from millstream.spark import table
 from millstream.spark.options import parse
+from millstream.spark.reading.stream_source import StreamingReader
 from millstream.spark.source import BatchReader
-from millstream.spark.stream_source import StreamingReader
 from support.small_broker import SmallBroker, small_broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

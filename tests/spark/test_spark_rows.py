@@ -12,11 +12,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from spark_frames import Row, frames
 
-from millstream.spark import rows
 from millstream.spark.columns import GAP_COLUMNS, RECORD_COLUMNS, arrow_schema, spark_schema
-from millstream.spark.segment_file import DamagedFrames, records_of, stream_of
-from millstream.spark.subject_filter import matching, pattern_of
-from millstream.spark.verify import intact
+from millstream.spark.reading import rows
+from millstream.spark.reading.segment_file import DamagedFrames, records_of, stream_of
+from millstream.spark.reading.subject_filter import matching, pattern_of
+from millstream.spark.reading.verify import intact
 
 STREAM_ID = 7
 T0 = 1_700_000_000_123_456_789

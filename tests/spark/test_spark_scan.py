@@ -14,9 +14,9 @@ from segment_writer import PlannedStream, serving
 
 from millstream.spark import count, table
 from millstream.spark.options import parse
-from millstream.spark.partitions import read_partition
 from millstream.spark.problems import DataLoss
-from millstream.spark.scan import read_tasks, scan
+from millstream.spark.reading.partitions import read_partition
+from millstream.spark.reading.scan import read_tasks, scan
 from millstream.spark.source import BatchReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -110,11 +110,11 @@ def test_spark_finds_the_source_by_itself_under_its_name() -> None:
 @pytest.mark.spark
 def test_a_real_session_runs_workers_that_have_this_package(spark: SparkSession) -> None:
     def where(_: Any) -> list[str]:
-        import millstream.spark.rows
+        import millstream.spark.reading.rows
 
-        return [sys.executable, millstream.spark.rows.__name__]
+        return [sys.executable, millstream.spark.reading.rows.__name__]
 
     assert spark.sparkContext.parallelize([1], 1).flatMap(where).collect() == [
         sys.executable,
-        "millstream.spark.rows",
+        "millstream.spark.reading.rows",
     ]

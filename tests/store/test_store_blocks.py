@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StorageUnusable
-from millstream.store.blocks import (
+from millstream.store.disk.blocks import (
     HEAD,
     LZ4,
     MOST_BYTES,
@@ -20,7 +20,7 @@ from millstream.store.blocks import (
     find_blocks,
     plain_image,
 )
-from millstream.store.keys import NO_KEY, KeyRing
+from millstream.store.disk.keys import NO_KEY, KeyRing
 
 RING = KeyRing(b"one secret")
 OPEN = KeyRing()

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.store.log import Durability
-from millstream.store.worker import Done, Job
+from millstream.store.disk.worker import Done, Job
+from millstream.store.log.log import Durability
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Bench, records
 

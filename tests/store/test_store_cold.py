@@ -9,13 +9,13 @@ import pytest
 from millstream.clock import ManualClock
 from millstream.errors import ColdUnavailable, MillstreamError, NotHere
 from millstream.kernel._batch import Batch
-from millstream.store import cold_manifest
-from millstream.store.cold_manifest import Manifest
-from millstream.store.cold_tier import ColdOptions
-from millstream.store.file_log import FileLog
-from millstream.store.files import Files
-from millstream.store.log import Durability
-from millstream.store.objects import DirectoryObjects, open_objects
+from millstream.store.cold import manifest as cold_manifest
+from millstream.store.cold.manifest import Manifest
+from millstream.store.cold.tier import ColdOptions
+from millstream.store.disk.files import Files
+from millstream.store.disk.objects import DirectoryObjects, open_objects
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from support.fake_disk import FakeDisk

@@ -8,10 +8,10 @@ import pytest
 from test_store_cold import COLD, OPTIONS, cold_segments, filled, settle
 
 from millstream.errors import NotHere, ObjectsFailed
-from millstream.store.cold_manifest import folder
-from millstream.store.cold_tier import SCRUB_DELAY
-from millstream.store.files import OsFiles
-from millstream.store.objects import Objects, RemoteObjects, open_objects
+from millstream.store.cold.manifest import folder
+from millstream.store.cold.tier import SCRUB_DELAY
+from millstream.store.disk.files import OsFiles
+from millstream.store.disk.objects import Objects, RemoteObjects, open_objects
 from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk
 from support.store_bench import Answer, Bench, records

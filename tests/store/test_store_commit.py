@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from millstream.errors import ShardReadOnly, StorageFull
-from millstream.store import committer as committer_module
 from millstream.store import options as options_module
-from millstream.store import segment as segment_module
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
+from millstream.store.segments import segment as segment_module
+from millstream.store.wal import committer as committer_module
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import PROMISING, SMALL, Bench, records, wal_syncs
 

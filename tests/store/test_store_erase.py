@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from millstream.store.blocks import decode_block, find_blocks
-from millstream.store.log import Durability
-from millstream.store.segment_files import binding
+from millstream.store.disk.blocks import decode_block, find_blocks
+from millstream.store.log.log import Durability
+from millstream.store.segments.files import binding
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import FORMS, Answer, Bench, image, records
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from millstream.kernel._batch import Batch
-from millstream.store.dump import dump_directory
-from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.inspect import CLEAN, check_directory
-from millstream.store.log import Durability
+from millstream.store.log.file_log import FileLog, LogOptions
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.dump import dump_directory
+from millstream.store.upkeep.inspect import CLEAN, check_directory
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, image, records
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.store import files as files_module
-from millstream.store.entry import Entry, Run, encode_entry, scan_entries
-from millstream.store.files import (
+from millstream.store.disk import files as files_module
+from millstream.store.disk.files import (
     Buffer,
     OsFiles,
     ensure_dir,
@@ -17,6 +16,7 @@ from millstream.store.files import (
     write_all,
     write_parts,
 )
+from millstream.store.wal.entry import Entry, Run, encode_entry, scan_entries
 from support.fake_disk import Crashed, FakeDisk, Mode
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from millstream.errors import StorageFull, StorageUnusable
 from millstream.kernel._batch import Batch
-from millstream.store.dump import dump_directory
-from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.inspect import CLEAN, UNUSABLE, check_directory
-from millstream.store.keys import KeyRing
-from millstream.store.log import Durability
+from millstream.store.disk.keys import KeyRing
+from millstream.store.log.file_log import FileLog, LogOptions
+from millstream.store.log.log import Durability
+from millstream.store.upkeep.dump import dump_directory
+from millstream.store.upkeep.inspect import CLEAN, UNUSABLE, check_directory
 from support.fake_disk import FakeDisk, FakeFile, Mode
 from support.store_bench import FORMS, SEALED, SMALL, Answer, Bench, image, records
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.log import Durability, Gap
+from millstream.store.log.file_log import FileLog, LogOptions
+from millstream.store.log.log import Durability, Gap
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, records
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.store import marks
-from millstream.store.dump import dump_directory
-from millstream.store.entry import Entry, scan_entries
-from millstream.store.inspect import CLEAN, DAMAGED, check_directory
-from millstream.store.local_engine import HEADER
-from millstream.store.log import Durability, Gap
-from millstream.store.marks import RESERVED, SYNCED, Marks, load_marks
+from millstream.store.log.log import Durability, Gap
 from millstream.store.options import StoreOptions
+from millstream.store.upkeep.dump import dump_directory
+from millstream.store.upkeep.inspect import CLEAN, DAMAGED, check_directory
+from millstream.store.wal import marks
+from millstream.store.wal.entry import Entry, scan_entries
+from millstream.store.wal.local_engine import HEADER
+from millstream.store.wal.marks import RESERVED, SYNCED, Marks, load_marks
 from support.fake_disk import FakeDisk, Mode, Node
 from support.store_bench import SMALL, Bench, records
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import ObjectsFailed
-from millstream.store.files import OsFiles
-from millstream.store.objects import DirectoryObjects, Objects, RemoteObjects, open_objects
+from millstream.store.disk.files import OsFiles
+from millstream.store.disk.objects import DirectoryObjects, Objects, RemoteObjects, open_objects
 from support.fake_disk import Crashed, FakeDisk, Mode
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from millstream.clock import SystemClock
 from millstream.errors import StorageFull, StorageUnusable
-from millstream.store.files import OsFiles
-from millstream.store.log import Durability
+from millstream.store.disk.files import OsFiles
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from support.fake_disk import FakeDisk, Mode
@@ -216,8 +216,8 @@ WRITER = """
 import queue, sys, time
 from millstream.clock import SystemClock
 from millstream.kernel._batch import Batch
-from millstream.store.files import OsFiles
-from millstream.store.log import Durability
+from millstream.store.disk.files import OsFiles
+from millstream.store.log.log import Durability
 from millstream.store.store import Store
 posted = queue.SimpleQueue()
 store = Store.open(sys.argv[1], OsFiles(), SystemClock(), posted.put)

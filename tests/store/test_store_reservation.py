@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.store.file_log import FileLog
-from millstream.store.log import Durability
-from millstream.store.reservation import BATCHES, LEAST, MOST, QUICK, SLOW, Reservation
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
+from millstream.store.wal.reservation import BATCHES, LEAST, MOST, QUICK, SLOW, Reservation
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, wal_syncs
 

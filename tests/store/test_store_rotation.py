@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import StorageUnusable
-from millstream.store.file_log import FileLog
-from millstream.store.files import OsFile, OsFiles
-from millstream.store.local_engine import MOST_RETIRED
-from millstream.store.log import Durability
+from millstream.store.disk.files import OsFile, OsFiles
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from millstream.store.shard import shard_number
+from millstream.store.wal.local_engine import MOST_RETIRED
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Bench, image, records, wal_syncs
 

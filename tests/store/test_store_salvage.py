@@ -2,7 +2,7 @@
 
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import DELETED, encode_batch
-from millstream.store.salvage import frames_in, whole_batches
+from millstream.store.segments.salvage import frames_in, whole_batches
 
 
 def frames_of(*payloads: bytes) -> bytes:

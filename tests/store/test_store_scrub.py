@@ -14,8 +14,8 @@ from test_store_cold import (
     settle,
 )
 
-from millstream.store.cold_tier import SCRUB_DELAY
-from millstream.store.file_log import FileLog
+from millstream.store.cold.tier import SCRUB_DELAY
+from millstream.store.log.file_log import FileLog
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SEALED, Bench, records
 

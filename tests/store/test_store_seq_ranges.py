@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.store.seq_ranges import SeqRanges
+from millstream.store.disk.seq_ranges import SeqRanges
 
 ranges = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=12)
 number = st.integers(1, 45)

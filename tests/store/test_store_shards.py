@@ -7,11 +7,11 @@ import pytest
 
 from millstream.errors import ShardReadOnly
 from millstream.kernel._batch import Batch
-from millstream.store.derived import Derivation, Part, decode
-from millstream.store.file_log import FileLog
-from millstream.store.inspect import CLEAN, check_directory
-from millstream.store.log import Durability
+from millstream.store.log.derived import Derivation, Part, decode
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from millstream.store.shard import shard_number
+from millstream.store.upkeep.inspect import CLEAN, check_directory
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, image, records
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from millstream.kernel._index import SubjectTable
-from millstream.store.files import Buffer, OsFile, OsFiles
-from millstream.store.segment import Flush, Segment
-from millstream.store.segment_files import HEADER_BYTES
-from millstream.store.shared_file import SharedFile
+from millstream.store.disk.files import Buffer, OsFile, OsFiles
+from millstream.store.disk.shared_file import SharedFile
+from millstream.store.segments.files import HEADER_BYTES
+from millstream.store.segments.segment import Flush, Segment
 
 
 class Interrupted(OsFile):

@@ -12,13 +12,13 @@ import pytest
 from millstream.clock import ManualClock, SystemClock
 from millstream.errors import ShardReadOnly
 from millstream.kernel._batch import Batch
-from millstream.store.committer import BRIEF
-from millstream.store.file_log import LogOptions
-from millstream.store.files import OsFile, OsFiles
-from millstream.store.local_engine import LARGE
-from millstream.store.log import Durability
+from millstream.store.disk.files import OsFile, OsFiles
+from millstream.store.log.file_log import LogOptions
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
+from millstream.store.wal.committer import BRIEF
+from millstream.store.wal.local_engine import LARGE
 from support.scale import count
 from support.store_bench import records
 

@@ -7,7 +7,7 @@ import pytest
 from test_store_cold import COLD, OPTIONS, filled, manifest_of, names, settle
 
 from millstream.kernel._frames import Frames, check
-from millstream.store import twin
+from millstream.store.cold import twin
 from support.fake_disk import FakeDisk
 from support.store_bench import SEALED, Bench
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.store.entry import Run, encode_entry
-from millstream.store.wal_meter import WalMeter
+from millstream.store.wal.entry import Run, encode_entry
+from millstream.store.wal.meter import WalMeter
 
 THREADS, WRITES = 4, 3000
 

@@ -9,8 +9,8 @@ from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.store.log import Durability, LogState
-from millstream.store.recovery import Control
+from millstream.store.log.log import Durability, LogState
+from millstream.store.recovery.recovery import Control
 from millstream.streams.catalog import Catalog
 
 

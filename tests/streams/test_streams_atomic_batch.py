@@ -4,11 +4,11 @@ import pytest
 from streams_fakes import World, batch_of, headers_of
 
 from millstream.message import NewRecord
-from millstream.streams import atomic_batch
-from millstream.streams.atomic_batch import AtomicBatches, Part
-from millstream.streams.config import StreamConfig
-from millstream.streams.preconditions import PublishRefused
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.publishing import atomic_batch
+from millstream.streams.publishing.atomic_batch import AtomicBatches, Part
 from millstream.streams.stream import Stream
+from millstream.streams.writing.preconditions import PublishRefused
 
 
 def part(batch_id: str, position: int, commit: str = "", size: int = 1) -> Part:

@@ -2,7 +2,7 @@ import pytest
 from streams_fakes import FakeStore, World
 
 from millstream.errors import InvalidStreamConfig, StreamExists, StreamNotFound, SubjectsOverlap
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 
 
 def config(name: str, **more: object) -> StreamConfig:

@@ -1,7 +1,7 @@
 from streams_fakes import World, batch_of
 
-from millstream.streams.claims import Claim, Claims
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.retention.claims import Claim, Claims
 from millstream.streams.stream import Stream
 
 

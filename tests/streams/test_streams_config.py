@@ -1,15 +1,15 @@
 import pytest
 
 from millstream.errors import BadRequest, InvalidStreamConfig
-from millstream.store.log import Durability
-from millstream.streams.config import (
+from millstream.store.log.log import Durability
+from millstream.streams.config.config import (
     InvalidJson,
     PathInStreamName,
     ReplicasUnsupported,
     StreamConfig,
     TypeChange,
 )
-from millstream.streams.feature_rules import FeatureRefused
+from millstream.streams.config.feature_rules import FeatureRefused
 from support.topic_defaults import DEFAULTS
 
 NS = 10**9

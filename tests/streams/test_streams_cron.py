@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from millstream.streams.cron import BadPattern, Cron
+from millstream.streams.schedules.cron import BadPattern, Cron
 
 START = "2026-03-10T12:34:56"  # a Tuesday
 

@@ -1,7 +1,7 @@
 import pytest
 from streams_fakes import FakeStore, World, batch_of, headers_of
 
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream
 
 MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1m0s\r\nNats-Rollup: sub\r\n\r\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from millstream.streams import retention
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.retention import rules as retention
 from millstream.streams.state import StreamState
 
 

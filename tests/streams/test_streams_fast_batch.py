@@ -2,9 +2,9 @@
 
 import pytest
 
-from millstream.streams.batch_limits import BatchLimits
-from millstream.streams.fast_batch import FastBatches, read
-from millstream.streams.preconditions import PublishRefused
+from millstream.streams.publishing.fast_batch import FastBatches, read
+from millstream.streams.writing.batch_limits import BatchLimits
+from millstream.streams.writing.preconditions import PublishRefused
 
 SECOND = 10**9
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millstream.errors import Throttled
-from millstream.streams.holds import LINGER, MOST_HOLDS, Holds
+from millstream.streams.retention.holds import LINGER, MOST_HOLDS, Holds
 
 
 def test_limits_wait_for_the_last_reader_until_its_time_is_over() -> None:

@@ -7,7 +7,7 @@ from streams_fakes import World, batch_of, headers_of
 
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream
 
 

@@ -7,8 +7,8 @@ from streams_fakes import FakeStore, World, batch_of, headers_of
 
 from millstream.errors import InvalidStreamConfig
 from millstream.message import NewRecord
-from millstream.streams.config import StreamConfig
-from millstream.streams.feature_rules import FeatureRefused
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.feature_rules import FeatureRefused
 from millstream.streams.refusals import MirrorWritten
 from millstream.streams.stream import Stream
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from streams_fakes import FakeStore, World, batch_of, headers_of
 
-from millstream.streams import durations
-from millstream.streams.config import StreamConfig
-from millstream.streams.extras import first_values
-from millstream.streams.schedules import ScheduleRefused, due
+from millstream.streams.config import durations
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.extras import first_values
+from millstream.streams.schedules.schedules import ScheduleRefused, due
 from millstream.streams.stream import Stream
 
 

@@ -2,8 +2,8 @@ import pytest
 from streams_fakes import World, batch_of, headers_of
 
 from millstream.errors import InvalidStreamConfig
-from millstream.streams.config import StreamConfig
-from millstream.streams.sources import identity_of
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.source import identity_of
 from millstream.streams.stream import Stream
 
 

@@ -5,12 +5,12 @@ from streams_fakes import World, batch_of, headers_of
 
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
-from millstream.streams import writes as writes_module
-from millstream.streams.claims import Claim
-from millstream.streams.config import StreamConfig
-from millstream.streams.preconditions import PublishRefused
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.refusals import StreamFull, StreamSealed
+from millstream.streams.retention.claims import Claim
 from millstream.streams.stream import Stream
+from millstream.streams.writing import writes as writes_module
+from millstream.streams.writing.preconditions import PublishRefused
 
 
 async def make(world: World, **config: object) -> Stream:

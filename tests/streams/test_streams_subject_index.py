@@ -8,10 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.clock import ManualClock
 from millstream.kernel._batch import Batch
-from millstream.store.file_log import LogOptions
-from millstream.store.files import OsFiles
-from millstream.store.memory_log import MemoryLog
-from millstream.streams.subject_index import SubjectIndex
+from millstream.store.disk.files import OsFiles
+from millstream.store.log.file_log import LogOptions
+from millstream.store.log.memory_log import MemoryLog
+from millstream.streams.reading.subject_index import SubjectIndex
 from millstream.subjects.matcher import matcher
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1", b"b.2.c"]

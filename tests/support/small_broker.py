@@ -18,15 +18,15 @@ from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.message import NewRecord
-from millstream.nats import plan_endpoint, sink_endpoint
 from millstream.nats.door import NatsDoor
-from millstream.store.file_log import LogOptions
-from millstream.store.files import OsFiles
+from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
+from millstream.store.disk.files import OsFiles
+from millstream.store.log.file_log import LogOptions
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import StreamConfig
-from millstream.streams.sinks import Sinks
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.deposits.deposits import Sinks
 from millstream.streams.stream import Stream
 from millstream.wire.info import server_info
 

@@ -9,10 +9,10 @@ from typing import Any
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.store.cold_tier import ColdOptions
-from millstream.store.file_log import FileLog, LogOptions
-from millstream.store.files import Files
-from millstream.store.keys import KeyRing
+from millstream.store.cold.tier import ColdOptions
+from millstream.store.disk.files import Files
+from millstream.store.disk.keys import KeyRing
+from millstream.store.log.file_log import FileLog, LogOptions
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from support.fake_disk import Crashed, FakeDisk

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.store.log import Durability
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SMALL, Answer, Bench, image, records

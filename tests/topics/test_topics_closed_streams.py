@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from topics_api import Api
 
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 
 WRITE = {"records": [{"data": 1}]}
 

@@ -267,7 +267,7 @@ async def test_health_and_readiness(api: Any) -> None:
 
 
 async def test_a_stream_made_over_jetstream_is_a_topic_of_the_same_name(api: Any) -> None:
-    from millstream.streams.config import StreamConfig
+    from millstream.streams.config.config import StreamConfig
 
     config = StreamConfig.from_request({"name": "ORDERS", "subjects": ["orders.>"]})
     await api.catalog.create(config)

@@ -10,9 +10,9 @@ import pytest
 from topics_api import Api
 
 from millstream.http.limits import Limits
-from millstream.server.config import ConfigError, ServeConfig, given, is_loopback
-from millstream.server.launcher_files import LauncherFiles
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.serve_config import ConfigError, ServeConfig, given, is_loopback
+from millstream.server.process.launcher_files import LauncherFiles
 
 NUMBERS = [
     *("PORT", "WAL_SHARDS", "SEGMENT_MAX_EVENTS", "SEGMENT_MAX_BYTES", "SEGMENT_MAX_AGE_MS"),

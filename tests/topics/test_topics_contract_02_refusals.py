@@ -366,7 +366,7 @@ async def test_s2_a_page_holds_100_unless_asked_and_1000_at_most(api: Api) -> No
 
 
 def api_config(name: str) -> Any:
-    from millstream.streams.config import StreamConfig
+    from millstream.streams.config.config import StreamConfig
 
     return StreamConfig.from_topic(name, {})
 

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
 from millstream.http.request import Caller, Standing
-from millstream.topics.socket import PING_SECONDS, SILENCE_SECONDS
+from millstream.topics.watch.socket import PING_SECONDS, SILENCE_SECONDS
 
 
 async def test_s9_subscribe_sends_the_backlog_then_what_comes(site: Site) -> None:

@@ -17,7 +17,7 @@ from millstream.http.exposition import gauge, render
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.server.build import build, routes
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.server import Server
 
 GAUGES = [

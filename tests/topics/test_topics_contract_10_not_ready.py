@@ -11,10 +11,10 @@ from millstream import __version__
 from millstream.clock import SystemClock
 from millstream.errors import StorageUnusable
 from millstream.server.build import build
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.opening import Opening, begin
-from millstream.server.options import Options
+from millstream.server.options.options import Options
 from millstream.server.recovery_progress import RecoveringFiles, RecoveryProgress
-from millstream.server.serve_options import load_serve
 from millstream.server.server import Server
 
 

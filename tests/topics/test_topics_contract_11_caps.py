@@ -10,8 +10,8 @@ from topics_api import Api, Events
 from millstream.errors import Throttled
 from millstream.http.request import Caller
 from millstream.http.response import Response
-from millstream.topics.quota import Quota
-from millstream.topics.slots import Slots
+from millstream.topics.limits.quota import Quota
+from millstream.topics.limits.slots import Slots
 
 
 async def refused(api: Api, method: str, target: str, body: object = None, **more: Any) -> Any:

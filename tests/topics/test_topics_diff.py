@@ -10,11 +10,11 @@ from topics_api import Events
 from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord
-from millstream.store.log import Gap
-from millstream.streams.config import StreamConfig
+from millstream.store.log.log import Gap
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.state import StreamState
-from millstream.topics.page import MOST_PASSED_OVER
-from millstream.topics.tombstone import start_reading
+from millstream.topics.page.page import MOST_PASSED_OVER
+from millstream.topics.page.tombstone import start_reading
 
 
 def data(page: Any) -> list[object]:

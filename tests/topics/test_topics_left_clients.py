@@ -11,7 +11,7 @@ from topics_api import Api
 from xxhash import xxh3_64_hexdigest
 
 from millstream.kernel._batch import Batch
-from millstream.streams.sinks import Sinks
+from millstream.streams.deposits.deposits import Sinks
 
 
 async def leave_during(api: Api, method: str, target: str, body: object = None) -> None:

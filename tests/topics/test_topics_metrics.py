@@ -13,7 +13,7 @@ from millstream.http.request import Caller, Request
 from millstream.http.response import Response
 from millstream.http.routes import Routes
 from millstream.store.store import Store
-from millstream.store.wal_meter import SYNC_BOUNDS_US, MeteredFiles, WalMeter, meter_of
+from millstream.store.wal.meter import SYNC_BOUNDS_US, MeteredFiles, WalMeter, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.topics import metrics
 from millstream.topics.context import Topics

@@ -10,7 +10,7 @@ from topics_api import Api, Events
 
 from millstream.http.request import Caller
 from millstream.http.response import Parcel, StreamedResponse
-from millstream.topics.alarm import Alarm
+from millstream.topics.audience.alarm import Alarm
 
 
 async def tails(api: Api, count: int, query: str = "") -> list[Events]:

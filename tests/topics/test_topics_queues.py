@@ -11,8 +11,8 @@ from topics_api import Api
 from millstream.errors import InvalidStreamConfig, StorageFull
 from millstream.http.request import Caller
 from millstream.message import NewRecord
-from millstream.store.log import Durability
-from millstream.streams.config import StreamConfig
+from millstream.store.log.log import Durability
+from millstream.streams.config.config import StreamConfig
 
 START_MS = 1_700_000_000_000
 

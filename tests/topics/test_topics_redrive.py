@@ -115,7 +115,7 @@ async def test_a_call_looks_past_a_thousand_letters_but_not_past_all(
     answer = await redrive(api, "dead")
     assert (answer["to"], len(answer["skipped"])) == ({"jobs": 1}, 2100)
     await bury(api, "jobs", 2)
-    monkeypatch.setattr("millstream.topics.redrive.MOST_LOOKED_AT", 2000)
+    monkeypatch.setattr("millstream.topics.api.redrive.MOST_LOOKED_AT", 2000)
     answer = await redrive(api, "dead")
     assert (answer["to"], answer["why"], answer["next_from_seq"]) == ({}, {"no_queue": 2000}, 2000)
     answer = await redrive(api, "dead", {"from_seq": 2000})

@@ -12,9 +12,9 @@ from topics_api import Api, Events
 from millstream.http.request import ANYONE, Caller
 from millstream.http.response import Parcel, StreamedResponse
 from millstream.http.way import Way
-from millstream.topics.alarm import Alarm
-from millstream.topics.events import EventStream
-from millstream.topics.row import FEW
+from millstream.topics.audience.alarm import Alarm
+from millstream.topics.audience.row import FEW
+from millstream.topics.watch.events import EventStream
 
 MANY = FEW + 4
 

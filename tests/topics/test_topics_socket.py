@@ -10,8 +10,8 @@ from topics_socket import Site, publish, talk
 from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
 from millstream.http.request import ANYONE
-from millstream.topics.page import MOST_PASSED_OVER
-from millstream.topics.socket import MOST_WAITING, TURN, Socket
+from millstream.topics.page.page import MOST_PASSED_OVER
+from millstream.topics.watch.socket import MOST_WAITING, TURN, Socket
 
 PING = b'{"op":"ping"}'
 

@@ -17,7 +17,7 @@ from millstream.http.door import HttpDoor
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer
 from millstream.kernel._batch import Batch
-from millstream.topics.turns import LONGEST_MS, TOGETHER, RequestTurns, named_by
+from millstream.topics.limits.turns import LONGEST_MS, TOGETHER, RequestTurns, named_by
 
 PRIORITIES = {"high": 900, "fresh": 500, "plain": 0, "low": -5}
 

@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import StorageFull
 from millstream.http.request import Caller
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 
 NDJSON = {"content-type": "application/x-ndjson"}
 

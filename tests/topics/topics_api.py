@@ -11,7 +11,7 @@ from millstream.delivery.timers import Timers
 from millstream.http.request import ANYONE, Caller, Request
 from millstream.http.response import Answer, Response, StreamedResponse
 from millstream.http.routes import Routes
-from millstream.store.files import OsFiles
+from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
 from millstream.streams.catalog import SECTION, Catalog
 from millstream.streams.stream import Stream

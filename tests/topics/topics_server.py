@@ -12,7 +12,7 @@ from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse, Upgraded
 from millstream.server.build import Parts, build, routes
-from millstream.server.serve_options import load_serve
+from millstream.server.command_line.serve_options import load_serve
 from millstream.server.server import Server
 
 

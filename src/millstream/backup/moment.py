@@ -13,7 +13,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from millstream.errors import BackupFailed
-from millstream.store.objects import Objects
+from millstream.store.disk.objects import Objects
 
 MOMENTS = "moments"
 PIECES = "pieces"

@@ -14,11 +14,11 @@ from pathlib import Path
 from millstream.backup.moment import PIECE_BYTES, Kept, Moment, get_piece, moments
 from millstream.errors import BackupFailed, StorageUnusable
 from millstream.kernel._frames import scan
-from millstream.store.entry import Entry, plain_body, scan_entries
-from millstream.store.files import File, Files, OsFiles
-from millstream.store.keys import ID_BYTES, KeyRing
-from millstream.store.local_engine import HEADER, decode_header, wal_indexes, wal_name
-from millstream.store.objects import Objects
+from millstream.store.disk.files import File, Files, OsFiles
+from millstream.store.disk.keys import ID_BYTES, KeyRing
+from millstream.store.disk.objects import Objects
+from millstream.store.wal.entry import Entry, plain_body, scan_entries
+from millstream.store.wal.local_engine import HEADER, decode_header, wal_indexes, wal_name
 
 WAL = "wal/"
 

@@ -30,8 +30,8 @@ from millstream.backup.moment import (
 )
 from millstream.clock import Clock
 from millstream.errors import BackupFailed
-from millstream.store.marks import is_marks
-from millstream.store.objects import Objects
+from millstream.store.disk.objects import Objects
+from millstream.store.wal.marks import is_marks
 
 ATTEMPTS = 5
 SETTLED_NS = 2_000_000_000  # a file changed later than this before a backup is read again

@@ -8,8 +8,8 @@ import click
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.api_keys import ApiKey, BadKeys, make_key, parse_scopes
-from millstream.server.config import ENVIRONMENT_PREFIX, ServeConfig
-from millstream.server.key_file import KeyFile
+from millstream.server.access.key_file import KeyFile
+from millstream.server.options.serve_config import ENVIRONMENT_PREFIX, ServeConfig
 
 data_dir = click.option(
     "--data-dir",

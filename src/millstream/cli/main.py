@@ -15,11 +15,14 @@ cli = LazyGroup(
     purpose="A durable message broker: one log for NATS clients, HTTP and Spark.",
     places={
         "serve": ("millstream.cli.serve:serve", "Run the server."),
-        "pub": ("millstream.cli.pub:pub", "Publish a message, or one per line of input."),
-        "sub": ("millstream.cli.sub:sub", "Print messages as they arrive."),
-        "request": ("millstream.cli.request:request", "Ask a question and print the answer."),
-        "reply": ("millstream.cli.reply:reply", "Answer requests."),
-        "bench": ("millstream.cli.bench:bench", "Measure a NATS server."),
+        "pub": ("millstream.cli.messages.pub:pub", "Publish a message, or one per line of input."),
+        "sub": ("millstream.cli.messages.sub:sub", "Print messages as they arrive."),
+        "request": (
+            "millstream.cli.messages.request:request",
+            "Ask a question and print the answer.",
+        ),
+        "reply": ("millstream.cli.messages.reply:reply", "Answer requests."),
+        "bench": ("millstream.cli.messages.bench:bench", "Measure a NATS server."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
         "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
         "consumer": (
@@ -27,20 +30,32 @@ cli = LazyGroup(
             "Say why a consumer delivers, or does not.",
         ),
         "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
-        "pipeline": ("millstream.cli.pipeline:pipeline", "Transform streams with Spark."),
+        "pipeline": ("millstream.cli.pipeline.command:pipeline", "Transform streams with Spark."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
             "Stand in for the nats-server command.",
         ),
-        "fsck": ("millstream.cli.fsck:fsck", "Check a data directory; changes nothing."),
+        "fsck": ("millstream.cli.directory.fsck:fsck", "Check a data directory; changes nothing."),
         "scrub": (
-            "millstream.cli.scrub:scrub",
+            "millstream.cli.directory.scrub:scrub",
             "Check a data directory; mends its cold history.",
         ),
-        "repair": ("millstream.cli.repair:repair", "Make a damaged data directory sound again."),
-        "dump": ("millstream.cli.dump:dump", "Print what the files of a data directory hold."),
-        "backup": ("millstream.cli.backup:backup", "Copy a data directory, also while in use."),
-        "restore": ("millstream.cli.backup:restore", "Bring a backup back, to any moment."),
+        "repair": (
+            "millstream.cli.directory.repair:repair",
+            "Make a damaged data directory sound again.",
+        ),
+        "dump": (
+            "millstream.cli.directory.dump:dump",
+            "Print what the files of a data directory hold.",
+        ),
+        "backup": (
+            "millstream.cli.directory.backup:backup",
+            "Copy a data directory, also while in use.",
+        ),
+        "restore": (
+            "millstream.cli.directory.backup:restore",
+            "Bring a backup back, to any moment.",
+        ),
         "version": ("millstream.cli.version:version", "Print the version."),
     },
 )
@@ -81,6 +96,6 @@ def _is_meant_for_people(error: Exception) -> bool:
     # Imported here: a command that succeeds never pays for the classes of its failures.
     from millstream.client.errors import ClientError
     from millstream.errors import MillstreamError
-    from millstream.server.config import ConfigError
+    from millstream.server.options.serve_config import ConfigError
 
     return isinstance(error, ClientError | MillstreamError | ConfigError)

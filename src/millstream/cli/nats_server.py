@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.nats_server_help import HELP, TLS_HELP
-from millstream.server.config import ConfigError, is_loopback
+from millstream.server.command_line.flags import Flags, parse_flags
 from millstream.server.facts import ServerFacts
-from millstream.server.flags import Flags, parse_flags
+from millstream.server.options.serve_config import ConfigError, is_loopback
 
 if TYPE_CHECKING:
-    from millstream.server.loaded import Loaded
-    from millstream.server.log_output import LogOutput
+    from millstream.server.options.loaded import Loaded
+    from millstream.server.process.log_output import LogOutput
 
 ADVERTISED_VERSION = "2.15.1"
 
@@ -44,7 +44,7 @@ def _follow(flags: Flags) -> int:
     elif flags.on("help_tls"):
         click.echo(TLS_HELP)
     elif flags.text("signal"):
-        from millstream.server.process_signal import send
+        from millstream.server.process.process_signal import send
 
         send(flags.text("signal"))
     elif flags.on("check"):
@@ -56,7 +56,7 @@ def _follow(flags: Flags) -> int:
 
 def _check(flags: Flags) -> int:
     """Say whether the file could be served from; doubtful spellings count as mistakes here."""
-    from millstream.server.options_file import digest, load
+    from millstream.server.command_line.options_file import digest, load
 
     file = flags.text("config")
     if not file:
@@ -69,8 +69,8 @@ def _check(flags: Flags) -> int:
 
 
 def _serve(flags: Flags) -> int:
-    from millstream.server.log_output import LogOutput, level
-    from millstream.server.options_file import load
+    from millstream.server.command_line.options_file import load
+    from millstream.server.process.log_output import LogOutput, level
 
     loaded = load(flags, os.environ)
     try:
@@ -87,9 +87,9 @@ def _serve(flags: Flags) -> int:
 
 
 def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
-    from millstream.server.options_file import digest, load
+    from millstream.server.command_line.options_file import digest, load
+    from millstream.server.options.support import without_effect
     from millstream.server.server import run
-    from millstream.server.support import without_effect
 
     options = loaded.options
     log.info("Starting nats-server")

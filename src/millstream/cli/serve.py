@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from millstream.cli.banner import banner
-from millstream.server.config import Given, ServeConfig, given
 from millstream.server.facts import ServerFacts
+from millstream.server.options.serve_config import Given, ServeConfig, given
 
 DEFAULTS = ServeConfig()
 FILE = click.Path(path_type=Path)
@@ -51,7 +51,7 @@ def serve(config: Path | None, **flags: Given) -> int:
     Each option can also be set by the environment: --http-port is MILLSTREAM_HTTP_PORT.
     Flags win over the environment, and both win over the configuration file.
     """
-    from millstream.server.serve_options import load_serve
+    from millstream.server.command_line.serve_options import load_serve
 
     values = given(flags, os.environ)
     load = partial(load_serve, values, str(config or ""), os.environ)

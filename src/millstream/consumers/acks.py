@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from millstream.streams.durations import go_duration
+from millstream.streams.config.durations import go_duration
 
 _TOKENS = 9
 

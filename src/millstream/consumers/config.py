@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from millstream.errors import InvalidStreamConfig, MillstreamError
-from millstream.streams.config import (
+from millstream.streams.config.config import (
     UNSIGNED,
     InvalidJson,
     ReplicasUnsupported,
@@ -15,8 +15,8 @@ from millstream.streams.config import (
     check_ranges,
     client_metadata,
 )
-from millstream.streams.times import go_text as go_text
-from millstream.streams.times import rfc3339, time_ns
+from millstream.streams.config.times import go_text as go_text
+from millstream.streams.config.times import rfc3339, time_ns
 from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
 
 ACK_WAIT_NS = 30_000_000_000

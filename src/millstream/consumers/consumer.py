@@ -16,11 +16,11 @@ from millstream.consumers.push import PushDesk
 from millstream.consumers.sinks import FlowReplies, Pulls
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
-from millstream.store.log import Committed
-from millstream.streams.claims import Claim
-from millstream.streams.extras import first_values
+from millstream.store.log.log import Committed
+from millstream.streams.config.extras import first_values
+from millstream.streams.config.times import ZERO_TIME, time_ns
+from millstream.streams.retention.claims import Claim
 from millstream.streams.stream import Stream
-from millstream.streams.times import ZERO_TIME, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies
 from millstream.kernel._frames import Frames
-from millstream.streams.times import time_ns
+from millstream.streams.config.times import time_ns
 
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.clock import Clock
-from millstream.streams.times import rfc3339
+from millstream.streams.config.times import rfc3339
 from millstream.wire.headers import encode_headers, with_extras
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.registry import Registry
 from millstream.errors import BadRequest, ConsumerNotFound
-from millstream.streams.holds import LONGEST
+from millstream.streams.retention.holds import LONGEST
 from millstream.streams.stream import Stream
 
 MARK = "millstream.reader"

@@ -18,10 +18,10 @@ from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import Snapshot
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import ConsumerNotFound, MillstreamError
-from millstream.store.log import Committed
-from millstream.store.recovery import Control
+from millstream.store.log.log import Committed
+from millstream.store.recovery.recovery import Control
 from millstream.streams.catalog import Catalog, Store
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream, settle
 from millstream.subjects.subject import is_subset
 

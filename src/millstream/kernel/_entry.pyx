@@ -7,7 +7,7 @@
    64 runs, 24 bytes each: u64 stream id, u64 first seq, u32 count, u32 bytes
    .. body
 
-What the fields mean is said where they are read (store/entry.py).
+What the fields mean is said where they are read (store/wal/entry.py).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -9,7 +9,7 @@ from millstream.accounts.account import Export, Import, StreamLimits
 from millstream.accounts.account import Mapping as SubjectMapping
 from millstream.clock import Clock
 from millstream.monitor.machine import CpuMeter
-from millstream.store.wal_meter import WalMeter
+from millstream.store.wal.meter import WalMeter
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer

@@ -25,7 +25,7 @@ from millstream.http.exposition import (
 )
 from millstream.monitor import health, varz
 from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
-from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter
+from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer

@@ -10,15 +10,15 @@ from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.listener import Accepted, Listener
-from millstream.nats.entrance import Entrance
-from millstream.nats.fed_client import PlainClient
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.tls import Tls
-from millstream.nats.tls_transport import TlsClient, TlsPort
-from millstream.nats.trace import Tracing
-from millstream.nats.upgrade import WebsocketTerms
+from millstream.nats.transport.entrance import Entrance
+from millstream.nats.transport.fed_client import PlainClient
+from millstream.nats.transport.tls import Tls
+from millstream.nats.transport.tls_transport import TlsClient, TlsPort
+from millstream.nats.transport.trace import Tracing
+from millstream.nats.transport.upgrade import WebsocketTerms
 from millstream.wire.info import ServerInfo
 
 _HUB_TICK = 0.05
@@ -80,7 +80,10 @@ class NatsDoor:
         self, host: str, port: int, terms: WebsocketTerms, tls: Tls | None
     ) -> tuple[str, int]:
         """Listen for clients that speak NATS in WebSocket frames; return the bound address."""
-        from millstream.nats.websocket import WebsocketClient, WebsocketPort  # pays only if used
+        from millstream.nats.transport.websocket import (  # pays only if used
+            WebsocketClient,
+            WebsocketPort,
+        )
         from millstream.wire.websocket import apply_mask
 
         apply_mask(b"", bytes(4))  # the import takes 50 ms, which no client shall wait for

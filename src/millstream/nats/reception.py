@@ -7,9 +7,9 @@ import msgspec
 
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.clock import Clock
-from millstream.nats.accounts import Accounts, Space
+from millstream.nats.accounts.accounts import Accounts, Space
 from millstream.nats.record_reads import SubjectsOf, unknown_subjects
-from millstream.nats.transport import Kind, Transport
+from millstream.nats.transport.transport import Kind, Transport
 from millstream.wire.connect import ConnectOptions
 
 if TYPE_CHECKING:

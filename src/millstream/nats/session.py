@@ -14,8 +14,7 @@ from millstream.accounts.sight import Sight
 from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.accounts import Space
-from millstream.nats.closed import Closed
+from millstream.nats.accounts.accounts import Space
 from millstream.nats.reception import Admitted, Reception, presented_by
 from millstream.nats.record_reads import (
     ReadRequest,
@@ -25,7 +24,8 @@ from millstream.nats.record_reads import (
     sight_of,
     written_stream,
 )
-from millstream.nats.transport import Kind, Transport
+from millstream.nats.transport.closed import Closed
+from millstream.nats.transport.transport import Kind, Transport
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
 from millstream.wire.info import ServerInfo

@@ -11,12 +11,12 @@ from millstream.accounts.sight import BLIND, Sight
 from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
-from millstream.nats.accounts import Accounts
-from millstream.nats.closed import SLOW_CONSUMERS, Closed, reason_text
+from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.reception import Admitted, Reception
 from millstream.nats.session import NatsLimits, Session
-from millstream.nats.trace import Trace, Tracing
-from millstream.nats.transport import Carrier, Kind, Transport
+from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed, reason_text
+from millstream.nats.transport.trace import Trace, Tracing
+from millstream.nats.transport.transport import Carrier, Kind, Transport
 from millstream.wire import errors
 from millstream.wire.headers import with_extras
 from millstream.wire.info import ServerInfo

@@ -65,7 +65,7 @@ def _gaps(plan: ReadPlan) -> list[Finding]:
 
 def _tail(server: Server, plan: ReadPlan) -> Finding | None:
     """Read the tail through the server; every frame is checked on its way."""
-    from millstream.spark.segment_file import DamagedFrames, records_of
+    from millstream.spark.reading.segment_file import DamagedFrames, records_of
 
     first, last = plan.tail.from_seq, plan.tail.to_seq
     if last < first:
@@ -105,8 +105,8 @@ def _checked(
 
 
 def _segment(path: str, idx: str, incarnation: int) -> tuple[int, str]:
-    from millstream.spark.segment_file import open_segment
-    from millstream.spark.verify import intact
+    from millstream.spark.reading.segment_file import open_segment
+    from millstream.spark.reading.verify import intact
 
     records = open_segment(path, idx, incarnation)
     bad = records.seqs[~intact(records, incarnation)].tolist()

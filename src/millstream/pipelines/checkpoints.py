@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from millstream.pipelines.parquet_table import SPARKS_LIST, has_sparks_list, local_path
-from millstream.pipelines.spec import Mode, Pipeline, Sink, StreamSink, TableSink
+from millstream.pipelines.file.spec import Mode, Pipeline, Sink, StreamSink, TableSink
+from millstream.pipelines.tables.parquet_table import SPARKS_LIST, has_sparks_list, local_path
 
 TARGET = "millstream-target"  # in a checkpoint that was made without it: whom it belongs to
 

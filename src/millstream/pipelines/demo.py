@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import NoResponders
 from millstream.pipelines.checkpoints import home_of
+from millstream.pipelines.file.spec import Pipeline, StreamTarget
 from millstream.pipelines.preflight import ensure_stream
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import Pipeline, StreamTarget
 
 if TYPE_CHECKING:
     from millstream.spark.server import Server

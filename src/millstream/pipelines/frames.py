@@ -2,10 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
-from millstream.pipelines import tables
-from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.quarantine import bad_rows, good_rows
-from millstream.pipelines.spec import (
+from millstream.pipelines.file.spec import (
     DistinctStep,
     JoinStep,
     Pipeline,
@@ -18,6 +15,9 @@ from millstream.pipelines.spec import (
     Watermark,
     WindowStep,
 )
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.tables import tables
+from millstream.pipelines.tables.quarantine import bad_rows, good_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

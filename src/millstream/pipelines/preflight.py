@@ -12,10 +12,8 @@ from urllib.parse import quote
 from millstream.client.blocking import connect
 from millstream.client.streams import StreamReader
 from millstream.client.topics import Topics
-from millstream.pipelines.document import near
-from millstream.pipelines.parquet_table import local_path
-from millstream.pipelines.problems import MissingPackage, PipelineError
-from millstream.pipelines.spec import (
+from millstream.pipelines.file.document import near
+from millstream.pipelines.file.spec import (
     SERVER_OPTIONS,
     Pipeline,
     StreamSink,
@@ -24,7 +22,9 @@ from millstream.pipelines.spec import (
     TableSink,
     TableSource,
 )
-from millstream.pipelines.tables import iceberg_catalog, is_delta
+from millstream.pipelines.problems import MissingPackage, PipelineError
+from millstream.pipelines.tables.parquet_table import local_path
+from millstream.pipelines.tables.tables import iceberg_catalog, is_delta
 from millstream.spark.options import parse as parse_read
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.errors import ClientError
-from millstream.pipelines import paced, tables
+from millstream.pipelines import paced
 from millstream.pipelines.checkpoints import short_hash
 from millstream.pipelines.failures import failed
-from millstream.pipelines.parquet_table import local_path, notes
-from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.spec import (
+from millstream.pipelines.file.spec import (
     Mode,
     Pipeline,
     Schedule,
@@ -26,6 +24,9 @@ from millstream.pipelines.spec import (
     TableSink,
     TableSource,
 )
+from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.tables import tables
+from millstream.pipelines.tables.parquet_table import local_path, notes
 from millstream.spark.options import parse as parse_read
 from millstream.spark.options import time_ns
 

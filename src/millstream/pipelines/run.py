@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipelines.checkpoints import checkpoint_of, folder, short_hash
-from millstream.pipelines.document import near
 from millstream.pipelines.failures import failed
+from millstream.pipelines.file.document import near
+from millstream.pipelines.file.spans import seconds
+from millstream.pipelines.file.spec import Pipeline, Sink, TableSink
 from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.progress import Done, Progress, progress_of
 from millstream.pipelines.session import is_local
 from millstream.pipelines.sinks import all_sinks, check, start, write
-from millstream.pipelines.spans import seconds
-from millstream.pipelines.spec import Pipeline, Sink, TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

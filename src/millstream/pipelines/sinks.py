@@ -4,16 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.pipelines.batch_tables import batch_table
 from millstream.pipelines.checkpoints import is_new, query_id, uses_sparks_list
-from millstream.pipelines.parquet_table import (
-    SPARKS_LIST,
-    Owner,
-    has_sparks_list,
-    local_path,
-    sparks_list_refused,
-)
-from millstream.pipelines.spec import (
+from millstream.pipelines.file.spec import (
     Mode,
     Pipeline,
     Schedule,
@@ -23,6 +15,14 @@ from millstream.pipelines.spec import (
     TableSink,
 )
 from millstream.pipelines.stream_job import publish
+from millstream.pipelines.tables.batch_tables import batch_table
+from millstream.pipelines.tables.parquet_table import (
+    SPARKS_LIST,
+    Owner,
+    has_sparks_list,
+    local_path,
+    sparks_list_refused,
+)
 from millstream.spark.options import Delivery, parse_write
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _publish_to(options: dict[str, str], checkpoint: str) -> Callable[["DataFram
 
 def _query_of(frame: "DataFrame", checkpoint: str) -> str:
     """Return the id of the query whose batch this is: Spark knows it wherever the checkpoint is."""
-    from millstream.spark.sink import QUERY_ID
+    from millstream.spark.writing.sink import QUERY_ID
 
     try:
         told = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)

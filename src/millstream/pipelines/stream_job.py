@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millstream.client.streams import Batch
-from millstream.spark.entries import OWN_COLUMNS
 from millstream.spark.options import parse_write
+from millstream.spark.writing.entries import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ import msgspec
 from millstream.errors import StreamExists, StreamNotFound
 from millstream.message import NewRecord, Record
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream
 
 FROM = "$dead_letter_from"

@@ -29,7 +29,7 @@ from millstream.queues.lease_events import (
 from millstream.queues.leases import MOST_POISON, Claimer, Granted, Leases
 from millstream.queues.settings import Settings, clamp_lease, settings_of
 from millstream.queues.stored_jobs import StoredJobs
-from millstream.store.log import Committed, Durability
+from millstream.store.log.log import Committed, Durability
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream, settle
 

@@ -13,8 +13,8 @@ from millstream.queues.dead_letters import DeadLetters, Reserved
 from millstream.queues.lease_events import DeadLettered, Event, Projection
 from millstream.queues.queue import Queue
 from millstream.queues.settings import is_queue
-from millstream.store.log import Committed, Durability
-from millstream.store.recovery import Recovery
+from millstream.store.log.log import Committed, Durability
+from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream

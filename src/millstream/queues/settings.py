@@ -2,7 +2,7 @@
 
 import msgspec
 
-from millstream.streams.config import StreamConfig
+from millstream.streams.config.config import StreamConfig
 
 TYPE = "millstream.type"
 SHORTEST_LEASE_MS = 100

@@ -7,8 +7,8 @@ import msgspec
 
 from millstream.routers.hops import MOST_HOPS
 from millstream.routers.tag_filter import TagFilter
-from millstream.store.derived import Fields
-from millstream.store.log import Gap
+from millstream.store.log.derived import Fields
+from millstream.store.log.log import Gap
 
 VOID = "void"  # sequences of a failed commit: nobody was promised them
 

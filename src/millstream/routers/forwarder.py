@@ -27,9 +27,9 @@ from millstream.errors import MillstreamError, NotHere, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.routers.choice import Choice, Fit, choose, lost_through, next_loss
 from millstream.routers.router import Router
-from millstream.store.derived import SOURCE_TRIM, Derivation, Fields, Part, add_copy, as_ranges
-from millstream.store.log import Committed, Durability, LogState, Staged
-from millstream.streams.size import record_size
+from millstream.store.log.derived import SOURCE_TRIM, Derivation, Fields, Part, add_copy, as_ranges
+from millstream.store.log.log import Committed, Durability, LogState, Staged
+from millstream.streams.config.size import record_size
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:

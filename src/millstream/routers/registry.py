@@ -20,10 +20,10 @@ from millstream.routers.hops import Hops
 from millstream.routers.line import Line
 from millstream.routers.router import GUARANTEES, Definition, Progress, Router
 from millstream.routers.tag_filter import TagFilter
-from millstream.store import derived
-from millstream.store.derived import DERIVE
-from millstream.store.log import Committed, Durability
-from millstream.store.recovery import Recovery
+from millstream.store.log import derived
+from millstream.store.log.derived import DERIVE
+from millstream.store.log.log import Committed, Durability
+from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
 from millstream.streams.stream import Stream, settle
 

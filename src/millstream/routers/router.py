@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millstream.routers.tag_filter import TagFilter
-from millstream.store.derived import WITHOUT_NODE, WITHOUT_TAG, Part
-from millstream.store.seq_ranges import SeqRanges
-from millstream.streams.claims import Claim
+from millstream.store.disk.seq_ranges import SeqRanges
+from millstream.store.log.derived import WITHOUT_NODE, WITHOUT_TAG, Part
+from millstream.streams.retention.claims import Claim
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

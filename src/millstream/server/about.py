@@ -4,8 +4,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from millstream.monitor.facts import Facts
-from millstream.nats.server_card import ServerCard
-from millstream.server.options import Options, WebsocketOptions
+from millstream.nats.system.server_card import ServerCard
+from millstream.server.options.options import Options, WebsocketOptions
 from millstream.wire.times import rfc3339
 
 
@@ -34,7 +34,7 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
 @lru_cache(maxsize=4)
 def _end_of(cert_file: str, loaded_ns: int) -> str:
     """Return when a certificate expires, read once for each time that it was loaded."""
-    from millstream.nats.certificate import end_of  # costs more than a start may take
+    from millstream.nats.transport.certificate import end_of  # costs more than a start may take
 
     try:
         return rfc3339(end_of(cert_file))

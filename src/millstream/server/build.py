@@ -20,49 +20,49 @@ from millstream.kernel._interest import Interest
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
-from millstream.nats import plan_endpoint, sink_endpoint
-from millstream.nats.account_streams import AccountStreams
-from millstream.nats.accounts import Accounts
+from millstream.nats.accounts.account_streams import AccountStreams
+from millstream.nats.accounts.accounts import Accounts
+from millstream.nats.accounts.external_streams import ExternalStreams
+from millstream.nats.accounts.sharing import Sharing
 from millstream.nats.door import NatsDoor
-from millstream.nats.external_streams import ExternalStreams
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
+from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
 from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
-from millstream.nats.sharing import Sharing
-from millstream.nats.system import System
-from millstream.nats.tls import Tls
-from millstream.nats.tls_transport import TlsPort
-from millstream.nats.trace import Tracing
+from millstream.nats.system.system import System
+from millstream.nats.transport.tls import Tls
+from millstream.nats.transport.tls_transport import TlsPort
+from millstream.nats.transport.trace import Tracing
 from millstream.server.about import show
-from millstream.server.auth_options import GLOBAL_ACCOUNT
-from millstream.server.encryption import key_ring
-from millstream.server.http_gate import HttpGate, gate_of
-from millstream.server.identity import identities_of
+from millstream.server.access.http_gate import HttpGate, gate_of
+from millstream.server.access.identity import identities_of
 from millstream.server.observed import Observer
-from millstream.server.options import (
+from millstream.server.options.auth_options import GLOBAL_ACCOUNT
+from millstream.server.options.encryption import key_ring
+from millstream.server.options.options import (
     HttpCaps,
     JetStreamLimits,
     JetStreamOptions,
     LogOptions,
     Options,
 )
-from millstream.server.support import refuse_missing
+from millstream.server.options.support import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
-from millstream.store.cold_tier import ColdOptions
-from millstream.store.committer import Post
-from millstream.store.file_log import LogOptions as SegmentSizes
-from millstream.store.log import Durability
+from millstream.store.cold.tier import ColdOptions
+from millstream.store.log.file_log import LogOptions as SegmentSizes
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import SegmentPlan, Store
-from millstream.store.wal_meter import MeteredFiles, meter_of
-from millstream.streams.batch_limits import BatchLimits
+from millstream.store.wal.committer import Post
+from millstream.store.wal.meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
-from millstream.streams.config import API_LEVEL
-from millstream.streams.sinks import SECTION as SINKS_SECTION
-from millstream.streams.sinks import Sinks
+from millstream.streams.config.config import API_LEVEL
+from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
+from millstream.streams.deposits.deposits import Sinks
 from millstream.streams.stream import Stream
+from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.topics.routes import topics_routes

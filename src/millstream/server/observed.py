@@ -7,11 +7,11 @@ from functools import partial
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.monitor.facts import Account, Connection, Subscription
-from millstream.nats.account_figures import account_figures
-from millstream.nats.closed import Closed
 from millstream.nats.session import Session
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport import Kind
+from millstream.nats.system.account_figures import account_figures
+from millstream.nats.transport.closed import Closed
+from millstream.nats.transport.transport import Kind
 
 CLOSED_KEPT = 10_000
 CLOSED_SUBSCRIPTIONS = 32  # a closed connection keeps this many; the count stays exact

@@ -5,14 +5,14 @@ from socket import socket
 
 from millstream.clock import Clock
 from millstream.http import sockets
-from millstream.nats.tls import Tls
+from millstream.nats.transport.tls import Tls
 from millstream.server.obstacles import listening
-from millstream.server.options import Options
+from millstream.server.options.options import Options
 from millstream.server.recovery_progress import RecoveringFiles, RecoveryProgress
 from millstream.server.waiting_room import WaitingRoom
-from millstream.store.files import OsFiles
-from millstream.store.lock import lock_directory
-from millstream.store.wal_meter import MeteredFiles
+from millstream.store.disk.files import OsFiles
+from millstream.store.disk.lock import lock_directory
+from millstream.store.wal.meter import MeteredFiles
 
 
 class Opening:

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from millstream.clock import Clock
-from millstream.store.files import OsFile
-from millstream.store.wal_meter import MeteredFiles
+from millstream.store.disk.files import OsFile
+from millstream.store.wal.meter import MeteredFiles
 
 HEAD = 64  # bytes, of which some are not 0 in every file that is in use
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
-from millstream.nats.closed import Closed
+from millstream.nats.transport.closed import Closed
 from millstream.server.about import advertised, label, show
+from millstream.server.access.identity import accounts_of, identities_of
 from millstream.server.build import Parts, limits_of, tracing_of
-from millstream.server.identity import accounts_of, identities_of
-from millstream.server.log_output import LogOutput, level
-from millstream.server.options import LogOptions, Options, TlsOptions
+from millstream.server.options.options import LogOptions, Options, TlsOptions
+from millstream.server.process.log_output import LogOutput, level
 
 log = logging.getLogger(__name__)
 

@@ -12,19 +12,19 @@ from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
 from millstream.server.about import websocket_shown
 from millstream.server.build import Parts, build
-from millstream.server.config import is_loopback
-from millstream.server.descriptors import take_all
 from millstream.server.facts import RecoveredStream, ServerFacts
-from millstream.server.heap import keep_heap
-from millstream.server.lame_duck import departures, take
-from millstream.server.launcher_files import LauncherFiles, pid_text, ports_file
-from millstream.server.loaded import Load
-from millstream.server.log_output import LogOutput
 from millstream.server.obstacles import keeping, listening
 from millstream.server.opening import Opening, begin
-from millstream.server.options import JetStreamOptions, Options
-from millstream.server.orders import Order, from_signals, to_be_told
-from millstream.server.reloading import Reloading
+from millstream.server.options.loaded import Load
+from millstream.server.options.options import JetStreamOptions, Options
+from millstream.server.options.serve_config import is_loopback
+from millstream.server.process.descriptors import take_all
+from millstream.server.process.heap import keep_heap
+from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
+from millstream.server.process.log_output import LogOutput
+from millstream.server.process.orders import Order, from_signals, to_be_told
+from millstream.server.reload.lame_duck import departures, take
+from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
 
 log = logging.getLogger(__name__)

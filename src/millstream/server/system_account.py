@@ -9,12 +9,12 @@ from millstream.clock import Clock
 from millstream.errors import BadRequest, StreamNotFound
 from millstream.monitor import accountz, connz, health, jsz, links, machine, subsz, varz
 from millstream.monitor.facts import Facts
-from millstream.nats.account_requests import Endpoint
 from millstream.nats.sessions import Sessions
-from millstream.nats.system import System, basic_statsz
-from millstream.nats.system_requests import Order
+from millstream.nats.system.account_requests import Endpoint
+from millstream.nats.system.system import System, basic_statsz
+from millstream.nats.system.system_requests import Order
 from millstream.server.about import label
-from millstream.server.options import Options
+from millstream.server.options.options import Options
 from millstream.streams.catalog import Catalog
 from millstream.wire.times import rfc3339
 

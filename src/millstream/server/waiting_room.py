@@ -19,7 +19,7 @@ from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, json_response
-from millstream.topics.health import not_ready
+from millstream.topics.api.health import not_ready
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ spark.read.format("millstream").option("stream", "ORDERS").load()
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millstream.spark.reading.stream_table import count, table, with_payload_json
     from millstream.spark.session import register
-    from millstream.spark.stream_table import count, table, with_payload_json
 
 __all__ = ["count", "register", "table", "with_payload_json"]
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
         return register
     if name in ("count", "table", "with_payload_json"):
-        from millstream.spark import stream_table
+        from millstream.spark.reading import stream_table
 
         return getattr(stream_table, name)
     raise AttributeError(name)

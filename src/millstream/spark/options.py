@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from millstream.spark.columns import check_names, chosen
 from millstream.spark.problems import OptionError
+from millstream.spark.reading.subject_filter import pattern_of
 from millstream.spark.server import LOGIN_OPTIONS, Server, login_from
-from millstream.spark.subject_filter import pattern_of
 
 _UNITS_NS = {
     "ms": 1_000_000,

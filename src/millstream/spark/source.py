@@ -13,7 +13,8 @@ from pyspark.sql.datasource import (
 from millstream.clock import SystemClock
 from millstream.spark.columns import spark_schema
 from millstream.spark.options import ReadOptions, parse, parse_write
-from millstream.spark.partitions import (
+from millstream.spark.problems import OptionError
+from millstream.spark.reading.partitions import (
     Range,
     columns_of,
     looked_at,
@@ -21,7 +22,6 @@ from millstream.spark.partitions import (
     read_partition,
     resolved,
 )
-from millstream.spark.problems import OptionError
 from millstream.spark.worker_socket import Prompt
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class MillstreamSource(DataSource):
         """Return the batch reader for a schema: ours, or a narrower one that the user gave."""
         options = self._read()
         if options.pushdown:
-            from millstream.spark.pushdown import PushdownReader
+            from millstream.spark.reading.pushdown import PushdownReader
 
             return PushdownReader(options, columns_of(schema, options))
         return BatchReader(options, columns_of(schema, options))
@@ -55,7 +55,7 @@ class MillstreamSource(DataSource):
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         try:
-            from millstream.spark.stream_source import RefusedReader, StreamingReader
+            from millstream.spark.reading.stream_source import RefusedReader, StreamingReader
         except ImportError as error:
             raise OptionError("spark.readStream needs PySpark 4.2 or newer") from error
         options = self._read()
@@ -66,7 +66,7 @@ class MillstreamSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return the writer of ``df.write``."""
-        from millstream.spark.sink import BatchWriter
+        from millstream.spark.writing.sink import BatchWriter
 
         if overwrite:
             raise OptionError("a stream only grows: use mode('append')")
@@ -74,7 +74,7 @@ class MillstreamSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
         """Return the writer of a streaming query."""
-        from millstream.spark.sink import StreamWriter
+        from millstream.spark.writing.sink import StreamWriter
 
         if overwrite:
             raise OptionError(

@@ -10,15 +10,15 @@ import msgspec
 
 from millstream.clock import Clock
 from millstream.store.controls import Controls
-from millstream.store.file_log import FileLog
-from millstream.store.files import File, Files
-from millstream.store.log import Durability
+from millstream.store.disk.files import File, Files
+from millstream.store.disk.worker import Worker
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
+from millstream.store.log.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
 from millstream.store.options import StoreOptions
-from millstream.store.recovery import Control
-from millstream.store.segment import Flush, Segment
+from millstream.store.recovery.recovery import Control
+from millstream.store.segments.segment import Flush, Segment
 from millstream.store.shards import Shards
-from millstream.store.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
-from millstream.store.worker import Worker
 
 ROOM_SHARE = 8  # the WAL grows by at most this part of the free space between snapshots
 LEAST_STEP = 1 << 20

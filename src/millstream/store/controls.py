@@ -9,12 +9,12 @@ from functools import partial
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.kernel._frames import encode_control
-from millstream.store.committer import Post, Submission
-from millstream.store.derived import DERIVE
-from millstream.store.log import Committed
-from millstream.store.log_frames import DELETE
-from millstream.store.marks import Key
+from millstream.store.log.control_frames import DELETE
+from millstream.store.log.derived import DERIVE
+from millstream.store.log.log import Committed
 from millstream.store.shards import Shards
+from millstream.store.wal.committer import Post, Submission
+from millstream.store.wal.marks import Key
 
 
 class Controls:

@@ -11,16 +11,16 @@ from functools import partial
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.store import derived
-from millstream.store.committer import Submission
 from millstream.store.controls import Controls
-from millstream.store.derived import DERIVE, Derivation, Part
-from millstream.store.file_log import FileLog
-from millstream.store.log import Committed, Staged
-from millstream.store.log_frames import VOID, Voided
-from millstream.store.marks import SYNCED
-from millstream.store.segment import Segment
+from millstream.store.log import derived
+from millstream.store.log.control_frames import VOID, Voided
+from millstream.store.log.derived import DERIVE, Derivation, Part
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Committed, Staged
+from millstream.store.segments.segment import Segment
 from millstream.store.shards import Shards
+from millstream.store.wal.committer import Submission
+from millstream.store.wal.marks import SYNCED
 
 UNKNOWN_POSITION = 1 << 63
 

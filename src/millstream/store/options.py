@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from millstream.store.cold_tier import ColdOptions
-from millstream.store.entry import TARGET_BYTES
-from millstream.store.file_log import LogOptions
-from millstream.store.keys import KeyRing
+from millstream.store.cold.tier import ColdOptions
+from millstream.store.disk.keys import KeyRing
+from millstream.store.log.file_log import LogOptions
+from millstream.store.wal.entry import TARGET_BYTES
 
 SOON = 0.1  # seconds; a longer dirty age says that a power cut may take more, for speed
 DIRTY_BYTES = 8 << 20  # are synced before their time: whoever waits for a sync waits for less

@@ -3,9 +3,9 @@
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from millstream.store.committer import Committer
-from millstream.store.files import Files
-from millstream.store.local_engine import LocalEngine
+from millstream.store.disk.files import Files
+from millstream.store.wal.committer import Committer
+from millstream.store.wal.local_engine import LocalEngine
 
 
 class Shard(msgspec.Struct):

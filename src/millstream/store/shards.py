@@ -12,16 +12,16 @@ from typing import TypeAlias
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, StorageFull
 from millstream.kernel._frames import encode_control
-from millstream.store.committer import Committer, Post
-from millstream.store.entry import Run, encode_entry
-from millstream.store.file_log import FileLog
-from millstream.store.files import Files
-from millstream.store.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
-from millstream.store.marks import SYNCED, Known, Marks
+from millstream.store.disk.files import Files
+from millstream.store.log.file_log import FileLog
 from millstream.store.options import StoreOptions
-from millstream.store.recovery import Control
-from millstream.store.replay import Replay
+from millstream.store.recovery.recovery import Control
+from millstream.store.recovery.replay import Replay
 from millstream.store.shard import Shard, shard_number
+from millstream.store.wal.committer import Committer, Post
+from millstream.store.wal.entry import Run, encode_entry
+from millstream.store.wal.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
+from millstream.store.wal.marks import SYNCED, Known, Marks
 
 Synced: TypeAlias = Callable[[Shard, int], None]
 Failed: TypeAlias = Callable[[Shard, MillstreamError], None]

@@ -11,31 +11,31 @@ from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
-from millstream.store.blocks import BlockCache
 from millstream.store.checkpoints import Checkpoints
-from millstream.store.cold_tier import ColdPlan, ColdTier
-from millstream.store.committer import Post, Submission
+from millstream.store.cold.tier import ColdPlan, ColdTier
 from millstream.store.controls import Controls
 from millstream.store.copies import Copies
-from millstream.store.derived import Derivation
-from millstream.store.erase import finish_last
-from millstream.store.file_log import FileLog
-from millstream.store.files import File, Files, ensure_dir
-from millstream.store.local_engine import BOOT_MASK, shard_directory
-from millstream.store.lock import lock_directory
-from millstream.store.log import Committed, Durability, Staged
-from millstream.store.log_frames import RESERVE
-from millstream.store.marks import RESERVED, highest, load_marks
-from millstream.store.memory_log import MemoryLog
+from millstream.store.disk.blocks import BlockCache
+from millstream.store.disk.files import File, Files, ensure_dir
+from millstream.store.disk.lock import lock_directory
+from millstream.store.disk.worker import InlineWorker, ThreadWorker, Worker
+from millstream.store.log.control_frames import RESERVE
+from millstream.store.log.derived import Derivation
+from millstream.store.log.erase import finish_last
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Committed, Durability, Staged
+from millstream.store.log.memory_log import MemoryLog
+from millstream.store.log.snapshot import Snapshot, load_snapshots
 from millstream.store.options import StoreOptions
-from millstream.store.rebuild import Logs
-from millstream.store.recovery import Control, Recovery
-from millstream.store.replay import Replay, replay_all
-from millstream.store.segment import Keeping, Segment
+from millstream.store.recovery.rebuild import Logs
+from millstream.store.recovery.recovery import Control, Recovery
+from millstream.store.recovery.replay import Replay, replay_all
+from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.shard import Shard, shard_number, shards_on_disk
 from millstream.store.shards import Shards
-from millstream.store.snapshot import Snapshot, load_snapshots
-from millstream.store.worker import InlineWorker, ThreadWorker, Worker
+from millstream.store.wal.committer import Post, Submission
+from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
+from millstream.store.wal.marks import RESERVED, highest, load_marks
 
 log = logging.getLogger(__name__)
 

@@ -22,18 +22,19 @@ from millstream.errors import (
     StreamNotFound,
     SubjectsOverlap,
 )
-from millstream.store.log import Committed, Durability, Log
-from millstream.store.recovery import Control
-from millstream.streams import retention, sources
-from millstream.streams.batch_limits import BatchLimits
-from millstream.streams.config import StreamConfig
-from millstream.streams.deliveries import Deliveries
-from millstream.streams.mirroring import Mirroring
-from millstream.streams.source_positions import SourcePositions
-from millstream.streams.sources import Source
-from millstream.streams.sourcing import Sourcing
+from millstream.store.log.log import Committed, Durability, Log
+from millstream.store.recovery.recovery import Control
+from millstream.streams.config import source as sources
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.source import Source
+from millstream.streams.retention import rules as retention
+from millstream.streams.retention.temperature import tell_log
+from millstream.streams.sourcing.deliveries import Deliveries
+from millstream.streams.sourcing.mirroring import Mirroring
+from millstream.streams.sourcing.source_feed import Sourcing
+from millstream.streams.sourcing.source_positions import SourcePositions
 from millstream.streams.stream import Stream, settle
-from millstream.streams.temperature import tell_log
+from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.subjects.subject import overlap
 
 if TYPE_CHECKING:

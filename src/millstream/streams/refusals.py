@@ -1,8 +1,8 @@
 """Why a stream turns a write or a removal away."""
 
 from millstream.errors import MillstreamError
-from millstream.store.log import LogState
-from millstream.streams.config import StreamConfig
+from millstream.store.log.log import LogState
+from millstream.streams.config.config import StreamConfig
 
 
 class StreamSealed(MillstreamError):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from millstream.store.log import Gap
+from millstream.store.log.log import Gap
 
 
 class StreamState(msgspec.Struct, frozen=True):

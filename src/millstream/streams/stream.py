@@ -9,23 +9,24 @@ from millstream.delivery.timers import Timers
 from millstream.errors import ColdUnavailable, MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
-from millstream.store.log import Committed, Durability, Log, LogState, Note, Staged
-from millstream.streams import durations, extras, preconditions
-from millstream.streams.admission import Admission
-from millstream.streams.adoption import Adoption
-from millstream.streams.batch_limits import BatchLimits
-from millstream.streams.claims import Claim
-from millstream.streams.config import StreamConfig
-from millstream.streams.data_size import counts_data, data_bytes
-from millstream.streams.intake import Incoming
-from millstream.streams.removal import Removal, settle
-from millstream.streams.removals import Removals
-from millstream.streams.run import Run
-from millstream.streams.scheduling import Scheduling
-from millstream.streams.size import size_of, stored_size
+from millstream.store.log.log import Committed, Durability, Log, LogState, Note, Staged
+from millstream.streams.config import durations, extras
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.data_size import counts_data, data_bytes
+from millstream.streams.config.size import size_of, stored_size
+from millstream.streams.publishing.admission import Admission
+from millstream.streams.publishing.scheduling import Scheduling
+from millstream.streams.reading.subject_index import Selection, SubjectIndex
+from millstream.streams.retention.claims import Claim
+from millstream.streams.retention.removal import Removal, settle
+from millstream.streams.retention.removals import Removals
+from millstream.streams.sourcing.adoption import Adoption
+from millstream.streams.sourcing.intake import Incoming
 from millstream.streams.state import StreamState
-from millstream.streams.subject_index import Selection, SubjectIndex
-from millstream.streams.writes import Writes
+from millstream.streams.writing import preconditions
+from millstream.streams.writing.batch_limits import BatchLimits
+from millstream.streams.writing.run import Run
+from millstream.streams.writing.writes import Writes
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames

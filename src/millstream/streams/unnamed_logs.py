@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from millstream.store.recovery import Recovery
+from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import SECTION, STREAM_GONE, STREAM_SET
 
 ACCOUNT = "$G"

@@ -26,7 +26,7 @@ from millstream.http.request import Caller, Request, Standing
 from millstream.http.routes import NOWHERE, Route
 from millstream.subjects.subject import overlap
 from millstream.topics.context import check_name
-from millstream.topics.slots import Slots
+from millstream.topics.limits.slots import Slots
 
 PROBES = ("/v0/health", "/v0/ready", "/healthz", "/readyz")
 WATCH = "/v0/watch/{wid}"

@@ -19,18 +19,18 @@ from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
 from millstream.routers import registry as router_registry
 from millstream.routers.registry import Routers
-from millstream.streams.data_size import data_bytes
-from millstream.topics.commit_queue import CommitQueue
+from millstream.streams.config.data_size import data_bytes
+from millstream.topics.audience.pulse import Pulses
 from millstream.topics.errors import Pressed, TopicNotFound
-from millstream.topics.haste import Haste
-from millstream.topics.idempotency import Idempotency
-from millstream.topics.page import PageMemo
-from millstream.topics.pulse import Pulses
-from millstream.topics.quota import Quota
-from millstream.topics.room import Room
-from millstream.topics.settled import settled
-from millstream.topics.slots import Slots
-from millstream.topics.turns import RequestTurns
+from millstream.topics.limits.commit_queue import CommitQueue
+from millstream.topics.limits.haste import Haste
+from millstream.topics.limits.idempotency import Idempotency
+from millstream.topics.limits.quota import Quota
+from millstream.topics.limits.room import Room
+from millstream.topics.limits.slots import Slots
+from millstream.topics.limits.turns import RequestTurns
+from millstream.topics.page.page import PageMemo
+from millstream.topics.page.settled import settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from millstream.delivery.governor import Measures
     from millstream.kernel._batch import Batch
     from millstream.routers.router import Router
-    from millstream.store.recovery import Recovery
+    from millstream.store.recovery.recovery import Recovery
     from millstream.streams.catalog import Catalog
-    from millstream.streams.config import StreamConfig
-    from millstream.streams.read_plan import Cold, SealedSegment
-    from millstream.streams.sinks import Sinks
+    from millstream.streams.config.config import StreamConfig
+    from millstream.streams.deposits.deposits import Sinks
+    from millstream.streams.reading.read_plan import Cold, SealedSegment
     from millstream.streams.stream import Stream
 
 log = logging.getLogger(__name__)

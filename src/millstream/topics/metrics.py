@@ -20,17 +20,17 @@ from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.queues.queue import Counters
 from millstream.queues.settings import is_queue
-from millstream.store.log import Durability
-from millstream.store.wal_meter import SYNC_BOUNDS_US, WalMeter, meter_of
-from millstream.streams.data_size import data_bytes
+from millstream.store.log.log import Durability
+from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter, meter_of
+from millstream.streams.config.data_size import data_bytes
 from millstream.streams.state import StreamState
-from millstream.topics.commit_queue import CommitQueue
 from millstream.topics.context import Topics, may_see
-from millstream.topics.settled import settled
+from millstream.topics.limits.commit_queue import CommitQueue
+from millstream.topics.page.settled import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
-    from millstream.topics.watch import Watches
+    from millstream.topics.watch.watch import Watches
 
 MOST_TOPICS = 1000
 

@@ -7,21 +7,21 @@ from typing import Protocol
 from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.routes import Route
-from millstream.topics.config import delete_topic, get_topic, list_topics, put_topic
+from millstream.topics.api.config import delete_topic, get_topic, list_topics, put_topic
+from millstream.topics.api.diff import diff
+from millstream.topics.api.frames import FrameReads
+from millstream.topics.api.health import health, ready
+from millstream.topics.api.plan import plan
+from millstream.topics.api.queues import ack, claim, extend, nack, work
+from millstream.topics.api.redrive import Redrives
+from millstream.topics.api.removal import delete_records
+from millstream.topics.api.routers import delete_router, get_router, list_routers, put_router
+from millstream.topics.api.staged import abort, commit, hold, stage
+from millstream.topics.api.write import write
 from millstream.topics.context import Topics
-from millstream.topics.diff import diff
-from millstream.topics.frames import FrameReads
-from millstream.topics.health import health, ready
 from millstream.topics.metrics import Metrics
-from millstream.topics.plan import plan
-from millstream.topics.queues import ack, claim, extend, nack, work
-from millstream.topics.redrive import Redrives
-from millstream.topics.removal import delete_records
-from millstream.topics.routers import delete_router, get_router, list_routers, put_router
-from millstream.topics.socket import open_socket
-from millstream.topics.staged import abort, commit, hold, stage
-from millstream.topics.watch import Watches, tail
-from millstream.topics.write import write
+from millstream.topics.watch.socket import open_socket
+from millstream.topics.watch.watch import Watches, tail
 
 Handler = Callable[[Request], Awaitable[Answer]]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.topics import bodies, queues, redrive
+from millstream.topics.api import bodies, queues, redrive
 
 Schema = dict[str, Any]
 

@@ -10,7 +10,7 @@ from millstream.nats.jetstream.errors import ApiError
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig
     from millstream.nats.jetstream.endpoint import JetStream
-    from millstream.streams.config import StreamConfig
+    from millstream.streams.config.config import StreamConfig
 
 _DEFAULT_ACK_PENDING = 1000
 

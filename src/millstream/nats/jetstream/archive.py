@@ -30,8 +30,8 @@ from millstream.consumers.ledger import ROW, Snapshot
 from millstream.consumers.registry import Kept
 from millstream.errors import NotHere
 from millstream.nats.jetstream.s2_frames import BadArchive
+from millstream.streams.config.times import time_ns
 from millstream.streams.stream import Stream
-from millstream.streams.times import time_ns
 from millstream.wire.headers import with_extras
 
 MAGIC = b"NATSARC1"

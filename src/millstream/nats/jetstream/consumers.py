@@ -19,8 +19,8 @@ from millstream.nats.jetstream.errors import (
     read_as,
     read_loosely,
 )
-from millstream.streams.config import InvalidJson, ReplicasUnsupported
-from millstream.streams.times import ZERO_TIME, rfc3339, time_ns
+from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
+from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream

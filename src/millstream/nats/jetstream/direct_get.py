@@ -9,9 +9,9 @@ from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.nats.jetstream.errors import LevelTooLow, check_level, read_loosely
 from millstream.nats.jetstream.messages import GetRequest, find, headers_of
-from millstream.streams.config import InvalidJson
+from millstream.streams.config.config import InvalidJson
+from millstream.streams.config.times import rfc3339, time_ns
 from millstream.streams.stream import Stream
-from millstream.streams.times import rfc3339, time_ns
 from millstream.wire.headers import encode_headers
 
 if TYPE_CHECKING:

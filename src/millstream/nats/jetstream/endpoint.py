@@ -36,8 +36,8 @@ from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.store.store import Store
 from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
+from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
-from millstream.streams.times import ZERO_TIME
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.streams.config import API_LEVEL, InvalidJson
-from millstream.streams.extras import first_values
+from millstream.streams.config.config import API_LEVEL, InvalidJson
+from millstream.streams.config.extras import first_values
 
 Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # in the shape of a request
 

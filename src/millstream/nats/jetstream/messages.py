@@ -7,9 +7,9 @@ import msgspec
 
 from millstream.message import Record
 from millstream.nats.jetstream.errors import ApiError, Unsigned, bad_request, read_as
-from millstream.streams.presence import once_here
+from millstream.streams.config.times import rfc3339, time_ns
+from millstream.streams.reading.presence import once_here
 from millstream.streams.stream import Stream
-from millstream.streams.times import rfc3339, time_ns
 from millstream.subjects.subject import has_wildcard
 from millstream.wire.headers import with_extras
 

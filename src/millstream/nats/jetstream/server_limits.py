@@ -7,12 +7,12 @@ import msgspec
 
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream.errors import ApiError
-from millstream.streams.config import DEFAULT_WINDOW_NS
-from millstream.streams.times import go_text
+from millstream.streams.config.config import DEFAULT_WINDOW_NS
+from millstream.streams.config.times import go_text
 
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig
-    from millstream.streams.config import StreamConfig
+    from millstream.streams.config.config import StreamConfig
     from millstream.streams.stream import Stream
 
 _DEFAULT_ACK_PENDING = 1000

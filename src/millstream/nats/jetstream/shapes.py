@@ -3,9 +3,9 @@
 from typing import Any
 
 from millstream.consumers.consumer import Consumer
-from millstream.streams.config import shown_metadata
+from millstream.streams.config.config import shown_metadata
+from millstream.streams.config.times import rfc3339
 from millstream.streams.stream import Stream
-from millstream.streams.times import rfc3339
 
 MOST_LOST = 10_000
 

@@ -19,12 +19,12 @@ from millstream.nats.jetstream import account_limits, archive, shapes
 from millstream.nats.jetstream.archive import Archive
 from millstream.nats.jetstream.errors import ApiError, as_error, bad_request, name_mismatch, read_as
 from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, encode
-from millstream.streams.config import PathInStreamName, StreamConfig, without_unknown
-from millstream.streams.extras import take_extras
-from millstream.streams.intake import Incoming
-from millstream.streams.presence import arrival
+from millstream.streams.config.config import PathInStreamName, StreamConfig, without_unknown
+from millstream.streams.config.extras import take_extras
+from millstream.streams.config.times import rfc3339
+from millstream.streams.reading.presence import arrival
+from millstream.streams.sourcing.intake import Incoming
 from millstream.streams.stream import Stream, settle
-from millstream.streams.times import rfc3339
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.wire.headers import encode_headers
 

@@ -14,7 +14,7 @@ from millstream.nats.jetstream.errors import (
     read_as,
     read_object,
 )
-from millstream.streams.config import (
+from millstream.streams.config.config import (
     PathInStreamName,
     ReplicasUnsupported,
     StreamConfig,

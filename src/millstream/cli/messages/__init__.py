@@ -1,0 +1,1 @@
+"""Commands that send and receive messages: pub, sub, request, reply, bench."""

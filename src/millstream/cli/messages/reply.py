@@ -1,0 +1,39 @@
+"""``millstream reply``: answer requests."""
+
+from itertools import islice
+
+import click
+
+from millstream.cli.messages.shown import show
+from millstream.cli.options import json_option, open_client, server_option
+
+
+@click.command()
+@click.argument("subject")
+@click.argument("payload", required=False)
+@server_option
+@click.option("--echo", is_flag=True, help="Answer with the question's own payload.")
+@click.option("--queue", default="millstream-reply", show_default=True, help="Queue group.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
+@json_option
+def reply(
+    subject: str,
+    payload: str | None,
+    url: str | None,
+    echo: bool,
+    queue: str,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Answer every request on SUBJECT with PAYLOAD, printing the questions."""
+    if echo is (payload is not None):
+        raise click.UsageError("give either an answer or --echo")
+    with open_client(url) as client:
+        questions = client.subscribe(subject, queue)
+        client.flush()
+        click.echo(f"answering on {subject}", err=True)
+        for question in islice((q for q in questions if q.reply), count):
+            answer = question.payload if payload is None else payload.encode()
+            client.publish(question.reply or "", answer)
+            client.flush()
+            show(question, as_json=as_json, raw=False)

@@ -1,0 +1,34 @@
+"""``millstream sub``: print messages as they arrive."""
+
+from itertools import islice
+
+import click
+
+from millstream.cli.messages.shown import show
+from millstream.cli.options import json_option, open_client, raw_option, server_option
+
+
+@click.command()
+@click.argument("subject")
+@server_option
+@click.option("--queue", help="Share the messages with others of this group.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option("--timeout", type=float, help="Stop when nothing arrives for this many seconds.")
+@raw_option
+@json_option
+def sub(
+    subject: str,
+    url: str | None,
+    queue: str | None,
+    count: int | None,
+    timeout: float | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """Print messages on SUBJECT, which may hold the wildcards * and >."""
+    with open_client(url) as client:
+        subscription = client.subscribe(subject, queue)
+        client.flush()
+        click.echo(f"listening on {subject}", err=True)
+        for message in islice(subscription.messages(timeout), count):
+            show(message, as_json=as_json, raw=raw)

@@ -1,0 +1,52 @@
+"""``millstream pipeline run`` and ``check``."""
+
+from pathlib import Path
+
+import click
+
+from millstream.cli.pipeline.options import (
+    SparkChoice,
+    run_pipeline,
+    server_options,
+    spark_options,
+)
+from millstream.pipelines.file.document import load
+from millstream.pipelines.file.parse import parse
+from millstream.pipelines.file.spec import Pipeline
+from millstream.pipelines.preflight import preflight
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@server_options
+@spark_options
+def run(file: Path, server: dict[str, str], spark: SparkChoice) -> None:
+    """Run the pipeline in FILE, a YAML or Python file.
+
+    What it took and wrote is kept under .millstream/checkpoints beside the file, so that the next
+    run goes on where this one ended, each record once.
+    """
+    run_pipeline(loaded(file, server), spark)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@server_options
+@click.option("--offline", is_flag=True, help="Ask no server whether the streams are there.")
+def check(file: Path, server: dict[str, str], offline: bool) -> None:
+    """Check the pipeline in FILE; starts no Spark.
+
+    Streams that the pipeline is to create are created.
+    """
+    found = loaded(file, server)
+    if not offline:
+        preflight(found)
+    kinds = f"{len(found.sources)} sources, {len(found.steps)} steps, {len(found.sinks)} sinks"
+    click.echo(f"{found.name}: {kinds}; well-formed")
+
+
+def loaded(file: Path, server: dict[str, str]) -> Pipeline:
+    """Return the pipeline in a file; the server of the command line wins over the file's."""
+    return parse(load(file), server)

@@ -1,0 +1,1 @@
+"""Requests under ``$MILLSTREAM.API``: read plans, raw frames and exactly-once batches for Spark."""

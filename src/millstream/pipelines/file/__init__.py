@@ -1,0 +1,1 @@
+"""Pipeline files: YAML in, a checked ``spec`` out, or a problem with its line. No Spark here."""

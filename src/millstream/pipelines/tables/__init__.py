@@ -1,0 +1,1 @@
+"""Tables that pipelines read and write: Parquet, Delta, Iceberg, and the quarantine."""

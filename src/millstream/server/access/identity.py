@@ -1,0 +1,175 @@
+"""From the options' users, accounts and operators to the values that the doors believe in."""
+
+import msgspec
+from msgspec.structs import replace
+
+from millstream.accounts import account, jwt, permissions
+from millstream.accounts.account import (
+    Account,
+    Destination,
+    Mapping,
+    ResponseType,
+    StreamLimits,
+)
+from millstream.accounts.claims import accounts_of_claims
+from millstream.accounts.credentials import Credentials, User
+from millstream.accounts.permissions import Responses, Rule
+from millstream.clock import SystemClock
+from millstream.nats.transport.transport import Kind
+from millstream.server.options import auth_options
+from millstream.server.options.auth_options import (
+    GLOBAL_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    AccountOptions,
+    Authorization,
+    Permissions,
+    SubjectRules,
+    UserOptions,
+)
+from millstream.server.options.options import Options
+from millstream.server.options.serve_config import ConfigError
+
+
+class Identities(msgspec.Struct, frozen=True):
+    """Everyone the server knows, for all doors and for single ones, and the accounts there are."""
+
+    credentials: Credentials
+    accounts: tuple[Account, ...]
+    by_kind: dict[Kind, Credentials] = msgspec.field(default_factory=dict)
+    system_account: str = SYSTEM_ACCOUNT
+
+
+def identities_of(options: Options) -> Identities:
+    """Return who these options know; raises ``ConfigError``."""
+    trust = _trust(options)
+    claimed = trust.system_account if trust is not None else ""
+    system = options.system_account or claimed or SYSTEM_ACCOUNT
+    return Identities(
+        _credentials(options, options.authorization, options.no_auth_user, trust),
+        accounts_of(options, trust),
+        _by_kind(options, trust),
+        "" if options.no_system_account else system,
+    )
+
+
+def _credentials(
+    options: Options, known: Authorization, no_auth_user: str, trust: jwt.Trust | None
+) -> Credentials:
+    users = [_user(user, GLOBAL_ACCOUNT) for user in known.users or ()]
+    for listed in options.accounts:
+        users += [_user(user, listed.name) for user in listed.users]
+    if known.user:
+        users.append(User(known.user, known.password))
+    return Credentials(
+        users,
+        token=known.token,
+        no_auth_user=no_auth_user,
+        trust=trust,
+        map_certificates=options.tls is not None and options.tls.verify_and_map,
+        closed=known.users is not None,
+    )
+
+
+def _by_kind(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
+    """Return what one kind of connection believes instead; the rest is as everywhere."""
+    websocket = options.websocket
+    if websocket is None or not (websocket.authorization or websocket.no_auth_user):
+        return {}
+    known = options.authorization
+    single = websocket.authorization
+    if single is not None and (single.user or single.token):
+        known = replace(single, users=known.users)
+    guest = websocket.no_auth_user or options.no_auth_user
+    return {Kind.WEBSOCKET: _credentials(options, known, guest, trust)}
+
+
+def _user(user: UserOptions, account_name: str) -> User:
+    return User(
+        user.name,
+        user.password,
+        user.nkey,
+        account_name,
+        _permissions(user.permissions),
+        frozenset(user.connection_types),
+    )
+
+
+def _permissions(given: Permissions | None) -> permissions.Permissions:
+    if given is None:
+        return permissions.Permissions()
+    answers = given.responses
+    return permissions.Permissions(
+        _rule(given.publish, queues=False),
+        _rule(given.subscribe, queues=True),
+        None if answers is None else Responses(answers.max_messages, answers.expires),
+    )
+
+
+def _rule(rules: SubjectRules | None, *, queues: bool) -> Rule:
+    return Rule() if rules is None else Rule.of(rules.allow, rules.deny, queues=queues)
+
+
+def _trust(options: Options) -> jwt.Trust | None:
+    if not options.trust.required:
+        return None
+    trust = jwt.Trust(options.trust.operators, options.trust.trusted_keys)
+    for public, token in options.trust.preload:
+        try:
+            trust.add_account(token)
+        except jwt.Refused as error:
+            raise ConfigError(f"resolver_preload: account {public}: {error}") from error
+    return trust
+
+
+def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...]:
+    """Return the accounts of the file or of the operator, and the global one with its mappings."""
+    jetstream = options.jetstream is not None
+    mapped = _mappings(options.mappings, options.cluster_name)
+    made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream)]
+    made += [_account(listed, options.cluster_name) for listed in options.accounts]
+    if trust is not None:
+        now = SystemClock().time_ns() / 1e9
+        given = [trust.account(public) for public, _ in options.trust.preload]
+        made += accounts_of_claims([claims for claims in given if claims is not None], now)
+    return tuple(made)
+
+
+def _account(listed: AccountOptions, cluster: str) -> Account:
+    return Account(
+        listed.name,
+        exports=tuple(_export(export) for export in listed.exports),
+        imports=tuple(_import(item) for item in listed.imports),
+        mappings=_mappings(listed.mappings, cluster),
+        limits=listed.limits,
+        jetstream=listed.jetstream is not None,
+        stream_limits=listed.jetstream or StreamLimits(),
+    )
+
+
+def _export(export: auth_options.Export) -> account.Export:
+    return account.Export(
+        export.subject,
+        export.service,
+        export.accounts,
+        ResponseType(export.response_type),
+        export.response_threshold,
+        export.account_token_position,
+        export.latency,
+    )
+
+
+def _import(item: auth_options.Import) -> account.Import:
+    return account.Import(
+        item.account, item.subject, item.service, item.to, item.prefix, item.share
+    )
+
+
+def _mappings(listed: tuple[auth_options.Mapping, ...], cluster: str) -> tuple[Mapping, ...]:
+    return tuple(Mapping(mapping.source, _destinations(mapping, cluster)) for mapping in listed)
+
+
+def _destinations(mapping: auth_options.Mapping, cluster: str) -> tuple[Destination, ...]:
+    """Return the destinations for our cluster where there are some, else those for all."""
+    ours = [to for to in mapping.destinations if to.cluster and to.cluster == cluster]
+    everywhere = [to for to in mapping.destinations if not to.cluster]
+    return tuple(Destination(to.subject, to.weight) for to in ours or everywhere)

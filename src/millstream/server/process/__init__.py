@@ -1,0 +1,4 @@
+"""The process itself: heap, open files, log output, pid files, signals.
+
+Imports ``server.options`` alone.
+"""

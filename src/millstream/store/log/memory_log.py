@@ -1,0 +1,108 @@
+"""A log in memory alone: the ``ephemeral`` class, with the same promises minus survival."""
+
+from collections.abc import Callable
+from functools import partial
+
+from millstream.clock import Clock
+from millstream.store.disk.files import Files
+from millstream.store.disk.worker import InlineWorker, Worker
+from millstream.store.log.control_frames import DELETE, ERASE, TRIM, VOID
+from millstream.store.log.file_log import FileLog, LogOptions
+from millstream.store.log.log import Committed, Durability
+from millstream.store.segments.segment import Keeping, Segment
+from millstream.store.wal.committer import Submission
+
+
+class _NoDisk:
+    """Hosts a log whose frames go nowhere: every commit is granted on the spot."""
+
+    def __init__(self, files: Files, clock: Clock, post: Callable[[Callable[[], None]], object]):
+        self.files = files
+        self.clock = clock
+        self.worker: Worker = InlineWorker()
+        self.syncer: Worker = self.worker
+        self.directory = ""
+        self.keeping = Keeping()
+        self.syncs_soon = True
+        self._post = post
+
+    def check(self, log_id: int) -> None:
+        """Memory takes every write."""
+
+    def submit(self, submission: Submission) -> None:
+        """Grant the commit without writing anything."""
+        self._post(partial(submission.committed, None))
+
+    def control(
+        self,
+        kind: int,
+        log_id: int,
+        body: bytes,
+        done: Committed,
+        sync: bool = True,
+        can_wait: bool = False,
+        apart: bool = False,
+    ) -> None:
+        """Grant the change: trims at once, deletes when the loop comes round."""
+        assert kind in (TRIM, DELETE, ERASE, VOID)
+        if kind not in (DELETE, ERASE):
+            done(None)
+        else:
+            self._post(partial(done, None))
+
+    def joined(
+        self, kind: int, log_id: int, body: bytes, done: Committed
+    ) -> tuple[bytes, Committed]:
+        """Nothing is written, so nothing has to be joined."""
+        return b"", done
+
+    def post(self, callback: Callable[[], None]) -> object:
+        """Run on the loop, soon."""
+        return self._post(callback)
+
+    def unsynced(self, log: FileLog) -> None:
+        """There is nothing to sync."""
+
+    def written_position(self, log_id: int) -> int:
+        """Nothing is written."""
+        return 0
+
+    def remove(self, segment: Segment) -> None:
+        """There are no files."""
+
+    def may_erase(self, log_id: int) -> bool:
+        """Nothing is replayed here."""
+        return True
+
+    def may_rewrite(self, log_id: int, position: int) -> bool:
+        """There are no files."""
+        return False
+
+    def rewriting(self, is_rewriting: bool) -> None:
+        """There are no files."""
+
+    def withdraw(
+        self, log_id: int, segments: list[Segment], done: Callable[[Exception | None], None]
+    ) -> bool:
+        """There are no files."""
+        return False
+
+    def removed(self, log_id: int) -> None:
+        """There are no files."""
+
+
+class MemoryLog(FileLog):
+    """A log that ends with the process; blocks stay in memory until they are trimmed."""
+
+    def __init__(
+        self,
+        files: Files,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], object],
+        log_id: int,
+        options: LogOptions,
+    ) -> None:
+        super().__init__(_NoDisk(files, clock, post), log_id, Durability.EPHEMERAL, options)
+
+    def flush(self) -> None:
+        """Keep everything in memory."""

@@ -1,0 +1,5 @@
+"""A start: logs rebuilt from snapshot, segments and WAL, and a report of what was found.
+
+Comes in: a directory as a crash left it. Goes out: logs ready to serve and a ``Recovery`` that
+names every gap. Imports ``store.log`` and what is below it.
+"""

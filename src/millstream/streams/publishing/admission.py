@@ -1,0 +1,628 @@
+"""Admission: which messages a stream takes in, and as which runs."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
+from millstream.errors import MillstreamError, RecordTooLarge
+from millstream.kernel._batch import Batch
+from millstream.message import Record
+from millstream.store.log.log import Log
+from millstream.streams.config import extras
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.data_size import counts_data
+from millstream.streams.config.feature_rules import transform_of
+from millstream.streams.config.size import record_size, size_of
+from millstream.streams.publishing import counter
+from millstream.streams.publishing.atomic_batch import (
+    Abandoned,
+    Ahead,
+    AtomicBatches,
+    Part,
+    check_expectations,
+    check_rollup,
+)
+from millstream.streams.publishing.fast_batch import SUFFIX as FAST
+from millstream.streams.publishing.fast_ingest import FastIngest
+from millstream.streams.reading.subject_index import SubjectIndex
+from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
+from millstream.streams.retention import rules as retention
+from millstream.streams.schedules import schedules
+from millstream.streams.writing import preconditions
+from millstream.streams.writing.batch_limits import BatchLimits
+from millstream.streams.writing.preconditions import PublishRefused
+from millstream.streams.writing.run import Demand, Run
+from millstream.streams.writing.writes import Writes
+from millstream.subjects.transform import SubjectTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_HEADERS = 65_535
+LONGEST_NODE = 255
+_NO_EXTRAS = (b"", b"", b"")
+
+
+class Admitting(Protocol):
+    """What admission asks of its stream."""
+
+    config: StreamConfig
+    log: Log
+    index: SubjectIndex
+
+    def stored_bytes(self) -> int:
+        """Return the size of what is in the log, as ``max_bytes`` counts it."""
+        ...
+
+    def get(self, seq: int) -> Record:
+        """Return one record."""
+        ...
+
+    def keeps(self, subject: bytes) -> bool:
+        """Whether records of a subject are kept at all: somebody may have to wait for them."""
+        ...
+
+
+class Admission:
+    """Checks what comes in and passes on to ``writes`` what may be stored."""
+
+    def __init__(
+        self,
+        stream: Admitting,
+        writes: Writes,
+        clock: Clock,
+        timers: Timers,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        limits = limits or BatchLimits()
+        self._stream = stream
+        self._writes = writes
+        self._clock = clock
+        self._timers = timers
+        self._batches = AtomicBatches(limits)
+        self._fast = FastIngest(stream.config, self, writes, clock, limits)
+        self._idle: Timer | None = None
+        # Who hears of a batch that was given up: its id, and why.
+        self.abandoned: Callable[[bytes, str], None] = _nobody_hears
+        # How many bytes the account may still store in such streams, None for any number.
+        self.account_room: Callable[[], int | None] = _any_number
+        # Whether the server holds more than it may.
+        self.server_is_full: Callable[[], bool] = _never
+        self._transform: SubjectTransform | None = None
+        self._looks_at_each = False
+        self.configure(stream.config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow what a configuration says about subjects."""
+        self._transform = transform_of(config.subject_transform)
+        self._looks_at_each = (
+            config.sealed or _may_refuse(config) or config.allow_msg_ttl or config.allow_msg_counter
+        )
+        self._fast.configure(config)
+        if not config.allow_atomic:
+            self._batches.clear()
+
+    def close(self) -> None:
+        """Forget the batches that are open."""
+        self._batches.clear()
+        self._fast.batches.clear()
+        if self._idle is not None:
+            self._idle.cancel()
+
+    # -- whole batches -----------------------------------------------------------------------
+
+    def publish(self, batch: Batch) -> None:
+        """Store captured publishes in order; each is answered for itself."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform, self._writes.acks.refuse)
+        if self._is_plain(batch):
+            self._writes.append(Run(batch, 0, len(batch)))
+        else:
+            self._publish_each(batch)
+
+    def admit_whole(self, batch: Batch) -> None:
+        """Raise unless all records of a batch may be written here together."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
+        if config.mirror is not None:
+            raise MirrorWritten()
+        if config.allow_msg_counter:
+            raise counter.missing()
+        self.check_whole(batch)
+        if config.discard_new_per_subject and self._replacing(batch):
+            state = self._stream.log.state()
+            raise StreamFull("maximum messages per subject exceeded", config, state)
+        if self._is_bounded():
+            self._check_account(
+                sum(
+                    record_size(config, subject, headers, payload, batch.extras(at)[2])
+                    for at in range(len(batch))
+                    for subject, _, headers, payload, _ in (batch.message(at),)
+                )
+            )
+
+    def renamed(self, batch: Batch) -> Batch:
+        """Return a batch under the subjects that the stream stores it under."""
+        return batch if self._transform is None else _rewritten(batch, self._transform)
+
+    def check_whole(self, batch: Batch) -> None:
+        """Raise when a limit turns a batch away."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
+        if config.max_msg_size <= 0 and config.discard != "new":
+            return
+        size = 0
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            if 0 < config.max_msg_size < len(headers) + len(payload):
+                raise RecordTooLarge()
+            size += record_size(config, subject, headers, payload, batch.extras(at)[2])
+        if config.discard != "new":
+            return
+        if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
+            raise RecordTooLarge()  # could never fit, however empty the stream
+        coming = len(batch) - self._replacing(batch)
+        if coming:
+            self._check_total(coming, size)
+
+    def check_copy(
+        self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
+    ) -> None:
+        """Raise when a copy may not follow ``messages`` others, of ``size`` bytes with it."""
+        config = self._stream.config
+        if config.sealed:
+            raise StreamSealed()
+        if config.allow_msg_counter:
+            raise PublishRefused(400, 10169, "message counter increment is missing")
+        if 0 < config.max_msg_size < len(headers) + len(payload):
+            raise RecordTooLarge()
+        if config.discard != "new":
+            return
+        if 0 < config.max_bytes < record_size(config, subject, headers, payload):
+            raise RecordTooLarge()  # could never fit, however empty the stream
+        self._check_room(subject, messages + 1, size)
+
+    def deposited(self, batch: Batch) -> Run:
+        """Return a sink's batch as one run, without records whose message id is known."""
+        if self._transform is not None:
+            batch = _rewritten(batch, self._transform)
+        self.admit_whole(batch)
+        if not batch.any_headers or b"\nNats-" not in batch.buffer:
+            return Run(batch, 0, len(batch))
+        kept, ahead = Batch(), Ahead(self._writes)
+        run = Run(kept, 0, 0)
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            part = Part(subject, headers, payload, extras.first_values(headers) if headers else {})
+            if not self._is_new(part, ahead):
+                continue
+            kept.add(subject, b"", headers, payload, *batch.extras(at))
+            run.demands.append(Demand.of(run.count, part.values))
+            run.count += 1
+        return run
+
+    def _is_new(self, part: Part, ahead: Ahead) -> bool:
+        """Whether a record is none that was stored before, or comes twice in one batch."""
+        config, window = self._stream.config, self._writes.window
+        try:
+            preconditions.check(
+                config, part.subject, part.values, ahead, window, self._clock.time_ns()
+            )
+            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+        except preconditions.Duplicate:
+            return False
+        return True
+
+    # -- message by message ------------------------------------------------------------------
+
+    def _is_plain(self, batch: Batch) -> bool:
+        """Whether no message of the batch needs a look of its own."""
+        if self._looks_at_each or batch.any_oversized or self._is_bounded():
+            return False
+        if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
+            return False
+        if not batch.any_headers:
+            return True
+        # One search over the buffer: a payload that looks like a header only costs time.
+        buffer = batch.buffer
+        return not (b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer)
+
+    def _publish_each(self, batch: Batch) -> None:
+        """Look at each message; neighbours that are stored as they are make one run."""
+        for at in range(len(batch)):
+            _, reply, headers, payload, _ = message = batch.message(at)
+            if reply.endswith(FAST):
+                self._fast.take(batch, at)
+                continue
+            self._fast.flush()
+            special = bool(headers) and extras.is_special(headers)
+            if not special and self.needs_no_look(headers, payload):
+                self._writes.join(batch, at, 1)
+            else:
+                self._publish_special(batch, at, *message[:4])
+        self._fast.flush()
+        self._writes.stage_joined()
+        self._watch_idle()
+
+    def needs_no_look(self, headers: bytes, payload: bytes) -> bool:
+        """Whether a message without demands can join the run before it."""
+        config = self._stream.config
+        if config.sealed or _may_refuse(config) or config.allow_msg_counter:
+            return False
+        if len(headers) > MAX_HEADERS or self._is_bounded():
+            return False
+        return not 0 < config.max_msg_size < len(headers) + len(payload)
+
+    def _publish_special(
+        self, batch: Batch, at: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Store one message that carries demands, or that a limit may turn away."""
+        given = headers
+        headers = extras.as_published(headers)
+        values = _demands(headers)
+        acks = self._writes.acks
+        if preconditions.BATCH_ID in values:
+            self._publish_batched(reply, Part(subject, headers, payload, values))
+            return
+        try:
+            added = self._check(subject, headers, payload, values)
+            if added is None and self._stored_form(headers, dict(values)) == (given, *_NO_EXTRAS):
+                demand = Demand.of(0, values) if values else None
+                self._writes.join(batch, at, 1, demand)
+                return
+            run = self._run_of_one(subject, reply, headers, payload, values, added)
+        except preconditions.Duplicate as seen:
+            acks.duplicate(reply, seen.seq, self._writes.inflight)
+            return
+        except MillstreamError as error:
+            acks.refuse(reply, error)
+            return
+        self._writes.append(run)
+
+    def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
+        """Return a message that nobody answers as a run; raises what turns it away."""
+        headers = extras.as_published(headers)
+        values = _demands(headers)
+        added = self._check(subject, headers, payload, values)
+        return self._run_of_one(subject, b"", headers, payload, values, added)
+
+    def _stored_form(
+        self, headers: bytes, values: dict[bytes, bytes]
+    ) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the headers of a checked message as they are stored, with tag, node and meta."""
+        if not headers:
+            return b"", *_NO_EXTRAS
+        return extras.take_extras(_completed(self._stream.config, headers, values))
+
+    def _run_of_one(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
+        values: dict[bytes, bytes], added: int | None,
+    ) -> Run:  # fmt: skip
+        """Return a checked message as a run; ``added`` is what it adds to a counter."""
+        suffix = b"}"
+        if added is not None:
+            count = self.count_of(subject)
+            count = count._replace(total=count.total + added)
+            headers = count.with_sources(headers)
+            payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
+        stored, tag, node, meta = self._stored_form(headers, values)
+        batch = Batch()
+        _add(batch, subject, reply, stored, payload, tag, node, meta)
+        run = Run(batch, 0, 1)
+        run.demands = [Demand.of(0, values)]
+        run.ack_suffix = suffix
+        return run
+
+    def count_of(self, subject: bytes) -> counter.Count:
+        """Return what a counter stands at, staged writes included."""
+        for run in reversed(self._writes.inflight):
+            for at in reversed(range(run.start, run.start + run.count)):
+                staged, _, headers, payload, _ = run.batch.message(at)
+                if staged == subject:
+                    return counter.count_of(headers, payload)
+        last = self._writes.last_of_subject(subject)
+        if not last:
+            return counter.Count(0, {})
+        record = self._stream.get(last)
+        return counter.count_of(record.headers, record.payload)
+
+    # -- atomic batches ----------------------------------------------------------------------
+
+    def _publish_batched(self, reply: bytes, part: Part) -> None:
+        """Keep a message of an atomic batch; the one that commits stores them all."""
+        config, acks = self._stream.config, self._writes.acks
+        try:
+            if config.sealed:
+                raise StreamSealed()
+            if 0 < config.max_msg_size < len(part.headers) + len(part.payload):
+                raise RecordTooLarge()
+            self._check_account(record_size(config, part.subject, part.headers, part.payload))
+            if not config.allow_atomic:
+                raise PublishRefused(400, 10174, "atomic publish is disabled")
+            whole = self._batches.take(part, self._clock.time_ns())
+            if whole is None:
+                acks.send(reply, b"")  # it is kept, and no more than that
+                return
+            run = self._run_of(whole, reply)
+        except Abandoned as error:
+            self.abandoned(error.batch_id, error.reason)
+            acks.refuse(reply, error)
+            return
+        except MillstreamError as error:
+            acks.refuse(reply, error)
+            return
+        batch_id = msgspec.json.encode(
+            part.values[preconditions.BATCH_ID].decode("utf-8", "replace")
+        )
+        run.ack_suffix = b',"batch":%s,"count":%d}' % (batch_id, len(whole))
+        self._writes.append(run)
+
+    def _run_of(self, parts: list[Part], reply: bytes) -> Run:
+        """Return a whole atomic batch as one run, each message checked as if it came behind."""
+        batch, ahead, size = Batch(), Ahead(self._writes, by_pattern=False), 0
+        counts: dict[bytes, counter.Count] = {}
+        run = Run(batch, 0, len(parts))
+        for at, part in enumerate(parts):
+            self._check_part(part, ahead)
+            part = self._counted(part, counts)
+            completed = _completed(self._stream.config, part.headers, part.values)
+            stored, tag, node, meta = extras.take_extras(completed)
+            size += record_size(self._stream.config, part.subject, stored, part.payload)
+            self._check_batch_room(part, ahead.count_of(part.subject), at + 1, size)
+            answered = reply if at == len(parts) - 1 else b""
+            _add(batch, part.subject, answered, stored, part.payload, tag, node, meta)
+            run.demands.append(Demand.of(at, part.values))
+        return run
+
+    def _counted(self, part: Part, counts: dict[bytes, counter.Count]) -> Part:
+        """Return a message of a batch with the sum that it makes of its counter."""
+        config = self._stream.config
+        added = counter.increment(part.values, part.payload, allowed=config.allow_msg_counter)
+        if added is None:
+            if config.allow_msg_counter:
+                raise counter.missing()
+            return part
+        count = counts.get(part.subject) or self.count_of(part.subject)
+        counts[part.subject] = count = count._replace(total=count.total + added)
+        headers = count.with_sources(part.headers)
+        return part._replace(headers=headers, payload=counter.stored(count.total))
+
+    def _check_part(self, part: Part, ahead: Ahead) -> None:
+        if preconditions.EXPECTED_LAST_MSG_ID in part.values:
+            raise PublishRefused(
+                400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
+            )
+        if len(part.headers) > MAX_HEADERS:
+            raise _headers_too_large()
+        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        try:
+            check_expectations(part.values, part.subject, ahead)
+            preconditions.check(config, part.subject, part.values, ahead, window, now)
+            check_rollup(part.values, part.subject, ahead)
+            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
+        except preconditions.Duplicate:
+            raise PublishRefused(
+                400, 10201, "atomic publish batch contains duplicate message id"
+            ) from None
+
+    # -- idle batches ------------------------------------------------------------------------
+
+    def _watch_idle(self) -> None:
+        """Look again when the first of the open batches may have been left alone too long."""
+        if self._idle is not None:
+            return
+        waiting = [at for at in (self._batches.idle_at, self._fast.batches.idle_at) if at]
+        if waiting:
+            seconds = max(0.0, (min(waiting) - self._clock.time_ns()) / 1e9)
+            self._idle = self._timers.after(seconds, self._drop_idle)
+
+    def _drop_idle(self) -> None:
+        self._idle = None
+        now = self._clock.time_ns()
+        self._fast.batches.expire(now)
+        for batch_id in self._batches.expire(now):
+            self.abandoned(batch_id, "timeout")
+        self._watch_idle()
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _check(
+        self, subject: bytes, headers: bytes, payload: bytes, values: dict[bytes, bytes]
+    ) -> int | None:
+        """Raise unless a message may be stored; returns what it adds to a counter.
+
+        In the reference's order, so that a message with several faults hears of the same one.
+        """
+        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        if config.sealed:
+            raise StreamSealed()
+        if 0 < config.max_msg_size < len(headers) + len(payload):
+            raise RecordTooLarge()
+        if len(headers) > MAX_HEADERS:
+            raise _headers_too_large()
+        added = counter.increment(values, payload, allowed=config.allow_msg_counter)
+        preconditions.check(config, subject, values, self._writes, window, now)
+        if added is None and config.allow_msg_counter:
+            raise counter.missing()
+        if not self._stream.keeps(subject):  # it takes its sequence and is gone: it needs no room
+            self._check_server()
+            values.pop(preconditions.TTL, None)
+            return added
+        size = record_size(config, subject, headers, payload)
+        self._check_account(size)
+        if preconditions.TTL in values:
+            preconditions.ttl_seconds(values[preconditions.TTL])
+        rolls = values.get(preconditions.ROLLUP, b"").lower() == b"sub"
+        self._check_room(subject, 1, size, rolls=rolls)
+        return added
+
+    def _is_bounded(self) -> bool:
+        """Whether each message is to be weighed: the account has a limit, or the server is full."""
+        return self.account_room() is not None or self.server_is_full()
+
+    def _check_server(self) -> None:
+        if self.server_is_full():
+            raise PublishRefused(503, 10023, "insufficient resources")
+
+    def _check_account(self, size: int) -> None:
+        self._check_server()
+        room = self.account_room()
+        if room is not None and size + self._writes.staged_size > room:
+            raise PublishRefused(400, 10002, "resource limits exceeded for account")
+
+    def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
+        """Apply discard new, staged writes counted in."""
+        config, log = self._stream.config, self._stream.log
+        if config.discard != "new":
+            return
+        if 0 < config.max_msgs_per_subject <= self._count_of(subject):
+            if config.discard_new_per_subject and not rolls:
+                raise StreamFull("maximum messages per subject exceeded", config, log.state())
+            return  # the oldest of this subject makes room
+        self._check_total(messages, size)
+
+    def _check_batch_room(self, part: Part, of_subject: int, messages: int, size: int) -> None:
+        """Apply discard new to an atomic batch up to a message, the batch counted in."""
+        config = self._stream.config
+        if config.discard != "new":
+            return
+        self._check_total(messages, size)
+        if not config.discard_new_per_subject or preconditions.ROLLUP in part.values:
+            return
+        held = self._count_of(part.subject)
+        if 0 < config.max_msgs_per_subject < held + of_subject:
+            state = self._stream.log.state()
+            raise StreamFull("maximum messages per subject exceeded", config, state)
+
+    def _count_of(self, subject: bytes) -> int:
+        """Return how many records of a subject there are, with all that is in flight."""
+        staged = self._stream.index.count_of(subject, staged=True)
+        return staged + self._writes.unstaged_of(subject)
+
+    def _replacing(self, batch: Batch) -> int:
+        """Return how many of a batch make older ones of their subject go, or would have to."""
+        most = self._stream.config.max_msgs_per_subject
+        if most <= 0:
+            return 0
+        subjects = Counter(batch.message(at)[0] for at in range(len(batch)))
+        return sum(
+            min(count, max(0, self._count_of(subject) + count - most))
+            for subject, count in subjects.items()
+        )
+
+    def _leaving(self) -> tuple[int, int]:
+        """Return how many records, and how many bytes, are decided to go and still in the log."""
+        config, index = self._stream.config, self._stream.index
+        if not index.hides_any or counts_data(config):
+            return 0, 0
+        leaving = index.leaving_sizes()
+        return leaving[0], size_of(config, *leaving)
+
+    def _check_total(self, messages: int, size: int) -> None:
+        config, log = self._stream.config, self._stream.log
+        if config.max_msgs <= 0 and config.max_bytes <= 0:
+            return
+        leaving, leaving_bytes = self._leaving()
+        held = log.state().count - leaving + self._writes.staged
+        held_bytes = self._stream.stored_bytes() - leaving_bytes + self._writes.staged_size
+        why_not = retention.refusal(config, held, held_bytes, messages, size)
+        if why_not is not None:
+            raise StreamFull(why_not, config, log.state())
+
+
+def _may_refuse(config: StreamConfig) -> bool:
+    """Whether a stream that is full turns messages away, and has a limit that can fill it."""
+    if config.discard != "new":
+        return False
+    by_subject = config.discard_new_per_subject and config.max_msgs_per_subject > 0
+    return by_subject or config.max_msgs > 0 or config.max_bytes > 0
+
+
+def _any_number() -> int | None:
+    """Limit nothing."""
+    return None
+
+
+def _never() -> bool:
+    """Hold any number."""
+    return False
+
+
+def _nobody_hears(_batch_id: bytes, _reason: str) -> None:
+    """Tell nobody."""
+
+
+def _demands(headers: bytes) -> dict[bytes, bytes]:
+    """Return what a message's headers ask for; an empty value asks for nothing."""
+    if not headers:
+        return {}
+    return {name: value for name, value in extras.first_values(headers).items() if value}
+
+
+def _completed(config: StreamConfig, headers: bytes, values: dict[bytes, bytes]) -> bytes:
+    """Return the headers of a checked message as they are stored.
+
+    A schedule replaces another. A record lives at least as long as a delete marker, which would
+    otherwise be missed where one is there already.
+    """
+    if values.get(schedules.PATTERN) and preconditions.ROLLUP not in values:
+        values[preconditions.ROLLUP] = b"sub"
+        headers = extras.with_value(headers, preconditions.ROLLUP, b"sub")
+    shortest = config.subject_delete_marker_ttl // 10**9
+    if shortest <= 0 or config.max_msgs_per_subject == 1 or preconditions.TTL not in values:
+        return headers
+    if 0 < preconditions.ttl_seconds(values[preconditions.TTL]) < shortest:
+        values[preconditions.TTL] = b"%d" % shortest
+        headers = extras.without(headers, preconditions.TTL)
+        headers = extras.with_value(headers, preconditions.TTL, values[preconditions.TTL])
+    return headers
+
+
+def _headers_too_large() -> PublishRefused:
+    return PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
+
+
+def _add(
+    batch: Batch, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
+    tag: bytes, node: bytes, meta: bytes,
+) -> None:  # fmt: skip
+    """Append a checked message as it is stored; raises when it became more than a frame holds."""
+    if len(headers) > MAX_HEADERS:
+        raise _headers_too_large()
+    if len(node) > LONGEST_NODE:
+        raise PublishRefused(400, 10003, f"Millstream-Node holds at most {LONGEST_NODE} bytes")
+    try:
+        batch.add(subject, reply, headers, payload, tag, node, meta)
+    except ValueError as error:
+        raise PublishRefused(400, 10003, str(error)) from error
+
+
+def _raise(_reply: bytes, error: MillstreamError) -> None:
+    raise error
+
+
+def _rewritten(
+    batch: Batch,
+    transform: SubjectTransform,
+    refuse: "Callable[[bytes, MillstreamError], None]" = _raise,
+) -> Batch:
+    """Return the batch under the subjects that the transform makes of those that match.
+
+    ``refuse`` is told of messages whose subject becomes longer than a subject can be.
+    """
+    made = Batch()
+    for at in range(len(batch)):
+        subject, reply, headers, payload, origin = batch.message(at)
+        text = subject.decode("utf-8", "surrogateescape")
+        if transform.matches(text):
+            subject = transform.apply(text).encode("utf-8", "surrogateescape")
+        try:
+            made.add(subject, reply, headers, payload, *batch.extras(at), origin=origin)
+        except ValueError as error:
+            refuse(reply, PublishRefused(400, 10003, str(error)))
+    return made

@@ -1,0 +1,204 @@
+"""Deliveries: what a consumer of the origin brings to a mirror or source that names it.
+
+Somebody made the consumer before. It is asked to begin behind what it has acks for, as any client
+could ask; what it then delivers is kept in line until the target has stored it, and its requests
+for flow control, which are its acks, are answered behind the records that they follow.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from millstream.delivery.timers import Timer, Timers
+from millstream.errors import MillstreamError
+from millstream.streams.config.extras import first_values, take_extras
+
+if TYPE_CHECKING:
+    from millstream.kernel._batch import Batch
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+ASK_AFTER = 0.1  # the consumer may be about to come, at a start
+ASK_AGAIN_AFTER = 2.0
+SILENCE = 10.0  # heartbeats come every second
+_ACK_TOKENS = 9
+_Record = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
+
+
+class Flow(NamedTuple):
+    """A request for flow control that waits for the records before it."""
+
+    reply: bytes
+    consumer_seq: int
+    stream_seq: int
+
+
+class _Sink:
+    def __init__(self, deliver: "Callable[[Batch], None]") -> None:
+        self.deliver = deliver
+
+
+class Deliveries:
+    """Follows one consumer; ``came`` is called when there are records to take."""
+
+    def __init__(
+        self,
+        hub: "Hub",
+        interests: "Mapping[str, Interest]",
+        timers: Timers,
+        wire: dict[str, Any],
+        not_flow: MillstreamError,
+    ) -> None:
+        self.came: Callable[[], None] = lambda: None
+        self.error: dict[str, Any] | None = None
+        self.lag = 0
+        self._hub = hub
+        self._interests = interests
+        self._timers = timers
+        self._name = wire["name"]
+        self._subject = wire["deliver_subject"].encode()
+        self._not_flow = not_flow
+        self._interest: Interest | None = None
+        self._stream = ""
+        self._line: deque[_Record | Flow] = deque()
+        self._last = 0  # the newest record in line, or stored
+        self._consumer_seq = 0
+        self._handles: list[int] = []
+        self._timer: Timer | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def follow(self, account: str, stream: str, position: int) -> None:
+        """Have everything from ``position`` on delivered by the consumer of this stream."""
+        self.stop()
+        self._interest, self._stream = self._interests[account], stream
+        self._last = position - 1
+        self._later(ASK_AFTER)
+
+    def stop(self) -> None:
+        """Let go of the consumer, and of what was not taken yet."""
+        self._let_go()
+        self._interest = None
+        self._line.clear()
+
+    def _let_go(self) -> None:
+        for handle in self._handles:
+            if self._interest is not None:
+                self._interest.remove_sink(handle)
+        self._handles = []
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _later(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timers.after(seconds, self._ask)
+
+    def _ask(self) -> None:
+        """Ask the consumer to begin behind what it has acks for."""
+        self._let_go()
+        if self._interest is None:
+            return
+        reply = f"_INBOX.{secrets.token_hex(11)}".encode()
+        self._handles = [self._interest.add_sink(reply, _Sink(self._answered))]
+        self._later(ASK_AGAIN_AFTER)
+        subject = f"$JS.API.CONSUMER.RESET.{self._stream}.{self._name}".encode()
+        self._hub.publish(self._interest, subject, reply, b"", b"")
+        self._hub.flush()
+
+    def _answered(self, batch: "Batch") -> None:
+        answer = msgspec.json.decode(batch.message(0)[3])
+        self.error = answer.get("error")
+        if self.error is None and answer["config"].get("ack_policy") != "flow_control":
+            self.error = {
+                "code": self._not_flow.status,
+                "err_code": self._not_flow.err_code,
+                "description": str(self._not_flow),
+            }
+        if self.error is not None or self._interest is None:
+            return  # asked again after a while
+        self._consumer_seq = 0
+        self._handles.append(self._interest.add_sink(self._subject, _Sink(self._deliver)))
+        self._later(SILENCE)
+
+    # -- what comes --------------------------------------------------------------------------
+
+    def _deliver(self, batch: "Batch") -> None:
+        for at in range(len(batch)):
+            subject, reply, headers, payload, _ = batch.message(at)
+            if headers.startswith(b"NATS/1.0 100"):
+                in_order = self._control(reply, headers)
+            else:
+                in_order = self._record(subject, reply, headers, payload)
+            if not in_order:
+                self._later(ASK_AGAIN_AFTER)
+                return
+        self._later(SILENCE)
+        self._answer_flow()
+        self.came()
+
+    def _control(self, reply: bytes, headers: bytes) -> bool:
+        """Take a heartbeat or a request for flow control; False when something is missing."""
+        if reply:
+            self._line.append(Flow(reply, self._consumer_seq, self._last))
+            return True
+        told = first_values(headers)
+        last = told.get(b"Nats-Last-Consumer", b"")
+        if last.isdigit() and int(last) != self._consumer_seq:
+            return not int(last)
+        stalled = told.get(b"Nats-Consumer-Stalled", b"")
+        if stalled and not self._line:
+            self._line.append(Flow(stalled, self._consumer_seq, self._last))
+        return True
+
+    def _record(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Let a record stand in line; False when one before it is missing."""
+        tokens = reply.split(b".")
+        if len(tokens) != _ACK_TOKENS or tokens[3] != self._name.encode():
+            return True  # somebody else's
+        deliveries, seq, consumer_seq, ts_ns, self.lag = (int(token) for token in tokens[4:])
+        if deliveries > 1:
+            return True
+        if consumer_seq != self._consumer_seq + 1:
+            return False
+        self._consumer_seq = consumer_seq
+        if seq > self._last:
+            kept, tag, node, meta = take_extras(headers)
+            self._line.append((seq, ts_ns, subject, payload, kept, tag, node, meta))
+            self._last = seq
+        return True
+
+    # -- what is taken -----------------------------------------------------------------------
+
+    def page(self, most: int) -> list[_Record]:
+        """Return the next records, as frames would give them; they stay in line."""
+        return [record for record, _ in zip(self._records(), range(most), strict=False)]
+
+    def _records(self) -> Iterator[_Record]:
+        return (item for item in takewhile(_is_record, self._line) if not isinstance(item, Flow))
+
+    def taken(self, last: int) -> None:
+        """Let records up to ``last`` leave the line: the target has them."""
+        while self._line and not isinstance(self._line[0], Flow) and self._line[0][0] <= last:
+            self._line.popleft()
+        self._answer_flow()
+
+    def _answer_flow(self) -> None:
+        """Answer requests for flow control that no record stands before: these are the acks."""
+        while self._line and self._interest is not None:
+            flow = self._line[0]
+            if not isinstance(flow, Flow):
+                return
+            self._line.popleft()
+            told = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+            headers = told % (flow.consumer_seq, flow.stream_seq)
+            self._hub.publish(self._interest, flow.reply, b"", headers, b"")
+            self._hub.flush()
+
+
+def _is_record(item: _Record | Flow) -> bool:
+    return not isinstance(item, Flow)

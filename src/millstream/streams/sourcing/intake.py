@@ -1,0 +1,250 @@
+"""Intake: one origin that a stream follows page by page, as long as both exist."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timer, Timers
+from millstream.errors import MillstreamError, NotHere, RecordTooLarge, StreamNotFound
+from millstream.kernel._batch import Batch
+from millstream.streams.config import extras
+from millstream.streams.config.source import Source
+from millstream.streams.retention.claims import Claim
+from millstream.streams.writing import preconditions
+
+if TYPE_CHECKING:
+    from millstream.streams.reading.subject_index import Selection
+    from millstream.streams.sourcing.deliveries import Deliveries
+    from millstream.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+PAGE_RECORDS = 256
+PAGE_BYTES = 1024 * 1024
+RETRY_AFTER = 1.0
+_HEARTBEAT_NS = 10**9
+Stored = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # as frames give records
+_DEMANDS = (
+    preconditions.MSG_ID,
+    preconditions.TTL,
+    preconditions.ROLLUP,
+)
+
+
+class Incoming(msgspec.Struct):
+    """Records of another stream on their way in, whole or absent."""
+
+    batch: Batch = msgspec.field(default_factory=Batch)
+    demands: dict[int, dict[bytes, bytes]] = msgspec.field(default_factory=dict)  # by position
+    seqs: list[int] | None = None  # where they must be stored; a mirror's are its origin's
+    times_ns: list[int] = msgspec.field(default_factory=list)
+
+    def demand(self, headers: bytes) -> None:
+        """Note what the record that is about to be added asks of a stream."""
+        if b"\nNats-" not in headers:
+            return
+        values = extras.first_values(headers)
+        found = {key: values[key] for key in _DEMANDS if key in values}
+        if found:
+            self.demands[len(self.batch)] = found
+
+
+class Intake:
+    """Brings the records of ``source`` into ``target``; what differs is how they are stored."""
+
+    def __init__(
+        self,
+        target: "Stream",
+        source: Source,
+        find: Callable[[Source], "Stream | None"],
+        clock: Clock,
+        timers: Timers,
+        deliveries: "Deliveries | None" = None,
+    ) -> None:
+        self.source = source
+        self._deliveries = deliveries  # of the origin's consumer, where the source names one
+        self._target = target
+        self._find = find
+        self._clock = clock
+        self._timers = timers
+        self._transforms = source.transforms()
+        self._holder = f"\0source\0{target.account}\0{target.name}\0" + "\0".join(source.identity)
+        self._origin: Stream | None = None
+        self._chosen: Selection | None = None
+        self._unwatch: Callable[[], object] | None = None
+        self._timer: Timer | None = None
+        self._position = 1
+        self._taken = 0  # the origin's newest sequence here, where sequences differ
+        self._heard_ns = 0
+        self._careful_until = 0
+        self._is_busy = False
+        self._is_stopped = False
+
+    # -- what a kind of intake decides -------------------------------------------------------
+
+    def _resume(self, origin: "Stream") -> int:
+        """Return the origin's sequence to go on at."""
+        raise NotImplementedError
+
+    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
+        """Return a page as the target is to store it."""
+        raise NotImplementedError
+
+    def _stored(self, origin: "Stream", last: int) -> None:
+        """Take note that everything up to the origin's ``last`` is in the target."""
+
+    # -- life --------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Follow the origin: it may have come, gone or been created anew."""
+        origin = self._find(self.source) if not self._is_stopped else None
+        if origin is self._origin or self._is_stopped:
+            return
+        self._let_go()
+        self._origin = origin
+        if origin is None:
+            return
+        self._chosen = origin.index.select(self.source.filters)
+        self._position = self._resume(origin)
+        self._heard_ns = self._clock.time_ns()
+        if self._deliveries is not None:
+            self._deliveries.came = self.pump
+            self._deliveries.follow(origin.account, origin.name, self._position)
+            return
+        origin.claim(self._holder, Claim(self.source.filters, self._position, ()))
+        self._unwatch = origin.watch(self.pump)
+        self.pump()
+
+    def stop(self) -> None:
+        """Take nothing in any more."""
+        self._is_stopped = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+        if self._deliveries is not None:
+            self._deliveries.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._origin is not None:
+            self._heard_ns = self._last_heard_ns()
+            if not self._origin.is_closed:
+                self._origin.unclaim(self._holder)
+        self._origin = self._unwatch = None
+
+    # -- taking in ---------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Take in what there is, a page at a time."""
+        origin, chosen = self._origin, self._chosen
+        if self._is_busy or origin is None or chosen is None or self._is_stopped:
+            return
+        # A page is taken in whole: what a limit may turn away goes record by record.
+        one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
+        most = 1 if one_by_one else PAGE_RECORDS
+        try:
+            records = self._page(origin, chosen, most)
+        except NotHere as missing:
+            self._is_busy = True
+            missing.wait(partial(self._settled, origin, []))
+            return
+        if not records:
+            return
+        self._is_busy = True
+        seqs = [record[0] for record in records]
+        self._target.take_in(self._packed(records, origin), partial(self._settled, origin, seqs))
+
+    def _page(self, origin: "Stream", chosen: "Selection", most: int) -> list[Stored]:
+        if self._deliveries is not None:
+            return self._deliveries.page(most)
+        index, at = origin.index, self._position
+        while records := list(index.read(chosen, at, most, PAGE_BYTES)):
+            if found := [record for record in records if not index.is_hidden(record[0])]:
+                return found
+            at = records[-1][0] + 1
+        return []
+
+    def _rewritten(self, subject: bytes) -> bytes:
+        text = subject.decode("utf-8", "surrogateescape")
+        for transform in self._transforms:
+            if transform.matches(text):
+                return transform.apply(text).encode("utf-8", "surrogateescape")
+        return subject
+
+    def _settled(self, origin: "Stream", seqs: list[int], error: MillstreamError | None) -> None:
+        self._is_busy = False
+        if self._is_stopped or origin is not self._origin:
+            return
+        if isinstance(error, RecordTooLarge):
+            self._careful_until = max(self._careful_until, seqs[-1])
+            if len(seqs) > 1:
+                self._timer = self._timers.after(0.0, self.pump)
+                return
+            log.warning(
+                "record too large for its target, left out stream=%s source=%s seq=%d",
+                self._target.name, self.source.name, seqs[0],
+            )  # fmt: skip
+        elif error is not None:
+            log.info("source waits stream=%s error=%s", self._target.name, error)
+            self._timer = self._timers.after(RETRY_AFTER, self.pump)
+            return
+        elif not seqs:  # what was in cold history is here
+            self.pump()
+            return
+        self._position = seqs[-1] + 1
+        self._heard_ns = self._clock.time_ns()
+        self._stored(origin, seqs[-1])
+        if self._deliveries is not None:
+            self._deliveries.taken(seqs[-1])
+        else:
+            origin.settled(self._holder, seqs)
+        self._timer = self._timers.after(0.0, self.pump)  # not at once: the stack stays flat
+
+    # -- looks -------------------------------------------------------------------------------
+
+    def _last_heard_ns(self) -> int:
+        """Return when the origin was last heard of: at the latest a heartbeat ago."""
+        if self._origin is None or not self._heard_ns:
+            return self._heard_ns
+        now = self._clock.time_ns()
+        return now - max(0, now - self._heard_ns) % _HEARTBEAT_NS
+
+    def _lag(self) -> int:
+        if self._origin is None:
+            return 0
+        if self._deliveries is not None:
+            return self._deliveries.lag
+        return self._origin.count_from(self._position, self._chosen)
+
+    def info(self) -> dict[str, Any]:
+        """Return the origin as StreamInfo shows it."""
+        origin, source = self._origin, self.source
+        shown: dict[str, Any] = {"name": source.name}
+        if source.external is not None:
+            shown["external"] = source.external.shown()
+        shown["lag"] = self._lag()
+        if self._taken:
+            shown["seq"] = self._taken
+        heard = self._last_heard_ns()
+        shown["active"] = self._clock.time_ns() - heard if heard else -1
+        if origin is None and source.external is None:
+            missing = StreamNotFound(source.name, None)
+            shown["error"] = {
+                "code": missing.status,
+                "err_code": missing.err_code,
+                "description": "stream not found",
+            }
+        if self._deliveries is not None and self._deliveries.error is not None:
+            shown["error"] = self._deliveries.error
+        if source.filter_subject:
+            shown["filter_subject"] = source.filter_subject
+        if source.subject_transforms:
+            shown["subject_transforms"] = [
+                {"src": rewrite.src, "dest": rewrite.dest} for rewrite in source.subject_transforms
+            ]
+        return shown

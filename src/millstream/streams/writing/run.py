@@ -1,0 +1,119 @@
+"""Run: entries that went to the log together, until their commit is known."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from millstream.kernel._batch import Batch
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.size import record_size
+from millstream.streams.writing import preconditions
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from millstream.errors import MillstreamError
+    from millstream.store.log.log import Committed, Note
+
+
+class Demand(NamedTuple):
+    """What one entry of a run asks of the stream once it is stored."""
+
+    at: int  # counted from the first of the run
+    msg_id: bytes = b""
+    rollup: bytes = b""
+    ttl: float = 0.0
+    forever: bool = False  # outlives max_age
+
+    @classmethod
+    def of(cls, at: int, values: Mapping[bytes, bytes]) -> "Demand":
+        """Read the demands of checked headers."""
+        ttl = values.get(preconditions.TTL)
+        return cls(
+            at,
+            values.get(preconditions.MSG_ID, b""),
+            values.get(preconditions.ROLLUP, b"").lower(),
+            seconds := preconditions.ttl_seconds(ttl) if ttl is not None else 0.0,
+            ttl is not None and not seconds,
+        )
+
+
+class Run:
+    """Entries ``start`` to ``start + count`` of a batch, and who waits for them."""
+
+    __slots__ = (
+        "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
+        "demands", "done", "duplicates", "error", "first_seq", "future", "is_staged", "note",
+        "previous", "seqs", "settled", "start", "times_ns",
+    )  # fmt: skip
+
+    def __init__(self, batch: Batch, start: int, count: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.count = count
+        self.first_seq = 0
+        self.seqs: Sequence[int] | None = None  # where they must be stored, when not behind
+        self.times_ns: Sequence[int] = ()  # and their times
+        self.is_staged = False  # the log has given it its sequences
+        self.settled = False
+        self.error: MillstreamError | None = None
+        self.done: Committed | None = None
+        self.note: Note | None = None  # what is written down in the same commit
+        self.future: asyncio.Future[tuple[int, int]] | None = None
+        self.demands: list[Demand] = []
+        self.ack_suffix = b"}"
+        self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
+        self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
+        self._last_of: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
+        self._looked = self._size = self._sized = 0
+
+    @property
+    def last_seq(self) -> int:
+        """Return the newest sequence of the run."""
+        return self.seqs[self.count - 1] if self.seqs else self.first_seq + self.count - 1
+
+    def seq_of(self, at: int) -> int:
+        """Return the sequence of an entry, counted from the first of the run."""
+        return self.seqs[at] if self.seqs is not None else self.first_seq + at
+
+    def time_of(self, at: int, now_ns: int) -> int:
+        """Return the time of an entry; ``now_ns`` where it has none of its own."""
+        return self.times_ns[at] if self.times_ns else now_ns
+
+    @property
+    def last_msg_id(self) -> bytes:
+        """Return the message id of the newest entry, empty when it has none."""
+        newest = self.demands[-1] if self.demands else None
+        return newest.msg_id if newest is not None and newest.at == self.count - 1 else b""
+
+    def last_of_subjects(self) -> dict[bytes, int]:
+        """Return subject → newest sequence within this run."""
+        self._look_at_subjects()
+        return self._last_of
+
+    def count_of(self, subject: bytes) -> int:
+        """Return how many entries have a subject."""
+        self._look_at_subjects()
+        return self._counts.get(subject, 0)
+
+    def subjects(self) -> set[bytes]:
+        """Return the distinct subjects."""
+        return self.batch.subjects(self.start, self.count)
+
+    def _look_at_subjects(self) -> None:
+        """Count in what the run has grown by since the last look."""
+        counts, last_of = self._counts, self._last_of
+        for at in range(self._looked, self.count):
+            subject = self.batch.subject(self.start + at)
+            counts[subject] = counts.get(subject, 0) + 1
+            last_of[subject] = self.seq_of(at)
+        self._looked = self.count
+
+    def stored_size(self, config: StreamConfig) -> int:
+        """Return what the entries count in ``max_bytes`` once they are stored."""
+        for at in range(self.start + self._sized, self.start + self.count):
+            subject, _, headers, payload, _ = self.batch.message(at)
+            meta = self.batch.extras(at)[2]
+            self._size += record_size(config, subject, headers, payload, meta)
+        self._sized = self.count
+        return self._size

@@ -1,0 +1,155 @@
+"""Watching: a one-step tail of a topic, and sessions over many that survive a reconnect."""
+
+import secrets
+from collections.abc import Iterator
+
+from millstream.errors import BadRequest, Throttled, Unauthorized
+from millstream.http.request import Request
+from millstream.http.response import Answer, Response, json_response
+from millstream.topics.api import bodies
+from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
+from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.errors import NotFound
+from millstream.topics.page.page import Query
+from millstream.topics.page.performance import Stopwatch
+from millstream.topics.page.settled import settled
+from millstream.topics.watch.events import Session, Use, check_accept, heartbeat, respond
+
+MOST_TOPICS = 256
+SESSION_TTL_MS = 300_000
+DEFAULT_BATCH_BYTES = 256 * 1024
+UNSAID = 2**64  # no sequence
+
+
+async def tail(request: Request, topics: Topics) -> Answer:
+    """Stream a topic's records as they come: from the head, or from ``from_seq``."""
+    check_accept(request)
+    stream = topics.find(topic_of(request), request.caller)
+    start = bodies.query_number(request, "from_seq")
+    session = Session(
+        cursors={stream.name: stream.state().last_seq if start is None else start},
+        query=Query(
+            limit=min(bodies.query_number(request, "limit") or 256, MOST_RECORDS),
+            max_bytes=DEFAULT_BATCH_BYTES,
+            without_nodes=bodies.nodes(request.query.get("node")),
+            include_tags=request.flag("include_tags", True),
+            include_meta=request.flag("include_meta", True),
+            filter=read_filter(bodies.query_filter(request)),
+        ),
+        heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
+        caller=request.caller,
+        is_private=True,
+        incarnations={stream.name: stream.incarnation},
+    )
+    last_id = request.header(b"last-event-id")
+    if last_id is not None:
+        begin = session.cursors[stream.name]
+        session.cursors[stream.name] = UNSAID
+        session.resume(last_id)  # the id alone says where to go on
+        if session.cursors[stream.name] == UNSAID:
+            session.cursors[stream.name] = begin
+    return respond(topics, session)
+
+
+class Watches:
+    """The sessions of ``POST /v0/watch``; one that nobody reads goes after five minutes."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def create(self, request: Request, topics: Topics) -> Response:
+        """Open a session over some topics."""
+        watch = Stopwatch(topics.clock)
+        body: bodies.WatchBody = bodies.json_body(request, bodies.WatchBody)
+        if not 1 <= len(body.topics) <= MOST_TOPICS:
+            raise BadRequest(f"a watch holds 1 to {MOST_TOPICS} topics")
+        session = _session(body, request, topics)
+        for name in body.topics:
+            check_name(name, request.caller)
+        self._collect(topics.now_ms())
+        shown = dict(_positions(body, session.cursors, request, topics))
+        if topics.max_watch_sessions and len(self._sessions) >= topics.max_watch_sessions:
+            raise Throttled("max_watch_sessions", topics.max_watch_sessions)
+        wid = "wid_" + secrets.token_urlsafe(16)
+        session.cursors = {name: position["from_seq"] for name, position in shown.items()}
+        for name in shown:
+            session.meet(topics.find(name, request.caller))
+        self._sessions[wid] = session
+        answer = {
+            "wid": wid,
+            "stream_url": f"/v0/watch/{wid}",
+            "session_ttl_ms": SESSION_TTL_MS,
+            "topics": shown,
+            "performance": watch.performance(),
+        }
+        return json_response(answer)
+
+    async def stream(self, request: Request, topics: Topics) -> Answer:
+        """Send a session's events; server-side cursors say where it goes on."""
+        check_accept(request)
+        self._collect(topics.now_ms())
+        session = self._sessions.get(request.params["wid"])
+        if session is None:
+            raise NotFound("no such watch; open one with POST /v0/watch")
+        if session.caller.key != request.caller.key:
+            raise Unauthorized("this watch belongs to another key")
+        own = session.continued(request.caller)
+        own.resume(request.header(b"last-event-id"))
+        answer = respond(topics, own)
+        self._sessions[request.params["wid"]] = own
+        return answer
+
+    def _collect(self, now_ms: int) -> None:
+        for wid, session in list(self._sessions.items()):
+            use = session.use
+            if not use.open_streams and now_ms - use.idle_since_ms > SESSION_TTL_MS:
+                del self._sessions[wid]
+
+
+def _positions(
+    body: bodies.WatchBody, starts: dict[str, int], request: Request, topics: Topics
+) -> Iterator[tuple[str, dict[str, int]]]:
+    lenient = request.flag("lenient", False)
+    for name, wish in body.topics.items():
+        if lenient and topics.find_or_none(name, request.caller) is None:
+            continue
+        state = settled(topics.find(name, request.caller), topics.clock.time_ns())
+        yield (
+            name,
+            {
+                "from_seq": state.last_seq if wish.tail else starts[name],
+                "head_seq": state.last_seq,
+                "earliest_seq": state.first_seq,
+            },
+        )
+
+
+def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> Session:
+    """Return what a body asks for, every number within its range; no topic is looked at."""
+    limit = bodies.unsigned(body.limit, "limit", 0, bodies.U32)
+    budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
+    asked = body.heartbeat_ms
+    return Session(
+        cursors={
+            name: bodies.unsigned(wish.from_seq, "from_seq", 0)
+            for name, wish in body.topics.items()
+        },
+        query=Query(
+            limit=min(limit or 256, MOST_RECORDS),
+            max_bytes=min(budget or DEFAULT_BATCH_BYTES, MOST_BYTES),
+            without_nodes=bodies.nodes(body.node),
+            include_tags=bool(body.include_tags),
+            include_meta=body.include_meta is not False,
+            include_data=body.include_data is not False,
+            filter=read_filter(body.filter),
+            is_strong=body.consistency == "strong",
+        ),
+        heartbeat_ms=heartbeat(
+            topics, None if asked is None else bodies.unsigned(asked, "heartbeat_ms", 0)
+        ),
+        caller=request.caller,
+        use=Use(topics.now_ms()),
+    )
