@@ -266,8 +266,8 @@ def _read_frames(random: Random, data: bytes, offset: int) -> None:
     pending.deliver(frames, 0, 1, 1, 1.0)
     door = Door(random)
     door.hub.feed(door.attach(), b"SUB a 1\r\n")
-    door.hub.publish_frames(door.interests[0], b"a", frames, 0, 1, [b"r"])
-    door.hub.publish_frames(door.interests[1], b"a", frames, 0, 1, [b"r"])
+    door.hub.publish_frames(door.interests[0], [b"a"], frames, 0, [b"r"])
+    door.hub.publish_frames(door.interests[1], [b"a"], frames, 0, [b"r"])
     door.hub.close()
 
 

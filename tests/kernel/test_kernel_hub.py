@@ -364,7 +364,7 @@ def test_a_sink_that_passes_messages_on_sees_where_they_went_and_what_they_show(
     encoded = frames_module.encode_batch(batch, 0, 1, 1, 10, 0, None, 0, True)
     frames = frames_module.Frames(encoded, [0])
     door.hub.publish(door.interest, b"inbox", b"re", b"", b"hi", shown=b"real")
-    door.hub.publish_frames(door.interest, b"inbox", frames, 0, 1, [b"ack"])
+    door.hub.publish_frames(door.interest, [b"inbox"], frames, 0, [b"ack"])
     door.hub.publish(door.interest, b"inbox", b"", b"", b"as it is")
     door.hub.flush()
     block = b"NATS/1.0\r\n\r\n"
@@ -708,7 +708,8 @@ def test_frames_are_sent_under_their_own_subject_with_their_reply() -> None:
     batch.add(b"s.2", b"", b"NATS/1.0\r\n\r\n", b"two")
     encoded = frames_module.encode_batch(batch, 0, 2, 1, 10, 0, None, 0, True)
     frames = frames_module.Frames(encoded, [0, int.from_bytes(encoded[4:8], "little")])
-    sent = door.hub.publish_frames(door.interest, b"inbox", frames, 0, 2, [b"ack.1", b"ack.2"])
+    routes, replies = [b"inbox"] * 2, [b"ack.1", b"ack.2"]
+    sent = door.hub.publish_frames(door.interest, routes, frames, 0, replies)
     door.hub.flush()
     assert sent == 2
     assert door.sent(a) == (
@@ -730,9 +731,7 @@ def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
     batch = Batch()
     batch.add(b"s", b"", b"", b"body", tag=b"tag", node=b"node", meta=b"{}")
     encoded = frames_module.encode_batch(batch, 0, 1, 1, 10, 0, None, 0, True)
-    door.hub.publish_frames(
-        door.interest, b"inbox", frames_module.Frames(encoded, [0]), 0, 1, [b""]
-    )
+    door.hub.publish_frames(door.interest, [b"inbox"], frames_module.Frames(encoded, [0]), 0, [b""])
     door.hub.flush()
     assert seen == [(b"", b"tag", b"node", b"{}")]
     assert door.sent(a) == b"HMSG s 1 18 22\r\nNATS/1.0\r\nT: t\r\n\r\nbody\r\n"

@@ -270,16 +270,15 @@ class FakeHub:
     def publish_frames(
         self,
         interest: object,
-        route: bytes,
+        routes: list[bytes],
         frames: Frames,
         start: int,
-        count: int,
         replies: list[bytes],
     ) -> int:
-        for at in range(count):
+        for at, route in enumerate(routes):
             _, _, _, payload, headers, *_ = frames.record(start + at)
             self.sent.append((route, replies[at], headers, payload))
-        return count
+        return len(routes)
 
     def room(self, interest: object, subject: bytes) -> int:
         return 8 << 20

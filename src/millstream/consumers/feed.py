@@ -1,16 +1,15 @@
 """Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
 from millstream.consumers.cursor import Cursor, Page
 from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
-from millstream.consumers.outlet import Fields, Outlet, msg_size_growth
+from millstream.consumers.outlet import Fields, Outlet, Routes, msg_size_growth
 from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
-from millstream.kernel._acks import ack_replies
-from millstream.kernel._frames import Frames
+from millstream.kernel._acks import ack_replies, ack_sizes
 from millstream.streams.config.times import time_ns
 
 if TYPE_CHECKING:
@@ -28,6 +27,12 @@ class Parcel(NamedTuple):
 
     page: Page
     again: bool
+
+    def part(self, start: int, end: int) -> "Parcel":
+        """Return the records from ``start`` to ``end``."""
+        if (start, end) == (0, self.page.count):
+            return self
+        return Parcel(Page(self.page.frames, self.page.start + start, end - start), self.again)
 
 
 class Feed:
@@ -183,28 +188,39 @@ class Feed:
 
     def size(self, parcel: Parcel) -> int:
         """Return the size of a parcel's first record, as pull requests count it."""
+        return self.sizes(parcel.part(0, 1))[0]
+
+    def sizes(self, parcel: Parcel) -> list[int]:
+        """Return the size of each record of a parcel that is next, as pull requests count it."""
         page = parcel.page
-        left, deliveries = self.cursor.pending(), 1
+        sizes = ack_sizes(page.frames, page.start, self._ack_subjects(parcel)[0])
+        if self._config.headers_only:
+            sizes = list(map(int.__add__, sizes, self._growth(page)))
+        return sizes
+
+    def _growth(self, page: Page) -> Iterator[int]:
+        """Return how much larger records go than they are: without payload they tell its size."""
+        for at in range(page.start, page.start + page.count):
+            _, _, _, payload, headers, *_ = page.frames.record(at)
+            yield msg_size_growth(len(headers), len(payload))
+
+    def _ack_subjects(self, parcel: Parcel) -> tuple[list[bytes], int]:
+        """Return where the records of a parcel that is next will be answered, and their size."""
+        page, deliveries, left = parcel.page, 1, self.cursor.pending()
         if parcel.again:
             known = self.ledger.pending.get(page.frames.seq(page.start))
             deliveries = known[1] + 1 if known is not None else 1
         else:
-            left -= 1
-        consumer_seq = self.ledger.delivered[0] + 1
-        size = ack_replies(
-            self._ack_prefix, page.frames, page.start, 1, deliveries, consumer_seq, max(left, 0)
-        )[1]
-        return size + self._grown_by(page.frames, page.start, 1)
-
-    def _grown_by(self, frames: Frames, start: int, count: int) -> int:
-        """Return how much larger records go than they are: without payload they tell its size."""
-        if not self._config.headers_only:
-            return 0
-        grown = 0
-        for at in range(start, start + count):
-            _, _, _, payload, headers, *_ = frames.record(at)
-            grown += msg_size_growth(len(headers), len(payload))
-        return grown
+            left = max(left - 1, 0)
+        return ack_replies(
+            self._ack_prefix,
+            page.frames,
+            page.start,
+            page.count,
+            deliveries,
+            self.ledger.delivered[0] + 1,
+            left,
+        )
 
     def fits(self, parcel: Parcel, room: int) -> bool:
         """Say whether an outbox with so much room takes a parcel: one record may be too large.
@@ -218,54 +234,44 @@ class Feed:
         """Whether records go one by one, each at its time."""
         return not self._pace.is_free
 
-    def send(self, route: bytes, parcel: Parcel, each: Fields = ()) -> int:
-        """Deliver a parcel; returns its size as clients count it."""
-        replies, size, first = self._note(parcel)
-        self._emit(route, parcel.page, replies, first, each)
-        return size
+    def send(self, routes: Routes, parcel: Parcel, each: Fields = ()) -> int:
+        """Deliver a parcel, each record to its route; returns its size as clients count it.
 
-    def deal(self, parcel: Parcel, shares: Iterable[tuple[bytes, list[int]]]) -> None:
-        """Deliver a parcel to several at once: each route gets the records at these positions."""
-        replies, _, first = self._note(parcel)
-        page = parcel.page
-        offsets = page.frames.offsets
-        for route, positions in shares:
-            frames = Frames(page.frames.buffer, [offsets[page.start + at] for at in positions])
-            told = first if positions[0] == 0 else ()
-            share = Page(frames, 0, len(positions))
-            self._emit(route, share, [replies[at] for at in positions], told, ())
+        Whatever the routes, the records leave in the parcel's order: two routes may lead to the
+        same client.
+        """
+        replies, size, first = self._note(parcel)
+        self._emit(routes, parcel.page, replies, first, each)
+        return size
 
     def _note(self, parcel: Parcel) -> tuple[list[bytes], int, Fields]:
         """Note a delivery; returns the ack subjects, the size, and what the first has to tell."""
         now, page = self._clock.monotonic(), parcel.page
         frames, start, count = page.frames, page.start, page.count
-        left = self.cursor.pending()
+        replies, size = self._ack_subjects(parcel)
         first: Fields = ()
         if parcel.again:
-            deliveries, consumer_seq = self.ledger.deliver_again(frames.seq(start), now)
+            self.ledger.deliver_again(frames.seq(start), now)
         else:
-            deliveries, left = 1, max(left - 1, 0)
             first = self._loss()
-            consumer_seq = self.ledger.deliver(frames, start, count, now, track=self._tracks)
+            self.ledger.deliver(frames, start, count, now, track=self._tracks)
             self.cursor.advance(page)
-        replies, size = ack_replies(
-            self._ack_prefix, frames, start, count, deliveries, consumer_seq, left
-        )
-        size += self._grown_by(frames, start, count)
+        if self._config.headers_only:
+            size += sum(self._growth(page))
         self.last_delivered_ns = self._clock.time_ns()
         if not self._pace.is_free:
             self._pace.sent(size, frames.record(start + count - 1)[1], now)
         return replies, size, first
 
     def _emit(
-        self, route: bytes, page: Page, replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: Page, replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         if self._config.headers_only:
-            self._outlet.headers_of_records(route, page, replies, first, each)
+            self._outlet.headers_of_records(routes, page, replies, first, each)
         elif first or each:
-            self._outlet.marked_records(route, page, replies, first, each)
+            self._outlet.marked_records(routes, page, replies, first, each)
         else:
-            self._outlet.records(route, page, replies)
+            self._outlet.records(routes, page, replies)
 
     def _loss(self) -> Fields:
         """Return the header that tells of records lost before this one, and tell everybody."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
 
 Fields = tuple[tuple[bytes, bytes], ...]
+Routes = list[bytes]  # where each record of a page goes
 FOREIGN = b"_R_."  # where requests of other accounts are answered
 _EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 
@@ -88,34 +89,32 @@ class Outlet:
             headers = encode_headers(fields, line.encode())
             self._hub.publish(self._interest, subject, reply, headers, b"")
 
-    def records(self, route: bytes, page: "Page", replies: list[bytes]) -> None:
-        """Send records as they are stored."""
+    def records(self, routes: Routes, page: "Page", replies: list[bytes]) -> None:
+        """Send records as they are stored, each to its route, in the order of the page."""
         if self._held is not None:
-            self._held.append(partial(self.records, route, page, replies))
+            self._held.append(partial(self.records, routes, page, replies))
             return
-        self._hub.publish_frames(
-            self._interest, route, page.frames, page.start, page.count, replies
-        )
+        self._hub.publish_frames(self._interest, routes, page.frames, page.start, replies)
 
     def marked_records(
-        self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: "Page", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records with header fields added: ``first`` to the first, ``each`` to all."""
         if self._held is not None:
-            self._held.append(partial(self.marked_records, route, page, replies, first, each))
+            self._held.append(partial(self.marked_records, routes, page, replies, first, each))
             return
-        for at in range(page.count):
+        for at, route in enumerate(routes):
             fields = (*first, *each) if at == 0 else each
             self._send_one(route, page, at, replies[at], fields, whole=True)
 
     def headers_of_records(
-        self, route: bytes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: "Page", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records without payload; its size is told in a header."""
         if self._held is not None:
-            self._held.append(partial(self.headers_of_records, route, page, replies, first, each))
+            self._held.append(partial(self.headers_of_records, routes, page, replies, first, each))
             return
-        for at in range(page.count):
+        for at, route in enumerate(routes):
             fields = (*first, *each) if at == 0 else each
             self._send_one(route, page, at, replies[at], fields, whole=False)
 

@@ -10,7 +10,7 @@ from millstream.consumers.feed import PAGE_BYTES, Feed, Parcel
 from millstream.consumers.ledger import FOREVER
 from millstream.consumers.outlet import Fields, Outlet
 from millstream.consumers.pin import Pin
-from millstream.consumers.requests import BadPull, PullRequest, WaitingLine
+from millstream.consumers.requests import BadPull, PullRequest, Shares, WaitingLine
 
 RETRY = 0.01  # until a full outbox is looked at again
 
@@ -95,9 +95,8 @@ class PullDesk:
             if room <= 1:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            deals = self._deals
-            most = self._most(request, budget - sent, deals=deals)
-            parcel = self._feed.next(most, min(room // 2, PAGE_BYTES))
+            most, room = self._reach(request, room)
+            parcel = self._feed.next(min(most, budget - sent), self._page_bytes(room))
             if parcel is None:
                 self._nothing_left()
                 break
@@ -105,59 +104,88 @@ class PullDesk:
                 self._feed.put_back(parcel)
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            sent += self._deal(parcel) if deals else self._give(request, parcel)
+            sent += self._hand_out(request, parcel)
         return sent
 
-    def _most(self, request: PullRequest, budget: int, *, deals: bool) -> int:
-        """Return how many messages go at once: one each while others wait, unless dealt."""
-        if deals:
-            return min(self.line.wanted(), budget)
-        if len(self.line) > 1 or request.limited:
-            return 1
-        return min(request.batch, budget)
+    def _reach(self, request: PullRequest, room: int) -> tuple[int, int]:
+        """Return how many messages may go before a request needs a look, and the least room."""
+        if self._is_chosen:
+            return (self._helps_with(request) if len(self.line) == 1 else 1), room
+        if len(self.line) == 1:
+            return request.batch, room
+        rooms = map(self._room, islice(self.line, 1, self._feed.available()))
+        least = min(rooms, default=room)
+        if least <= 1:  # its turn comes, and then it is waited for, or leaves
+            return 1, room
+        return self.line.wanted(), min(least, room)
 
     @property
-    def _deals(self) -> bool:
-        """Whether a page can be shared out in turns: nobody needs a look before each message."""
-        if len(self.line) < 2 or self.config.priority_policy or self._feed.is_paced:
-            return False
-        takers = self._feed.available()
-        return takers > 1 and not any(
-            request.limited
-            or not self._outlet.is_heard(request.reply)
-            or self._outlet.room(request.reply) < 2 * PAGE_BYTES
-            for request in islice(self.line, takers)
-        )
+    def _is_chosen(self) -> bool:
+        """Whether it takes more than the next turn to get a message."""
+        return self.config.priority_policy in ("overflow", "pinned_client")
 
-    def _deal(self, parcel: Parcel) -> int:
-        """Share a page out in turns, one message each and again; each gets its share at once."""
-        shares: dict[PullRequest, list[int]] = {}
-        for at in range(parcel.page.count):
-            shares.setdefault(self.line.take_turn(), []).append(at)
-        self._feed.deal(parcel, ((taker.reply, share) for taker, share in shares.items()))
+    def _room(self, request: PullRequest) -> int:
+        """Return how many bytes a request's listeners take, 0 when there are none."""
+        reply = request.reply
+        return self._outlet.room(reply) if self._outlet.is_heard(reply) else 0
+
+    def _page_bytes(self, room: int) -> int:
+        """Return how much to read at once: what whoever waits takes, and some for the frames."""
+        return min(room // 2, self.line.wanted_bytes(PAGE_BYTES) * 2, PAGE_BYTES)
+
+    def _hand_out(self, request: PullRequest, parcel: Parcel) -> int:
+        """Deliver a parcel to whoever's turn it is, message by message; returns how many went.
+
+        Statuses go between the messages, where the requests that they are for have ended.
+        """
+        shares, went = self._share(request, parcel), 0
+        for ended in shares.ended:
+            self._send(parcel.part(went, ended.after), shares.takers[went : ended.after])
+            went = ended.after
+            if ended.request is self._claimed:
+                self._claimed = None
+                self.pin.release()  # it was pinned for this, and gets nothing
+            self._tell_end(ended.request, ended.status)
+        count = len(shares.takers)
+        self._send(parcel.part(went, count), shares.takers[went:])
+        if shares.is_refused and count < parcel.page.count:
+            self._feed.put_back(parcel.part(count, parcel.page.count))
+        return count
+
+    def _share(self, request: PullRequest, parcel: Parcel) -> Shares:
+        count = parcel.page.count
+        if len(self.line) == 1 and not request.limited:
+            self.line.give(request, count)
+            return Shares([request] * count, [])
+        sizes = self._feed.sizes(parcel) if self.line.is_limited else [0] * count
+        return self.line.share(sizes, request if self._is_chosen else None)
+
+    def _send(self, parcel: Parcel, takers: list[PullRequest]) -> None:
+        if not takers:
+            return
+        self._claimed = None
+        is_pinned = self.config.priority_policy == "pinned_client"
+        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
+        self._feed.send([taker.reply for taker in takers], parcel, pin)
         now = self._clock.monotonic()
-        for taker in shares:
+        for taker in set(takers):
             taker.note_activity(now)
-        return parcel.page.count
 
     def _turn(self) -> PullRequest | None:
         """Return whose turn it is, None when nobody's."""
         policy = self.config.priority_policy
         for request in self.line:
-            if policy == "overflow" and not self._overflows(request):
+            if policy == "overflow" and not self._helps_with(request):
                 continue
             if policy == "pinned_client" and not self._is_pinned(request):
                 continue
             return request
         return None
 
-    def _overflows(self, request: PullRequest) -> bool:
-        """Whether there is so much to do that this one is to help."""
-        if not request.min_pending and not request.min_ack_pending:
-            return True
-        if 0 < request.min_pending <= self._feed.cursor.pending():
-            return True
-        return 0 < request.min_ack_pending <= len(self._feed.ledger.pending)
+    def _helps_with(self, request: PullRequest) -> int:
+        """Return how many messages there are for this one to help with."""
+        pending, unanswered = self._feed.cursor.pending(), len(self._feed.ledger.pending)
+        return request.helps_with(pending, unanswered)
 
     def _is_pinned(self, request: PullRequest) -> bool:
         """Whether this one holds the pin, or gets it now."""
@@ -186,34 +214,6 @@ class PullDesk:
             account = self._feed.stream.account
             self._event("UNPINNED", "consumer_group_unpinned", account=account, **fields)
 
-    def _give(self, request: PullRequest, parcel: Parcel) -> int:
-        """Deliver a parcel to a request; 0 when it did not fit and the request ended."""
-        if request.limited and self._feed.size(parcel) > request.bytes_left:
-            self._feed.put_back(parcel)
-            if self._claimed is request:
-                self.pin.release()  # it was pinned for this, and gets nothing
-            self._end(request, "409 Message Size Exceeds MaxBytes")
-            return 0
-        self._claimed = None
-        is_pinned = self.config.priority_policy == "pinned_client"
-        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
-        size = self._feed.send(request.reply, parcel, pin)
-        count = parcel.page.count
-        request.note_activity(self._clock.monotonic())
-        request.served += count
-        request.batch -= count
-        if request.limited:
-            request.bytes_left -= size
-            if request.bytes_left == 0:
-                request.batch = 0  # nothing more fits
-        if request.batch > 0:
-            self.line.requeue(request)
-        elif request.limited and request.bytes_left > 0:
-            self._end(request, "409 Batch Completed")
-        else:
-            self.line.remove(request)
-        return count
-
     def _nobodys_turn(self) -> None:
         """Answer those who do not want to wait: what there is goes to others."""
         if len(self.line) and not self._feed.waits_for_acks:
@@ -237,6 +237,9 @@ class PullDesk:
 
     def _end(self, request: PullRequest, status: str) -> None:
         self.line.remove(request)
+        self._tell_end(request, status)
+
+    def _tell_end(self, request: PullRequest, status: str) -> None:
         self._outlet.status(
             request.reply,
             status,

@@ -126,7 +126,8 @@ class PushDesk:
                 self._feed.put_back(parcel)
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            state.sent(self._feed.send(state.subject, parcel), self._clock.monotonic())
+            size = self._feed.send([state.subject] * parcel.page.count, parcel)
+            state.sent(size, self._clock.monotonic())
             sent += parcel.page.count
             self._ask_for_flow()
         return sent

@@ -1,11 +1,15 @@
 """Pull requests: what a client may ask for, and the line that they wait in."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig, go_text
+
+TOO_LARGE = "409 Message Size Exceeds MaxBytes"
+COMPLETED = "409 Batch Completed"
 
 
 class BadPull(Exception):
@@ -67,6 +71,31 @@ class PullRequest:
         """Whether it does not want to wait for more than it got."""
         return self.no_wait and (not self.expires_at or self.served > 0)
 
+    def take(self, size: int) -> bool:
+        """Have one message more, of so many bytes; False when they are more than it has left."""
+        if self.limited:
+            if size > self.bytes_left:
+                return False
+            self.bytes_left -= size
+            if not self.bytes_left:
+                self.batch = 1  # nothing more fits
+        self.served += 1
+        self.batch -= 1
+        return True
+
+    def helps_with(self, pending: int, unanswered: int) -> int:
+        """Return how many messages it may have until too little is left for it to help.
+
+        Each message that it gets leaves one less pending, and one more unanswered.
+        """
+        if not self.min_pending and not self.min_ack_pending:
+            return self.batch
+        if 0 < self.min_ack_pending <= unanswered:
+            return self.batch
+        if 0 < self.min_pending <= pending:
+            return min(self.batch, pending - self.min_pending + 1)
+        return 0
+
     def note_activity(self, now: float) -> None:
         """A delivery is as good as a heartbeat."""
         if self.heartbeat:
@@ -119,6 +148,27 @@ def _decode(body: bytes) -> _Body:
         return _Body(batch=1)  # the reference takes what it cannot read for one message
 
 
+class Ended(NamedTuple):
+    """A request that is answered by a status once ``after`` messages of the parcel went."""
+
+    after: int
+    request: PullRequest
+    status: str
+
+
+class Shares(NamedTuple):
+    """Who gets which message of a parcel, in order, and who has left the line meanwhile."""
+
+    takers: list[PullRequest]
+    ended: list[Ended]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the message behind the last that somebody takes was too large for all."""
+        ended = self.ended
+        return bool(ended) and ended[-1][::2] == (len(self.takers), TOO_LARGE)
+
+
 class WaitingLine:
     """Requests in the order in which they are served: first come, one message each, again.
 
@@ -141,16 +191,41 @@ class WaitingLine:
         if self._prioritized:
             self._line = deque(sorted(self._line, key=lambda waiting: waiting.priority))
 
-    def take_turn(self) -> PullRequest:
-        """Return whose turn it is for one message; whoever has enough leaves the line."""
-        request = self._line[0]
-        request.served += 1
-        request.batch -= 1
+    def share(self, sizes: Sequence[int], only: PullRequest | None = None) -> Shares:
+        """Share messages out in turns, one each and again; whoever has enough leaves the line.
+
+        With ``only`` they are for this one alone, wherever it stands.
+        """
+        shares = Shares([], [])
+        turn = only or self._first
+        while turn is not None and len(shares.takers) < len(sizes):
+            self._take_turn(turn, sizes[len(shares.takers)], shares)
+            turn = self._first if only is None else (only if only in self._line else None)
+        return shares
+
+    @property
+    def _first(self) -> PullRequest | None:
+        return self._line[0] if self._line else None
+
+    def _take_turn(self, request: PullRequest, size: int, shares: Shares) -> None:
+        if not request.take(size):
+            self.remove(request)
+            shares.ended.append(Ended(len(shares.takers), request, TOO_LARGE))
+            return
+        shares.takers.append(request)
         if request.batch > 0:
-            self._line.rotate(-1)
-        else:
-            self._line.popleft()
-        return request
+            self.requeue(request)
+            return
+        self.remove(request)
+        if request.bytes_left > 0:  # it may have hoped for more
+            shares.ended.append(Ended(len(shares.takers), request, COMPLETED))
+
+    def give(self, request: PullRequest, count: int) -> None:
+        """Let a request without a limit of bytes, alone in line, have so many messages at once."""
+        request.served += count
+        request.batch -= count
+        if not request.batch:
+            self.remove(request)
 
     def requeue(self, request: PullRequest) -> None:
         """Go from wherever it stands to where a new one would stand."""
@@ -167,6 +242,17 @@ class WaitingLine:
     def wanted(self) -> int:
         """Return how many messages the line still wants in all."""
         return sum(request.batch for request in self._line)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether somebody takes only so many bytes."""
+        return any(request.limited for request in self._line)
+
+    def wanted_bytes(self, most: int) -> int:
+        """Return how many bytes the line still takes, ``most`` when there is no such limit."""
+        if not all(request.limited for request in self._line):
+            return most
+        return min(sum(request.bytes_left for request in self._line), most)
 
     def next_deadline(self) -> float:
         """Return when a request wants attention, infinity when never."""

@@ -377,6 +377,20 @@ def ack_replies(
     return replies, size
 
 
+def ack_sizes(Frames frames not None, Py_ssize_t start, list replies not None):
+    """Return the size of each frame from ``start`` on as clients count it, with its ack subject."""
+    cdef Py_ssize_t i, count = len(replies)
+    cdef const Head *head
+    cdef list sizes = []
+    if start < 0 or start + count > frames.length:
+        raise IndexError("no such frames")
+    for i in range(count):
+        head = frames.head(start + i)
+        sizes.append(
+            head.subject_len + head.headers_len + <Py_ssize_t>head.payload_len + len(replies[i]))
+    return sizes
+
+
 def _long_replies(prefix, Frames frames, start, count, deliveries, first_consumer_seq, left):
     """The same for names so long that the subject needs memory of its own."""
     replies, size = [], 0

@@ -29,10 +29,9 @@ class Publishing(Operations):
     def publish_frames(
         self,
         interest: Interest,
-        route: bytes,
+        routes: list[bytes],
         frames: Frames,
         start: int,
-        count: int,
         replies: list[bytes],
     ) -> int: ...
     def publish_record(

@@ -92,20 +92,23 @@ cdef class Publishing(Operations):
         return delivered
 
     def publish_frames(
-        self, Interest interest not None, bytes route not None, object frames not None,
-        Py_ssize_t start, Py_ssize_t count, list replies not None,
+        self, Interest interest not None, list routes not None, object frames not None,
+        Py_ssize_t start, list replies not None,
     ):
-        """Send records to ``route``, each under its own subject and ``replies[i]``."""
+        """Send as many records as there are routes, each to its own, in order.
+
+        Record ``i`` goes under its own subject with ``replies[i]``.
+        """
         cdef Py_buffer view
         cdef list offsets = frames.offsets
-        cdef Py_ssize_t i, delivered = 0
-        if start < 0 or count < 0 or start + count > len(offsets) or len(replies) < count:
+        cdef Py_ssize_t i, count = len(routes), delivered = 0
+        if start < 0 or start + count > len(offsets) or len(replies) < count:
             raise IndexError("no such frames, or fewer replies than frames")
         PyObject_GetBuffer(frames.buffer, &view, PyBUF_SIMPLE)
         try:
             for i in range(count):
                 delivered += self._publish_frame(
-                    interest, route, <const char *>view.buf, view.len, offsets[start + i],
+                    interest, routes[i], <const char *>view.buf, view.len, offsets[start + i],
                     replies[i])
         finally:
             PyBuffer_Release(&view)

@@ -134,3 +134,12 @@ def ack_replies(
         replies.append(prefix + b"%d.%d.%d.%d.%d" % numbers)
         size += len(subject) + len(headers) + len(payload) + len(replies[-1])
     return replies, size
+
+
+def ack_sizes(frames: Frames, start: int, replies: list[bytes]) -> list[int]:
+    """Return the size of each frame from ``start`` on as clients count it, with its ack subject."""
+    sizes = []
+    for i, reply in enumerate(replies):
+        _, _, subject, payload, headers, *_ = frames.record(start + i)
+        sizes.append(len(subject) + len(headers) + len(payload) + len(reply))
+    return sizes
