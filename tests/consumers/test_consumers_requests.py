@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.consumers import acks, requests
 from millstream.consumers.config import ConsumerConfig
@@ -57,6 +59,74 @@ def test_the_lowest_priority_number_goes_first_and_its_equals_in_turns():
     assert list(line) == [one, two, last]
     line.requeue(one)
     assert list(line) == [two, one, last]
+
+
+asked_for = st.lists(
+    st.tuples(st.integers(1, 5), st.sampled_from([0, 0, 10, 25])), min_size=1, max_size=5
+)
+
+
+def line_of(asked: list[tuple[int, int]]) -> WaitingLine:
+    line = WaitingLine()
+    for at, (batch, max_bytes) in enumerate(asked):
+        body = b'{"batch":%d,"max_bytes":%d}' % (batch, max_bytes)
+        line.add(requests.parse(b"%d" % at, body, ConsumerConfig(), now=10.0))
+    return line
+
+
+def left_of(line: WaitingLine) -> list[tuple[bytes, int, int, int]]:
+    return [(each.reply, each.batch, each.served, each.bytes_left) for each in line]
+
+
+@given(asked_for, st.integers(1, 30), st.integers(1, 30))
+def test_many_rounds_at_once_are_as_one_message_after_the_other(asked, first, second):
+    one, many = (line_of([(batch, 0) for batch, _ in asked]) for _ in range(2))
+    for count in (first, second):
+        assert many.is_even(count)
+        slow, quick = one.share([0] * count), many.share_evenly(count)
+        assert slow.routes == quick.routes
+        assert {each.reply for each in slow.served} == {each.reply for each in quick.served}
+        assert left_of(one) == left_of(many)
+
+
+@given(asked_for, st.lists(st.sampled_from([4, 10, 12]), max_size=20))
+def test_a_parcel_is_shared_out_as_its_messages_one_by_one_would_be(asked, sizes):
+    whole, single = line_of(asked), line_of(asked)
+    shares = whole.share(sizes)
+    routes: list[bytes] = []
+    ended: list[tuple[int, bytes, str]] = []
+    for size in sizes:
+        one = single.share([size])
+        ended += [(len(routes) + e.after, e.request.reply, e.status) for e in one.ended]
+        routes += one.routes
+    assert shares.routes == routes
+    assert [(e.after, e.request.reply, e.status) for e in shares.ended] == ended
+    assert left_of(whole) == left_of(single)
+    assert shares.is_refused == (len(routes) < len(sizes) and ended[-1][2] == requests.TOO_LARGE)
+
+
+def test_who_is_chosen_gets_everything_wherever_it_stands():
+    line = line_of([(3, 0), (2, 0)])
+    _, second = line
+    shares = line.share([0] * 4, second)
+    assert (shares.routes, left_of(line)) == ([b"1", b"1"], [(b"0", 3, 0, 0)])
+
+
+@pytest.mark.parametrize(
+    ("body", "pending", "unanswered", "helped"),
+    [
+        (b'{"batch":5,"group":"g"}', 0, 0, 5),
+        (b'{"batch":5,"group":"g","min_pending":8}', 10, 0, 3),
+        (b'{"batch":2,"group":"g","min_pending":8}', 10, 0, 2),
+        (b'{"batch":5,"group":"g","min_pending":8}', 7, 0, 0),
+        (b'{"batch":5,"group":"g","min_ack_pending":2}', 9, 1, 0),
+        (b'{"batch":5,"group":"g","min_ack_pending":2}', 9, 2, 5),
+        (b'{"batch":5,"group":"g","min_pending":8,"min_ack_pending":2}', 8, 1, 1),
+    ],
+)
+def test_an_overflow_request_helps_while_enough_is_left(body, pending, unanswered, helped):
+    config = {"priority_policy": "overflow", "priority_groups": ("g",)}
+    assert parse(body, **config).helps_with(pending, unanswered) == helped
 
 
 def test_deadlines_are_expiry_or_heartbeat_whichever_comes_first():

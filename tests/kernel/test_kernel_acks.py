@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from millstream.kernel._acks import PendingAcks, ack_replies
+from millstream.kernel._acks import PendingAcks, ack_replies, ack_sizes
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel.reference import acks as reference
@@ -97,12 +97,18 @@ TestAgreement = Agreement.TestCase
 def test_ack_subjects_are_the_same_in_both_forms(prefix, deliveries, first, consumer_seq, left):
     frames = frames_of(first, 3)
     asked = (prefix, frames, 1, 2, deliveries, consumer_seq, left)
-    assert ack_replies(*asked) == reference.ack_replies(*asked)
+    replies, size = ack_replies(*asked)
+    assert (replies, size) == reference.ack_replies(*asked)
+    sizes = ack_sizes(frames, 1, replies)
+    assert sizes == reference.ack_sizes(frames, 1, replies)
+    assert sum(sizes) == size
 
 
 def test_frames_that_are_not_there_are_refused():
     with pytest.raises(IndexError):
         ack_replies(PREFIX, frames_of(1, 2), 1, 2, 1, 1, 1)
+    with pytest.raises(IndexError):
+        ack_sizes(frames_of(1, 2), 1, [b"one", b"two"])
     with pytest.raises(IndexError):
         PendingAcks().take_acks(Batch(), -1)
     with pytest.raises(IndexError):

@@ -717,6 +717,27 @@ def test_frames_are_sent_under_their_own_subject_with_their_reply() -> None:
     )
 
 
+def test_frames_with_several_routes_leave_in_their_own_order() -> None:
+    frames_module = pytest.importorskip("millstream.kernel._frames")
+    door = Recorder()
+    a, b = door.client(), door.client()
+    door.hub.feed(a, b"SUB one 1\r\nSUB two 2\r\n")
+    door.hub.feed(b, b"SUB other 1\r\n")
+    batch = Batch()
+    for at in range(5):
+        batch.add(b"s", b"", b"", b"%d" % at)
+    encoded = frames_module.encode_batch(batch, 0, 5, 1, 10, 0, None, 0, True)
+    size = int.from_bytes(encoded[4:8], "little")
+    frames = frames_module.Frames(encoded, [at * size for at in range(5)])
+    routes = [b"two", b"other", b"one", b"two"]
+    assert door.hub.publish_frames(door.interest, routes, frames, 1, [b"r"] * 4) == 4
+    door.hub.flush()
+    assert door.sent(a) == (b"MSG s 2 r 1\r\n1\r\nMSG s 1 r 1\r\n3\r\nMSG s 2 r 1\r\n4\r\n")
+    assert door.sent(b) == b"MSG s 1 r 1\r\n2\r\n"
+    with pytest.raises(IndexError, match="no such frames"):
+        door.hub.publish_frames(door.interest, routes, frames, 2, [b"r"] * 4)
+
+
 def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
     frames_module = pytest.importorskip("millstream.kernel._frames")
     seen = []

@@ -8,7 +8,7 @@ from millstream.consumers import requests
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.feed import PAGE_BYTES, Feed, Parcel
 from millstream.consumers.ledger import FOREVER
-from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.outlet import Fields, Outlet, Routes
 from millstream.consumers.pin import Pin
 from millstream.consumers.requests import BadPull, PullRequest, Shares, WaitingLine
 
@@ -113,11 +113,12 @@ class PullDesk:
             return (self._helps_with(request) if len(self.line) == 1 else 1), room
         if len(self.line) == 1:
             return request.batch, room
-        rooms = map(self._room, islice(self.line, 1, self._feed.available()))
-        least = min(rooms, default=room)
+        available = self._feed.available()
+        least = min(map(self._room, islice(self.line, 1, available)), default=room)
         if least <= 1:  # its turn comes, and then it is waited for, or leaves
             return 1, room
-        return self.line.wanted(), min(least, room)
+        most = available if 0 < available <= len(self.line) else self.line.wanted()
+        return most, min(least, room)
 
     @property
     def _is_chosen(self) -> bool:
@@ -140,36 +141,33 @@ class PullDesk:
         """
         shares, went = self._share(request, parcel), 0
         for ended in shares.ended:
-            self._send(parcel.part(went, ended.after), shares.takers[went : ended.after])
+            self._send(parcel.part(went, ended.after), shares.routes[went : ended.after])
             went = ended.after
             if ended.request is self._claimed:
                 self._claimed = None
                 self.pin.release()  # it was pinned for this, and gets nothing
             self._tell_end(ended.request, ended.status)
-        count = len(shares.takers)
-        self._send(parcel.part(went, count), shares.takers[went:])
+        count = len(shares.routes)
+        self._send(parcel.part(went, count), shares.routes[went:] if went else shares.routes)
+        now = self._clock.monotonic()
+        for served in shares.served:
+            served.note_activity(now)
         if shares.is_refused and count < parcel.page.count:
             self._feed.put_back(parcel.part(count, parcel.page.count))
         return count
 
     def _share(self, request: PullRequest, parcel: Parcel) -> Shares:
-        count = parcel.page.count
-        if len(self.line) == 1 and not request.limited:
-            self.line.give(request, count)
-            return Shares([request] * count, [])
-        sizes = self._feed.sizes(parcel) if self.line.is_limited else [0] * count
-        return self.line.share(sizes, request if self._is_chosen else None)
+        if not self._is_chosen and self.line.is_even(parcel.page.count):
+            return self.line.share_evenly(parcel.page.count)
+        return self.line.share(self._feed.sizes(parcel), request if self._is_chosen else None)
 
-    def _send(self, parcel: Parcel, takers: list[PullRequest]) -> None:
-        if not takers:
+    def _send(self, parcel: Parcel, routes: Routes) -> None:
+        if not routes:
             return
         self._claimed = None
         is_pinned = self.config.priority_policy == "pinned_client"
         pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
-        self._feed.send([taker.reply for taker in takers], parcel, pin)
-        now = self._clock.monotonic()
-        for taker in set(takers):
-            taker.note_activity(now)
+        self._feed.send(routes, parcel, pin)
 
     def _turn(self) -> PullRequest | None:
         """Return whose turn it is, None when nobody's."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -157,16 +158,17 @@ class Ended(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Who gets which message of a parcel, in order, and who has left the line meanwhile."""
+    """Where each message of a parcel goes, and which requests get some or have left the line."""
 
-    takers: list[PullRequest]
+    routes: list[bytes]
+    served: set[PullRequest]
     ended: list[Ended]
 
     @property
     def is_refused(self) -> bool:
         """Whether the message behind the last that somebody takes was too large for all."""
         ended = self.ended
-        return bool(ended) and ended[-1][::2] == (len(self.takers), TOO_LARGE)
+        return bool(ended) and ended[-1][::2] == (len(self.routes), TOO_LARGE)
 
 
 class WaitingLine:
@@ -196,10 +198,10 @@ class WaitingLine:
 
         With ``only`` they are for this one alone, wherever it stands.
         """
-        shares = Shares([], [])
+        shares = Shares([], set(), [])
         turn = only or self._first
-        while turn is not None and len(shares.takers) < len(sizes):
-            self._take_turn(turn, sizes[len(shares.takers)], shares)
+        while turn is not None and len(shares.routes) < len(sizes):
+            self._take_turn(turn, sizes[len(shares.routes)], shares)
             turn = self._first if only is None else (only if only in self._line else None)
         return shares
 
@@ -210,22 +212,37 @@ class WaitingLine:
     def _take_turn(self, request: PullRequest, size: int, shares: Shares) -> None:
         if not request.take(size):
             self.remove(request)
-            shares.ended.append(Ended(len(shares.takers), request, TOO_LARGE))
+            shares.ended.append(Ended(len(shares.routes), request, TOO_LARGE))
             return
-        shares.takers.append(request)
+        shares.routes.append(request.reply)
+        shares.served.add(request)
         if request.batch > 0:
             self.requeue(request)
             return
         self.remove(request)
         if request.bytes_left > 0:  # it may have hoped for more
-            shares.ended.append(Ended(len(shares.takers), request, COMPLETED))
+            shares.ended.append(Ended(len(shares.routes), request, COMPLETED))
 
-    def give(self, request: PullRequest, count: int) -> None:
-        """Let a request without a limit of bytes, alone in line, have so many messages at once."""
-        request.served += count
-        request.batch -= count
-        if not request.batch:
-            self.remove(request)
+    def is_even(self, count: int) -> bool:
+        """Whether sizes do not matter to those who come first, and all are served alike."""
+        first = islice(self._line, count)
+        return not self._prioritized and not any(request.limited for request in first)
+
+    def share_evenly(self, count: int) -> Shares:
+        """Share messages out as ``share`` does, many rounds at once, where the line ``is_even``."""
+        shares = Shares([], set(), [])
+        while self._line and (left := count - len(shares.routes)):
+            turn = list(islice(self._line, left))
+            rounds = max(min(left // len(self._line), *(each.batch for each in turn)), 1)
+            shares.routes.extend([request.reply for request in turn] * rounds)
+            shares.served.update(turn)
+            for request in turn:
+                request.served += rounds
+                request.batch -= rounds
+                self._line.popleft()
+                if request.batch > 0:
+                    self._line.append(request)
+        return shares
 
     def requeue(self, request: PullRequest) -> None:
         """Go from wherever it stands to where a new one would stand."""
@@ -242,11 +259,6 @@ class WaitingLine:
     def wanted(self) -> int:
         """Return how many messages the line still wants in all."""
         return sum(request.batch for request in self._line)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether somebody takes only so many bytes."""
-        return any(request.limited for request in self._line)
 
     def wanted_bytes(self, most: int) -> int:
         """Return how many bytes the line still takes, ``most`` when there is no such limit."""
