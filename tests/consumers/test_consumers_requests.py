@@ -102,7 +102,12 @@ def test_a_parcel_is_shared_out_as_its_messages_one_by_one_would_be(asked, sizes
     assert shares.routes == routes
     assert [(e.after, e.request.reply, e.status) for e in shares.ended] == ended
     assert left_of(whole) == left_of(single)
-    assert shares.is_refused == (len(routes) < len(sizes) and ended[-1][2] == requests.TOO_LARGE)
+
+
+def test_a_message_that_is_too_large_for_everybody_is_refused():
+    assert line_of([(3, 10), (3, 20)]).share([9, 9, 30]).is_refused
+    assert not line_of([(3, 10), (3, 0)]).share([9, 9, 30]).is_refused
+    assert not line_of([(1, 10)]).share([9, 9]).is_refused
 
 
 def test_who_is_chosen_gets_everything_wherever_it_stands():
