@@ -41,6 +41,7 @@ def served(room: int) -> tuple[int, PushDesk]:
     feed = Records()
     outlet: Any = SimpleNamespace(
         is_bound=lambda subject, group: True,
+        heard_for=lambda subject: 1 << 40,
         room=lambda subject: room - feed.sent * (SIZE + 40),
     )
     config = ConsumerConfig(deliver_subject="d", ack_policy="none")

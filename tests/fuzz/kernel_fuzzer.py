@@ -267,6 +267,7 @@ def _read_frames(random: Random, data: bytes, offset: int) -> None:
     door = Door(random)
     door.hub.feed(door.attach(), b"SUB a 1\r\n")
     door.hub.publish_frames(door.interests[0], [b"a"], frames, 0, [b"r"])
+    door.hub.heard_for(door.interests[0], b"a")
     door.hub.publish_frames(door.interests[1], [b"a"], frames, 0, [b"r"])
     door.hub.close()
 

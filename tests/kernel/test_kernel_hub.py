@@ -738,6 +738,20 @@ def test_frames_with_several_routes_leave_in_their_own_order() -> None:
         door.hub.publish_frames(door.interest, routes, frames, 2, [b"r"] * 4)
 
 
+def test_a_subject_is_heard_until_the_last_subscription_has_its_maximum() -> None:
+    door = Recorder()
+    a, b = door.client(), door.client()
+    assert door.hub.heard_for(door.interest, b"x") == 0
+    door.hub.feed(a, b"SUB x 1\r\nUNSUB 1 3\r\nSUB x g 2\r\nUNSUB 2 2\r\n")
+    door.hub.feed(b, b"SUB x g 1\r\nUNSUB 1 3\r\n")
+    assert door.hub.heard_for(door.interest, b"x") == 5
+    for left in (4, 3):
+        door.hub.publish(door.interest, b"x", b"", b"", b"")
+        assert door.hub.heard_for(door.interest, b"x") == left
+    door.hub.feed(b, b"SUB > 2\r\n")
+    assert door.hub.heard_for(door.interest, b"x") > 1 << 30
+
+
 def test_a_frames_extras_go_through_the_decoration_into_its_headers() -> None:
     frames_module = pytest.importorskip("millstream.kernel._frames")
     seen = []

@@ -95,6 +95,12 @@ class Request:
     bytes: int = 0
     status: str = ""
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether it still waits: one that has all its bytes ends without a status."""
+        full = self.got == self.batch or (self.max_bytes and self.bytes == self.max_bytes)
+        return not full and not self.status
+
 
 @dataclass
 class Heard:
@@ -139,8 +145,11 @@ class Puller(Client):
             self.heard.append(Heard(sid, status=status))
         self.news.set()
 
-    async def pull(self, stream: str, consumer: str, **asked: Any) -> None:
+    async def pull(self, stream: str, consumer: str, *, most: int = 0, **asked: Any) -> None:
+        """Ask for messages at a new inbox, which is unsubscribed once it has got ``most``."""
         sub = await self.subscribe(self.new_inbox())
+        if most:
+            await self._send_unsubscribe(sub._id, most)
         self.requests[sub._id] = Request(asked.get("batch", 1), asked.get("max_bytes", 0))
         body = json.dumps(asked).encode()
         await self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body, sub.subject)
@@ -148,7 +157,7 @@ class Puller(Client):
     @property
     def waiting(self) -> list[Request]:
         """Return the requests that want more."""
-        return [r for r in self.requests.values() if not r.status and r.got < r.batch]
+        return [request for request in self.requests.values() if request.wants_more]
 
     async def until(self, done: Callable[[], bool]) -> None:
         """Wait until what was heard is enough."""
@@ -314,6 +323,26 @@ async def test_a_client_of_another_account_gets_its_messages_in_stream_order(
         await make(publisher, flood.stream, **flood.consumer())
         await asyncio.gather(flood.fill(publisher), flood.drain(client))
         flood.check(client)
+
+
+async def test_a_request_whose_subscription_ends_early_leaves_the_rest_to_the_others(
+    ours: Place,
+) -> None:
+    async with connected(ours) as client:
+        await make(client, "E")
+        for most in (2, 0, 3):  # the first is alone with what is stored, the others wait
+            await client.pull("E", "C", most=most, batch=9, expires=60 * NANO)
+            for _ in range(6):
+                await client.publish("E.x", b"x")
+            await client.flush()
+        await client.pull("E", "C", batch=9, expires=60 * NANO)
+        await client.until(lambda: len(client.heard) == 18)
+        assert [(heard.seq, heard.deliveries) for heard in client.heard] == [
+            (seq, 1) for seq in range(1, 19)
+        ]
+        first, _, third, _ = client.requests.values()
+        assert first.got == 2
+        assert third.got <= 3
 
 
 # -- as the reference does -------------------------------------------------------------------

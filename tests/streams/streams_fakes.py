@@ -283,6 +283,9 @@ class FakeHub:
     def room(self, interest: object, subject: bytes) -> int:
         return 8 << 20
 
+    def heard_for(self, interest: object, subject: bytes) -> int:
+        return 1 << 40
+
     def flush(self) -> None:
         self.flushes += 1
 

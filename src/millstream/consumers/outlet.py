@@ -70,6 +70,10 @@ class Outlet:
         """Return how many bytes the listeners still take without being closed for slowness."""
         return self._hub.room(self._interest, subject)
 
+    def heard_for(self, subject: bytes) -> int:
+        """Return how many messages are heard before all who listen have as many as they want."""
+        return self._hub.heard_for(self._interest, subject)
+
     def flush(self) -> None:
         """Send what was published."""
         self._hub.flush()

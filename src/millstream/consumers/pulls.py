@@ -109,13 +109,14 @@ class PullDesk:
 
     def _reach(self, request: PullRequest, room: int) -> tuple[int, int]:
         """Return how many messages may go before a request needs a look, and the least room."""
-        if self._is_chosen:
-            return (self._helps_with(request) if len(self.line) == 1 else 1), room
         if len(self.line) == 1:
-            return request.batch, room
+            most = self._helps_with(request) if self._is_chosen else request.batch
+            return min(most, self._outlet.heard_for(request.reply)), room
+        if self._is_chosen or self._ends_soon(request):
+            return 1, room
         available = self._feed.available()
         least = min(map(self._room, islice(self.line, 1, available)), default=room)
-        if least <= 1:  # its turn comes, and then it is waited for, or leaves
+        if least <= 1:  # its turn comes, and then it is looked at
             return 1, room
         most = available if 0 < available <= len(self.line) else self.line.wanted()
         return most, min(least, room)
@@ -126,9 +127,15 @@ class PullDesk:
         return self.config.priority_policy in ("overflow", "pinned_client")
 
     def _room(self, request: PullRequest) -> int:
-        """Return how many bytes a request's listeners take, 0 when there are none."""
+        """Return how many bytes a request's listeners take, 0 where each message needs a look."""
         reply = request.reply
-        return self._outlet.room(reply) if self._outlet.is_heard(reply) else 0
+        if not self._outlet.is_heard(reply) or self._ends_soon(request):
+            return 0
+        return self._outlet.room(reply)
+
+    def _ends_soon(self, request: PullRequest) -> bool:
+        """Whether its listeners unsubscribe before they have all that it asks for."""
+        return self._outlet.heard_for(request.reply) < request.batch
 
     def _page_bytes(self, room: int) -> int:
         """Return how much to read at once: what whoever waits takes, and some for the frames."""

@@ -117,7 +117,8 @@ class PushDesk:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
             most = min(room // 2, PAGE_BYTES, state.stretch)
-            parcel = self._feed.next(budget - sent, most)
+            count = min(budget - sent, self._outlet.heard_for(state.subject))
+            parcel = self._feed.next(count, most)
             if parcel is None:
                 if self._feed.is_blocked and self._acks_by_flow:
                     self._ask_for_flow(wanted=True)

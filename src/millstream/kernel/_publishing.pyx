@@ -15,6 +15,8 @@ from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._scan cimport TIME_ROOM, write_decimal, write_time
 
+cdef uint64_t ENDLESS = 1 << 40  # messages to a subscription that has no maximum
+
 cdef enum:
     FRAME_BODY = 52
     TOLD_ROOM = 17 + 20 + 19 + TIME_ROOM + 4  # sequence and time of a record, as headers
@@ -215,10 +217,29 @@ cdef class Publishing(Operations):
                 least = min(least, room_of(match.groups[i].subs[k]))
         return max(least, 0)
 
+    def heard_for(self, Interest interest not None, bytes subject not None):
+        """Return how many messages on ``subject`` are heard before all who listen have enough."""
+        cdef Match *match = interest.match_once(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef uint64_t most = 0, group
+        cdef uint32_t i, k
+        for i in range(match.plain_count):
+            most = max(most, wanted_by(match.plain[i]))
+        for i in range(match.group_count):
+            group = 0
+            for k in range(match.groups[i].count):
+                group = min(group + wanted_by(match.groups[i].subs[k]), ENDLESS)
+            most = max(most, group)
+        return most
+
 
 cdef inline char *put(char *to, const char *what, Py_ssize_t size) noexcept nogil:
     memcpy(to, what, size)
     return to + size
+
+
+cdef uint64_t wanted_by(Sub *sub) noexcept:
+    return sub.limit - sub.delivered if sub.limit else ENDLESS
 
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:
