@@ -15,6 +15,7 @@ import msgspec
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.patience import Patience
 from millstream.client.topic_values import Job, TopicState
+from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from millstream.client.topics import Topic
@@ -100,6 +101,7 @@ class Worker:
         self._stop = threading.Event()
         self._freed = threading.Event()
         self._held: dict[int, Job] = {}
+        self._broken: BaseException | None = None  # what ended the thread that keeps the leases
         self._idleness = Idleness()
         self._lease = Lease(LONGEST_LEASE_MS)
 
@@ -117,20 +119,24 @@ class Worker:
         self._lease = self._terms.lease_of(self._queue.state())
         patience = self._queue.patience()
         ended = threading.Event()  # not before the last job: a worker that stops still has some
-        renewer = threading.Thread(target=self._renew, args=(ended,), daemon=True)
         self._stop.clear()
-        renewer.start()
+        self._broken = None
+        renewer = Supervisor().thread(
+            "millstream-leases", partial(self._renew, ended), self._renewer_ended
+        )
         try:
             with ThreadPoolExecutor(self._terms.concurrency) as pool:
                 while not self._stop.is_set():
                     was_busy = bool(self._held)  # such a job may come back behind the look
                     if not self._take(pool, patience) and not self._held and not was_busy:
                         if until_empty:
-                            return
+                            break
                         self._stop.wait(self._idleness.pause())
         finally:
             ended.set()
             renewer.join()
+        if self._broken is not None:
+            raise self._broken
 
     def _take(self, pool: ThreadPoolExecutor, patience: Patience) -> bool:
         """Start on jobs while there is room; False when the queue has none."""
@@ -193,6 +199,11 @@ class Worker:
         """Keep the leases of jobs alive that take longer than that."""
         while not ended.wait(self._lease.pause):
             self._keep(list(self._held.values()))
+
+    def _renewer_ended(self, error: BaseException) -> None:
+        """Stop: whoever took more jobs now would lose those that take longer than a lease."""
+        self._broken = error
+        self.stop()
 
     def _keep(self, jobs: list[Job]) -> None:
         if not jobs:

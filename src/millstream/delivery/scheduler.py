@@ -13,6 +13,7 @@ from millstream.clock import Clock, thread_seconds
 from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, Sample
 from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
+from millstream.supervisor import Supervisor, described
 
 ENOUGH = 64  # deliveries that one turn sets in motion
 LONGEST_MS = 0.2  # that a turn lasts, so that what comes meanwhile is seen soon
@@ -31,11 +32,14 @@ class Scheduler:
         ingest_full: Callable[[], bool] = lambda: False,
         measured: Callable[[Measures], None] = lambda measures: None,
         busy_seconds: Callable[[], float] = thread_seconds,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._clock = clock
         self._ingest_full = ingest_full
         self._measured = measured
         self._busy_seconds = busy_seconds
+        self._supervisor = supervisor or Supervisor()
+        self._sample = self._supervisor.repeated("the governor's look", self._measure)
         self._governor = Governor()
         self._ready = ReadySet()
         self._work: dict[Hashable, Work] = {}
@@ -119,12 +123,20 @@ class Scheduler:
             key, waited_ms = found
             self._governor.waited(min(waited_ms, now - self._due_ms))
             self.served += 1
-            moved += self._work.pop(key)()
+            moved += self._serve(self._work.pop(key))
             now = self._now_ms()
         if now >= end and self._ready.depth:
             self._go_on()
         elif moved:
             self._turn_later()
+
+    def _serve(self, work: Work) -> int:
+        """Do one thing's work; those that wait behind one that fails still have their turn."""
+        try:
+            return work()
+        except Exception as error:
+            self._supervisor.report(f"the turn {described(work)}", "failed", error)
+            return 1
 
     def _go_on(self) -> None:
         """Have the rest of a turn that took too long as soon as the loop has seen who else came."""
@@ -146,6 +158,16 @@ class Scheduler:
         asyncio.get_running_loop().call_later(SAMPLE_MS / 1000, self._look)
 
     def _look(self) -> None:
+        """Measure; whatever that raises, the next look comes while there is work."""
+        self._sample()
+        self._quiet += 1
+        at_rest = not len(self._ready) and self.measures.pressure < 0.2
+        if self._quiet >= QUIET_SAMPLES and at_rest:
+            self._watching = False
+        else:
+            self._look_later()
+
+    def _measure(self) -> None:
         now, busy = self._clock.monotonic(), self._busy_seconds()
         passed = now - self._looked
         # A loop that comes late to this look was late for everything else too. Once may be the
@@ -158,15 +180,10 @@ class Scheduler:
         seen = Sample(self._ready.depth, min(1.0, share), self._ingest_full())
         before, measures = self.measures, self._governor.sample(seen)
         self._ready.defers = measures.defers
-        self._quiet += 1
         if measures != before:
             self._measured(measures)
         if before.defers and not measures.defers and len(self._ready):
             self._turn_later()
-        if self._quiet >= QUIET_SAMPLES and not len(self._ready) and measures.pressure < 0.2:
-            self._watching = False
-        else:
-            self._look_later()
 
     def _now_ms(self) -> float:
         return 1000 * self._clock.monotonic()

@@ -7,12 +7,10 @@ timer for its earliest deadline; without one (tests) ``run_due`` is called after
 import asyncio
 import heapq
 import itertools
-import logging
 from collections.abc import Callable
 
 from millstream.clock import Clock
-
-log = logging.getLogger(__name__)
+from millstream.supervisor import Supervisor
 
 TIDY_ABOVE = 1024
 
@@ -34,9 +32,15 @@ class Timer:
 class Timers:
     """Runs callbacks once their time has come, earliest first."""
 
-    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self.clock = clock
         self._loop = loop
+        self._supervisor = supervisor or Supervisor()
         self._queue: list[tuple[float, int, Timer]] = []
         self._tidy_above = TIDY_ABOVE  # timers, many of which may have been called off
         self._order = itertools.count()
@@ -56,6 +60,16 @@ class Timers:
         self._set_alarm()
         return timer
 
+    def every(self, seconds: float, name: str, call: Callable[[], None]) -> None:
+        """Call now and then again and again, so long after each call, whatever one raises."""
+        guarded = self._supervisor.repeated(name, call)
+
+        def again() -> None:
+            guarded()
+            self.after(seconds, again)
+
+        again()
+
     def _tidy(self) -> None:
         """Drop what was called off: long waits that mostly end early would pile up."""
         self._queue = [entry for entry in self._queue if entry[2].callback is not None]
@@ -74,7 +88,8 @@ class Timers:
         for timer in due:
             callback, timer.callback = timer.callback, None
             if callback is not None:
-                self._run(callback)
+                # One owner's fault must not stop everybody else's deadlines.
+                self._supervisor.once("the timer", callback)()
                 ran += 1
         self._set_alarm()
         return ran
@@ -83,12 +98,6 @@ class Timers:
         """Forget every deadline."""
         self._queue.clear()
         self._set_alarm()
-
-    def _run(self, callback: Callable[[], None]) -> None:
-        try:
-            callback()
-        except Exception:  # one owner's fault must not stop everybody else's deadlines
-            log.exception("timer failed callback=%r", callback)
 
     def _set_alarm(self) -> None:
         if self._loop is None:

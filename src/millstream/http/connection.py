@@ -284,6 +284,9 @@ class HttpConnection(asyncio.Protocol):
                 waiting = self._next_waiting()
         except asyncio.CancelledError:
             self.abort()
+        except Exception:  # half an answer is there, and no more would come
+            log.exception("answer not finished method=%s path=%r", request.method, request.path)
+            self.abort()
         finally:
             self._busy, self._task = waiting is not None, None
         if waiting is not None:

@@ -18,6 +18,7 @@ from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.turns import FirstCome, Turns
 from millstream.listener import Listener
+from millstream.supervisor import Supervisor
 
 DATE = "%a, %d %b %Y %H:%M:%S GMT"
 
@@ -44,6 +45,7 @@ class HttpDoor:
         on_stop: Callable[[], None] | None = None,
         hosts: Collection[str] | None = (),
         turns: Turns | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.stopping = asyncio.Event()
@@ -58,6 +60,8 @@ class HttpDoor:
         self._connections: set[Connection] = set()
         self._emptied = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        supervisor = supervisor or Supervisor()
+        self._sweep = supervisor.repeated("the deadlines of HTTP clients", self.sweep)
         self._date = (0, b"")
 
     @property
@@ -82,11 +86,11 @@ class HttpDoor:
         this host that are to be used, and belong to the door then. Call it once for each address.
         """
         own = sockets.bound(host, port) if bound is None else bound
-        taken: int = own[0].getsockname()[1]
         guarded = BrowserGuard(self._app, self._names(host, own))
         listener = Listener(self._loop, partial(self._accepted, guarded, tls))
         self._listeners.append(listener)
         listener.take(own)
+        taken: int = own[0].getsockname()[1]  # listening may have taken another one
         if self._timer is None:
             self._tick()
         return taken
@@ -106,6 +110,9 @@ class HttpDoor:
     def _arrived(self, client: socket, task: asyncio.Task[None]) -> None:
         self._arriving.discard(task)
         if task.cancelled():  # perhaps before its first step, which is to hand the socket over
+            client.close()
+        elif (error := task.exception()) is not None:
+            log.error("http connection not established", exc_info=error)
             client.close()
 
     async def _let_in(
@@ -178,5 +185,5 @@ class HttpDoor:
             self._emptied.set()
 
     def _tick(self) -> None:
-        self.sweep()
+        self._sweep()
         self._timer = self._loop.call_later(self.limits.sweep_seconds, self._tick)

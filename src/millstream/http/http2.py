@@ -7,7 +7,9 @@ as over HTTP/1.1 and reach the same application, many at a time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from millstream.http.connection import Door
+
+log = logging.getLogger(__name__)
 
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
@@ -283,10 +287,18 @@ class Http2Connection(asyncio.Protocol):
                 await self._send(stream_id, answer.body, end=True)
         except h2.exceptions.ProtocolError:
             pass  # the client reset the stream or left while we were writing
+        except Exception:  # half an answer is there, and no more would come
+            log.exception("answer not finished method=%s path=%r", request.method, request.path)
+            self._give_up(stream_id)
         finally:
             self._streams.pop(stream_id, None)
             self._set_deadline()
             self._close_if_done()
+
+    def _give_up(self, stream_id: int) -> None:
+        with suppress(h2.exceptions.ProtocolError):  # the client may have reset it
+            self._h2.reset_stream(stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
+            self._flush()
 
     async def _stream(self, stream_id: int, answer: StreamedResponse, skip: bool) -> None:
         try:

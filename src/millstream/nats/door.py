@@ -19,6 +19,7 @@ from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsClient, TlsPort
 from millstream.nats.transport.trace import Tracing
 from millstream.nats.transport.upgrade import WebsocketTerms
+from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
 
 _HUB_TICK = 0.05
@@ -45,6 +46,7 @@ class NatsDoor:
         reception: Reception | None = None,
         tls: TlsPort | None = None,
         tracing: Tracing | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
         limits = limits or NatsLimits()
@@ -56,6 +58,9 @@ class NatsDoor:
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turns = 0
+        supervisor = supervisor or Supervisor()
+        self._tick_hub = supervisor.repeated("the NATS hub's tick", self.hub.tick)
+        self._tick_clients = supervisor.repeated("the deadlines of NATS clients", self.tick)
         self.address = ("", 0)  # where it listens
 
     @property
@@ -144,9 +149,9 @@ class NatsDoor:
     def _turn(self) -> None:
         self._turns += 1
         if self._turns % _TURNS_PER_SECOND == 0:
-            self.tick()
+            self._tick_clients()
         else:
-            self.hub.tick()
+            self._tick_hub()
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
 
 

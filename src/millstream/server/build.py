@@ -63,6 +63,7 @@ from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Sinks
 from millstream.streams.stream import Stream
 from millstream.streams.writing.batch_limits import BatchLimits
+from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.topics.routes import topics_routes
@@ -82,6 +83,11 @@ class Kept(msgspec.Struct, frozen=True):
         """Return what a snapshot keeps for everything above the store."""
         sinks = {SINKS_SECTION: self.sinks.section()}
         return {**self.jetstream.sections(), **self.topics.sections(), **sinks}
+
+    def checkpoint_if_due(self) -> None:
+        """Make a snapshot once the write-ahead log has grown enough."""
+        if self.store.checkpoint_due:
+            self.store.checkpoint_soon(self.sections)
 
 
 class Guards(msgspec.Struct, frozen=True):
@@ -118,13 +124,16 @@ def build(
     clock: Clock,
     orders: Mapping[str, Callable[[], None]] | None = None,
     files: MeteredFiles | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Parts:
     """Recover the data directory and connect everything; nothing listens yet.
 
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
+    ``supervisor`` learns of every thread, task and repeated call that ends or fails.
     """
     refuse_missing(options)
-    timers = Timers(clock, loop)
+    supervisor = supervisor or Supervisor()
+    timers = Timers(clock, loop, supervisor)
     interest = subject_space(options)
     info = describe(options)
     guard = guards(options, interest, clock)
@@ -137,6 +146,7 @@ def build(
         guard.reception,
         guard.tls_port(options),
         tracing_of(options.log),
+        supervisor,
     )
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
@@ -151,6 +161,7 @@ def build(
             timers,
             nats.sessions.sight_of,
             files,
+            supervisor,
         )
         guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
         kept.jetstream.may_deliver = nats.sessions.may_deliver
@@ -159,6 +170,8 @@ def build(
         external = ExternalStreams(guard.accounts, options.jetstream.domain)
         kept.jetstream.catalog.reach = external.reach
     facts = monitored(options, info, clock, kept, nats, timers)
+    if kept is None:
+        facts.health = supervisor.problems
     system = system_of(nats.sessions, clock, facts, options, orders)
     http = gate = None
     if options.monitor.listens:
@@ -173,6 +186,7 @@ def build(
             HttpLimits(body_bytes=caps.max_body_bytes),
             hosts=options.monitor.allowed_hosts,
             turns=turns,
+            supervisor=supervisor,
         )
         if kept is not None:
             kept.topics.cap(**capped(caps))
@@ -225,11 +239,17 @@ def keep(
     timers: Timers,
     sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
     files: MeteredFiles | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Kept:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
-    store = open_store(
-        options, clock, lambda call: hub.post(call) or loop.call_soon_threadsafe(call), files
-    )
+    supervisor = supervisor or Supervisor()
+
+    def post(call: Callable[[], None]) -> None:
+        guarded = supervisor.once("the call of a thread", call)
+        if not hub.post(guarded):
+            loop.call_soon_threadsafe(guarded)
+
+    store = open_store(options, clock, post, files, supervisor)
     store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
     spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
@@ -272,6 +292,7 @@ def keep(
         interests=spaces,
         server_name=info.server_name,
         domain=options.domain,
+        supervisor=supervisor,
     )
     jetstream.server_limits = ServerLimits(
         limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9),
@@ -282,13 +303,17 @@ def keep(
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers)
+    topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
     topics.sinks, topics.readers = sinks, readers
     return Kept(store, jetstream, served, topics, sinks)
 
 
 def open_store(
-    options: JetStreamOptions, clock: Clock, post: Post, files: MeteredFiles | None = None
+    options: JetStreamOptions,
+    clock: Clock,
+    post: Post,
+    files: MeteredFiles | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
@@ -309,7 +334,8 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    return Store.open(str(directory), files or MeteredFiles(clock), clock, post, sizes)
+    disk = files or MeteredFiles(clock)
+    return Store.open(str(directory), disk, clock, post, sizes, supervisor)
 
 
 def limits_of(options: Options) -> NatsLimits:

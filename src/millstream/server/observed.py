@@ -36,7 +36,7 @@ class Observer:
         self._closed: deque[Connection] = deque(maxlen=keep)
         self._reasons: Counter[str] = Counter()
         sessions.watch_closing(self._closing)
-        self._tick()
+        timers.every(_TICK, "the hub's time", self._tick)
 
     def connections(self) -> list[Connection]:
         """Return every open connection."""
@@ -92,7 +92,6 @@ class Observer:
 
     def _tick(self) -> None:
         self._sessions.hub.now_ns = self._clock.time_ns()
-        self._timers.after(_TICK, self._tick)
 
     def _look(self, session: Session) -> Connection:
         hub, cid = self._sessions.hub, session.cid

@@ -13,6 +13,7 @@ from millstream.server.waiting_room import WaitingRoom
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.lock import lock_directory
 from millstream.store.wal.meter import MeteredFiles
+from millstream.supervisor import Supervisor
 
 
 class Opening:
@@ -48,7 +49,7 @@ class Opening:
             self.files.recovered()
 
 
-def begin(options: Options, clock: Clock) -> Opening:
+def begin(options: Options, clock: Clock, supervisor: Supervisor | None = None) -> Opening:
     """Have the HTTP port answer that the server is not ready yet.
 
     Where there is nothing to replay, the start is over before anybody could ask.
@@ -63,7 +64,8 @@ def begin(options: Options, clock: Clock) -> Opening:
     with listening(options, "http", host, port):
         bound = sockets.bound(host, port)
     share = None if options.monitor.probe_auth else lambda: progress.share
-    room = WaitingRoom(host, bound, clock, tls, share, options.monitor.allowed_hosts)
+    hosts = options.monitor.allowed_hosts
+    room = WaitingRoom(host, bound, clock, tls, share, hosts, supervisor)
     room.open()
     return Opening(RecoveringFiles(clock, progress), room, bound)
 

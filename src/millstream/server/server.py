@@ -26,6 +26,7 @@ from millstream.server.process.orders import Order, from_signals, to_be_told
 from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
+from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +61,11 @@ async def _serve(
     new = options.jetstream is not None and not options.jetstream.directory.exists()
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
+    supervisor = Supervisor()
     with keeping(options):
-        opening = begin(options, clock)
+        opening = begin(options, clock, supervisor)
         try:
-            parts = build(options, loop, clock, to_be_told(orders), opening.files)
+            parts = build(options, loop, clock, to_be_told(orders), opening.files, supervisor)
         except BaseException:
             opening.abandon()
             raise
@@ -134,7 +136,7 @@ class Server:
             parts.kept.accounts.start()
             parts.kept.topics.recover(parts.kept.store.recovery)
             parts.kept.sinks.recover(parts.kept.store.recovery)
-        self._tick()
+        self._start_ticks()
         if parts.http is not None:
             self.http_address = await self._start_http(parts.http)
             parts.facts.http_port = self.http_address[1]
@@ -202,16 +204,15 @@ class Server:
             parts.kept.store.close()
         self._files.remove()
 
-    def _tick(self) -> None:
-        parts, kept = self._parts, self._parts.kept
+    def _start_ticks(self) -> None:
+        """Tend each part about once a second, apart: one that fails must not stop the others."""
+        every, kept, gate = self._parts.timers.every, self._parts.kept, self._parts.gate
         if kept is not None:
-            kept.store.tick()
-            kept.sinks.tick()
-            if kept.store.checkpoint_due:
-                kept.store.checkpoint_soon(kept.sections)
-        if parts.gate is not None:
-            parts.gate.check()
-        parts.timers.after(_TICK, self._tick)
+            every(_TICK, "the tending of logs and segments", kept.store.tick)
+            every(_TICK, "the sweep of staged records", kept.sinks.tick)
+            every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
+        if gate is not None:
+            every(_TICK, "the look at revoked credentials", gate.check)
 
     def _launcher_files(self, options: Options) -> dict[Path, str]:
         files: dict[Path, str] = {}

@@ -6,12 +6,11 @@ in their queue, and nobody is turned away.
 """
 
 import asyncio
-import logging
 import ssl
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from socket import socket
+from socket import SHUT_RDWR, socket
 
 from millstream import __version__
 from millstream.clock import Clock
@@ -19,10 +18,10 @@ from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, json_response
+from millstream.supervisor import Supervisor
 from millstream.topics.api.health import not_ready
 
-log = logging.getLogger(__name__)
-
+NAME = "waiting-room"
 DRAIN_SECONDS = 0.2  # a client that does not read must not hold the start up for longer
 
 
@@ -37,6 +36,7 @@ class WaitingRoom:
         tls: ssl.SSLContext | None,
         share: Callable[[], float] | None,
         allowed_hosts: Collection[str] = (),
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._host = host
         self._sockets = sockets
@@ -45,14 +45,15 @@ class WaitingRoom:
         self._share = share
         self._allowed_hosts = allowed_hosts
         self._began_ns = clock.time_ns()
-        self._thread = threading.Thread(target=self._run, name="waiting-room", daemon=True)
+        self._supervisor = supervisor or Supervisor()
+        self._thread: threading.Thread | None = None
         self._opened = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
 
     def open(self) -> None:
         """Serve from now on."""
-        self._thread.start()
+        self._thread = self._supervisor.thread(NAME, self._run, self._ended)
         self._opened.wait()
 
     def close(self) -> None:
@@ -60,25 +61,31 @@ class WaitingRoom:
         if self._loop is not None and self._end is not None:
             with suppress(RuntimeError):  # it has failed, and ended by itself
                 self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        self._supervisor.works(NAME)  # whoever comes now is served by somebody else
+
+    def _ended(self, error: BaseException) -> None:
+        """Turn away who comes: nobody would take them from the queue before the start is over."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(SHUT_RDWR)
+        self._opened.set()  # the start goes on without
 
     def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:  # the start goes on without
-            log.warning("nobody answers at the http port during the recovery error=%s", error)
-        finally:
-            self._opened.set()
+        asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         limits = Limits(drain_seconds=DRAIN_SECONDS)
         hosts = self._allowed_hosts
         door = HttpDoor(self._loop, self._answer, self._clock, limits, hosts=hosts)
-        await door.start(self._host, 0, self._tls, [each.dup() for each in self._sockets])
-        self._opened.set()
-        await self._end.wait()
-        await door.stop()
+        try:
+            await door.start(self._host, 0, self._tls, [each.dup() for each in self._sockets])
+            self._opened.set()
+            await self._end.wait()
+        finally:
+            await door.stop()
 
     async def _answer(self, request: Request) -> Answer:
         uptime_ms = (self._clock.time_ns() - self._began_ns) // 1_000_000

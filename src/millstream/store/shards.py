@@ -22,6 +22,7 @@ from millstream.store.wal.committer import Committer, Post
 from millstream.store.wal.entry import Run, encode_entry
 from millstream.store.wal.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
 from millstream.store.wal.marks import SYNCED, Known, Marks
+from millstream.supervisor import Supervisor
 
 Synced: TypeAlias = Callable[[Shard, int], None]
 Failed: TypeAlias = Callable[[Shard, MillstreamError], None]
@@ -33,13 +34,20 @@ class Shards:
     """The shards in use, and those that are left over."""
 
     def __init__(
-        self, directory: str, files: Files, clock: Clock, post: Post, options: StoreOptions
+        self,
+        directory: str,
+        files: Files,
+        clock: Clock,
+        post: Post,
+        options: StoreOptions,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._directory = directory
         self._files = files
         self._clock = clock
         self._post = post
         self._options = options
+        self._supervisor = supervisor or Supervisor()
         self.soon = post  # where calls from the loop to itself go
         self.in_use: list[Shard] = []
         self._left_over: list[Shard] = []
@@ -112,6 +120,7 @@ class Shards:
             options.dirty_bytes,
             options.high_water,
             options.entry_bytes,
+            self._supervisor,
         )
         committer.soon = self.soon
         committer.ring = options.ring if options.ring.seals else None
@@ -220,6 +229,11 @@ class Shards:
         """Let an idle WAL say how far it is synced; only without threads."""
         for committer in self.committers:
             committer.tick()
+
+    def refuse(self, why: str) -> None:
+        """Take nothing more in any shard."""
+        for committer in self.committers:
+            committer.refuse(why)
 
     def stop(self) -> None:
         """Commit and sync what was accepted, and end the threads."""

@@ -36,6 +36,7 @@ from millstream.store.shards import Shards
 from millstream.store.wal.committer import Post, Submission
 from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
 from millstream.store.wal.marks import RESERVED, highest, load_marks
+from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +55,22 @@ class Store:
     """Opened once per process and directory; everything but ``open`` runs on the loop."""
 
     def __init__(
-        self, directory: str, files: Files, clock: Clock, post: Post, options: StoreOptions
+        self,
+        directory: str,
+        files: Files,
+        clock: Clock,
+        post: Post,
+        options: StoreOptions,
+        supervisor: Supervisor,
     ) -> None:
         self.directory = directory
         self.files = files
         self.clock = clock
         self._post = post
         self.options = options
-        self.worker: Worker = ThreadWorker(post, "files") if options.threads else InlineWorker()
-        self.syncer: Worker = ThreadWorker(post, "syncs") if options.threads else InlineWorker()
+        self.supervisor = supervisor
+        self.worker: Worker = self._make_worker("files")
+        self.syncer: Worker = self._make_worker("syncs")
         self.syncs_soon = options.syncs_soon
         self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
         self.cold = ColdTier(self, options.cold, options.threads)
@@ -71,7 +79,7 @@ class Store:
         self.logs: dict[int, FileLog] = {}
         self.on_pressure: Callable[[bool], None] = lambda pressed: None
         self.soon = post  # where calls from the loop to itself go: a door may know a better moment
-        self.shards = Shards(directory, files, clock, post, options)
+        self.shards = Shards(directory, files, clock, post, options, supervisor)
         self.shards.soon = lambda call: self.soon(call)
         self.shards.on_pressure = lambda pressed: self.on_pressure(pressed)
         self.shards.on_synced, self.shards.on_failed = self._synced, self._failed
@@ -93,11 +101,12 @@ class Store:
         clock: Clock,
         post: Post,
         options: StoreOptions | None = None,
+        supervisor: Supervisor | None = None,
     ) -> "Store":
         """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess."""
         options = options or StoreOptions()
         lock = lock_directory(files, directory)
-        store = cls(directory, files, clock, post, options)
+        store = cls(directory, files, clock, post, options, supervisor or Supervisor())
         try:
             store._lock = lock
             store._recover()
@@ -110,6 +119,15 @@ class Store:
         return store
 
     # --- starting
+
+    def _make_worker(self, name: str) -> Worker:
+        if not self.options.threads:
+            return InlineWorker()
+        return ThreadWorker(self._post, name, self.supervisor, self._worker_ended)
+
+    def _worker_ended(self, error: BaseException) -> None:
+        """Take no more writes: without its file threads the store would keep them in memory."""
+        self.shards.refuse(f"a thread that writes its files ended ({error!r})")
 
     def _recover(self) -> None:
         started = self.clock.monotonic()
@@ -479,8 +497,11 @@ class Store:
                 each.rewind()
 
     def health(self) -> list[str]:
-        """Return what is wrong, in words; empty means healthy."""
-        return [*self._problems.values(), *self.cold.health()]
+        """Return what is wrong, in words; empty means healthy.
+
+        That is also what the supervisor knows of everything else that it runs in this server.
+        """
+        return [*self._problems.values(), *self.cold.health(), *self.supervisor.problems()]
 
     # --- time
 

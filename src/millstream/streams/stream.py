@@ -392,9 +392,15 @@ class Stream:
             undo()
 
     def wake(self) -> None:
-        """Let watchers look again."""
+        """Let watchers look again; one that fails does so behind all the others."""
+        failed: Exception | None = None
         for grown in list(self._watchers.values()):
-            grown()
+            try:
+                grown()
+            except Exception as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     # -- removal -----------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from millstream.queues.registry import Queues
 from millstream.routers import registry as router_registry
 from millstream.routers.registry import Routers
 from millstream.streams.config.data_size import data_bytes
+from millstream.supervisor import Supervisor
 from millstream.topics.audience.pulse import Pulses
 from millstream.topics.errors import Pressed, TopicNotFound
 from millstream.topics.limits.commit_queue import CommitQueue
@@ -98,6 +99,7 @@ class Topics:
         max_sse_connections: int = 10_000,
         max_sse_per_key: int = 1000,
         shortest_heartbeat_ms: int = 1000,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.catalog = catalog
         self.clock = clock
@@ -113,7 +115,12 @@ class Topics:
         self.commits = CommitQueue()
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
-        self.scheduler = Scheduler(clock, ingest_full=self._is_full, measured=self._take_measures)
+        self.scheduler = Scheduler(
+            clock,
+            ingest_full=self._is_full,
+            measured=self._take_measures,
+            supervisor=supervisor,
+        )
         self.turns = RequestTurns(clock, self._rank)
         self._haste: Haste | None = None
         if store is not None:

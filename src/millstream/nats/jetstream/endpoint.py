@@ -38,6 +38,7 @@ from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
+from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
@@ -132,6 +133,7 @@ class JetStream:
         consumers: Registry | None = None,
         server_name: str = "",
         domain: str = "",
+        supervisor: Supervisor | None = None,
     ) -> None:
         """Serve one account; ``interests`` are those of all that share catalog and consumers.
 
@@ -158,6 +160,7 @@ class JetStream:
         self._interest = interest
         self._store = store
         self._clock = clock
+        self._supervisor = supervisor or Supervisor()
         self._server_name = server_name
         self._loop = loop
         self._handles: list[int] = []
@@ -168,6 +171,7 @@ class JetStream:
         self._early: list[Batch] = []  # came before that
         self._runner: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
+        self._failed = ""  # why no request is served any more
         self._in_flight = 0
         self._spawned: set[asyncio.Task[None]] = set()
 
@@ -192,6 +196,7 @@ class JetStream:
             consumers=self.consumers,
             server_name=self._server_name,
             domain=self.domain,
+            supervisor=self._supervisor,
         )
         other.server_limits, other.system = self.server_limits, self.system
         other.is_strict = self.is_strict
@@ -211,6 +216,8 @@ class JetStream:
         if self._owns:
             self.consumers.open()
         self._runner = self._loop.create_task(self._run())
+        name = f"the JetStream API of {self.account}"
+        self._supervisor.task(name, self._runner, self._ended.is_set, self._run_ended)
         for pattern in PATTERNS:
             self._handles.append(self._interest.add_sink(PREFIX + pattern, self))
         if self.domain:
@@ -238,7 +245,7 @@ class JetStream:
         for task in list(self._spawned):
             task.cancel()
         if self._runner is not None:
-            await self._runner
+            await asyncio.wait([self._runner])
 
     async def close(self) -> None:
         """Finish, and send waiting consumers away; nothing waits here where it is finished."""
@@ -254,6 +261,27 @@ class JetStream:
                 self._begin_all(batch)
             self._early.clear()
             await self._ended.wait()
+
+    def _run_ended(self, error: BaseException) -> None:
+        """Answer every request with an error from now on, those that came early first."""
+        self._failed = f"the JetStream API has failed ({type(error).__name__}): restart the server"
+        self._group = None
+        early, self._early = self._early, []
+        for batch in early:
+            self._begin_all(batch)
+
+    def _refuse_all(self, batch: Batch) -> None:
+        for at in range(len(batch)):
+            subject, reply, *_ = batch.message(at)
+            found = find_route(subject[len(PREFIX) :].decode("utf-8", "replace"))
+            if found is None or not reply:
+                continue
+            route = found[0]
+            failure = {"code": 503, "err_code": 10008, "description": self._failed}
+            shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response", "error": failure}
+            body = msgspec.json.encode({**shown, **route.failed})
+            self._hub.publish(self._interest, reply, b"", b"", body)
+        self._hub.flush()
 
     # -- what handlers ask -------------------------------------------------------------------
 
@@ -341,6 +369,9 @@ class JetStream:
     def _begin_all(self, batch: Batch) -> None:
         """Answer each request at once, or by a task of its own where that has to wait."""
         group = self._group
+        if self._failed:
+            self._refuse_all(batch)
+            return
         if group is None:
             self._early.append(batch)
             return

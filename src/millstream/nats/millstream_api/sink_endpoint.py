@@ -6,6 +6,7 @@ the session lets nobody through who may not publish everything that the stream t
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
     from millstream.streams.catalog import Catalog
     from millstream.streams.stream import Stream
+
+log = logging.getLogger(__name__)
 
 STAGE_PREFIX = b"$MILLSTREAM.API.STAGE."
 COMMIT_PREFIX = b"$MILLSTREAM.API.COMMIT."
@@ -70,6 +73,9 @@ class SinkEndpoint:
             body = await self._work(self._catalog.get(name, self._account), payload)
         except MillstreamError as error:
             body = failure_of(error)
+        except Exception:
+            log.exception("request failed subject=%r", subject)
+            body = failure_of(MillstreamError("the server failed; its log says why"))
         self._hub.publish(self._interest, reply, b"", b"", body)
         self._hub.flush()
 

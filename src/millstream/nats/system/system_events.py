@@ -47,12 +47,12 @@ class SystemEvents:
         self._repeat(timers, CHANGES_SECONDS, self.tell_changes)
 
     def _repeat(self, timers: Timers, seconds: float, tell: Callable[[], None]) -> None:
-        def again() -> None:
+        def told() -> None:
             tell()
             self._hub.flush()
-            timers.after(seconds, again)
 
-        timers.after(seconds, again)
+        name = f"the server's event {tell.__name__}"
+        timers.after(seconds, lambda: timers.every(seconds, name, told))
 
     # -- clients -----------------------------------------------------------------------------
 

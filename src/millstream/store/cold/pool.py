@@ -1,14 +1,15 @@
 """Threads for work at the cold place: whatever it does, nothing else waits for them."""
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-log = logging.getLogger(__name__)
+from millstream.supervisor import Supervisor
 
 T = TypeVar("T")
+Work = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
 PATIENCE = 1.0  # seconds that a stop waits for work under way
 
 
@@ -35,29 +36,42 @@ class InlinePool:
         """Nothing is ever waiting."""
 
 
-class ThreadPool:
-    """Some threads over one queue; a place that hangs never holds the end of the process up."""
+class PoolEnded(RuntimeError):
+    """A job is not done, as a thread for it has ended."""
 
-    def __init__(self, post: Callable[[Callable[[], None]], object], threads: int) -> None:
+
+class ThreadPool:
+    """Some threads over one queue; a place that hangs never holds the end of the process up.
+
+    Once a thread has ended by itself, every job fails at once.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Callable[[], None]], object],
+        threads: int,
+        name: str,
+        supervisor: Supervisor,
+    ) -> None:
         self._post = post
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._closed = False
+        self._open: dict[int, Work] = {}  # what each thread has under way
+        self._lock = threading.Lock()  # between a job that comes and the end of a thread
+        self._why: PoolEnded | None = None
+        names = [f"millstream-cold-{name}-{n}" for n in range(threads)]
         self._threads = [
-            threading.Thread(target=self._loop, name=f"millstream-cold-{n}", daemon=True)
-            for n in range(threads)
+            supervisor.thread(each, partial(self._loop, n), partial(self._ended, n, each))
+            for n, each in enumerate(names)
         ]
-        for thread in self._threads:
-            thread.start()
 
     def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
         """Queue ``job``."""
-
-        def work() -> None:
-            found, error = _attempt(job)
-            if not self._closed:
-                self._post(lambda: done(found, error))
-
-        self._jobs.put(work)
+        with self._lock:
+            if self._why is None:
+                self._jobs.put((job, done))
+                return
+        self._post(partial(done, None, self._why))
 
     def close(self) -> None:
         """Let what is under way end, for a moment; what waits is not begun."""
@@ -67,14 +81,37 @@ class ThreadPool:
         for thread in self._threads:
             thread.join(PATIENCE)
 
-    def _loop(self) -> None:
+    def _loop(self, number: int) -> None:
         while (work := self._jobs.get()) is not None:
             if self._closed:
                 continue
-            try:
-                work()
-            except RuntimeError:  # the loop is gone
-                return
+            self._open[number] = work
+            job, done = work
+            found, error = _attempt(job)
+            self._answer(done, found, error)
+            del self._open[number]
+
+    def _answer(
+        self, done: Callable[[Any, Exception | None], None], found: Any, error: Exception | None
+    ) -> None:
+        try:
+            if not self._closed:
+                self._post(partial(done, found, error))
+        except RuntimeError:
+            if not self._closed:  # else the loop has ended meanwhile
+                raise
+
+    def _ended(self, number: int, name: str, error: BaseException) -> None:
+        """Fail every job that the thread had and that waits; other threads finish their own."""
+        with self._lock:
+            self._why = why = PoolEnded(f"the thread {name} ended ({error!r}); restart")
+            waiting = [self._open[number]] if number in self._open else []
+            while not self._jobs.empty():
+                work = self._jobs.get()
+                if work is not None:
+                    waiting.append(work)
+        for _, done in waiting:
+            self._answer(done, None, why)
 
 
 def _attempt(job: Callable[[], T]) -> tuple[T | None, Exception | None]:

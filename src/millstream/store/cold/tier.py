@@ -34,6 +34,7 @@ from millstream.store.disk.worker import Worker
 from millstream.store.log.file_log import FileLog
 from millstream.store.segments.files import DataHead
 from millstream.store.segments.segment import Segment
+from millstream.supervisor import Supervisor
 
 READERS = 4
 SCRUB_DELAY = 60.0  # seconds after a start: it has other things to do
@@ -79,6 +80,7 @@ class Host(Protocol):
     files: Files
     clock: Clock
     worker: Worker
+    supervisor: Supervisor
     directory: str
 
     def post(self, callback: Callable[[], None]) -> object:
@@ -104,10 +106,14 @@ class ColdTier:
         if self.objects is None and options.place:
             self.objects = open_objects(options.place, host.files)
         active = threads and self.objects is not None
-        pool: Pool = ThreadPool(host.post, READERS) if active else InlinePool()
+        pool: Pool = InlinePool()
+        if active:
+            pool = ThreadPool(host.post, READERS, "reads", host.supervisor)
         bounds = options.cache_bytes, options.patience
         self._fetches = Fetches(host, self.objects, pool, *bounds)
-        self.mover: Pool = ThreadPool(host.post, 1) if threads else InlinePool()
+        self.mover: Pool = InlinePool()
+        if threads:
+            self.mover = ThreadPool(host.post, 1, "moves", host.supervisor)
         self._tokens = count(1)
         self._files: dict[int, dict[int, ColdFile]] = {}  # log → base → what the manifest says
         self._said: dict[int, tuple[int, ...]] = {}  # log → what its manifest was made of

@@ -5,13 +5,13 @@ them by the other. A disk takes less than its cache does, and whoever waited for
 on would have to keep in memory what comes meanwhile.
 """
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
-log = logging.getLogger(__name__)
+from millstream.supervisor import Ended, Supervisor
 
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]
@@ -48,18 +48,37 @@ class InlineWorker:
         """Nothing is ever waiting."""
 
 
-class ThreadWorker:
-    """One thread that runs jobs one after another."""
+class WorkerEnded(RuntimeError):
+    """A job is not done, as the thread for it has ended."""
 
-    def __init__(self, post: Callable[[Callable[[], None]], object], name: str) -> None:
+
+class ThreadWorker:
+    """One thread that runs jobs one after another; once it has ended, every job fails at once."""
+
+    def __init__(
+        self,
+        post: Callable[[Callable[[], None]], object],
+        name: str,
+        supervisor: Supervisor,
+        ended: Ended,
+    ) -> None:
+        """``ended`` is told, on the loop, that the thread ended although nobody closed it."""
         self._post = post
+        self._name = f"millstream-{name}"
+        self._tell = ended
         self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name=f"millstream-{name}", daemon=True)
-        self._thread.start()
+        self._open: Done | None = None  # who waits for the job that is under way
+        self._lock = threading.Lock()  # between a job that comes and the end of the thread
+        self._why: WorkerEnded | None = None
+        self._thread = supervisor.thread(self._name, self._loop, self._ended)
 
     def run(self, job: Job, done: Done) -> None:
         """Queue ``job``."""
-        self._jobs.put((job, done))
+        with self._lock:
+            if self._why is None:
+                self._jobs.put((job, done))
+                return
+        self._post(partial(done, self._why))
 
     def close(self) -> None:
         """Return once every job given has run; their reports are posted."""
@@ -68,6 +87,20 @@ class ThreadWorker:
 
     def _loop(self) -> None:
         while (item := self._jobs.get()) is not None:
-            job, done = item
+            job, self._open = item
             error = _attempt(job)
-            self._post(lambda done=done, error=error: done(error))  # type: ignore[misc]
+            self._post(partial(self._open, error))
+            self._open = None
+
+    def _ended(self, error: BaseException) -> None:
+        """Fail every job that the thread was given."""
+        with self._lock:
+            self._why = why = WorkerEnded(f"the thread {self._name} ended ({error!r}); restart")
+            waiting = [] if self._open is None else [self._open]
+            while not self._jobs.empty():
+                item = self._jobs.get()
+                if item is not None:
+                    waiting.append(item[1])
+        self._post(partial(self._tell, error))
+        for done in waiting:
+            self._post(partial(done, why))

@@ -9,6 +9,9 @@ it came, because handing it to a thread and back costs more than the write, and 
 in the middle of a sync. Everything else, and every sync, is the thread's. Entries are appended by
 one side at a time; a sync of the thread does not keep the loop from appending, and covers only
 what was written before it began.
+
+A failure that nobody foresaw, on either side, ends in the same way as a failed sync: what was taken
+and not answered, what is queued and what comes later is answered with an error.
 """
 
 import logging
@@ -16,6 +19,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,6 +33,7 @@ from millstream.store.wal.commit import Ok
 from millstream.store.wal.entry import RUN, TARGET_BYTES, Run, encode_entry
 from millstream.store.wal.local_engine import LocalEngine
 from millstream.store.wal.marks import SYNCED, Key, Known, Marks
+from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from millstream.store.disk.keys import KeyRing
@@ -110,8 +115,10 @@ class Committer:
         dirty_bytes: int = 8 << 20,
         high_water: int = 256 << 20,
         entry_bytes: int = TARGET_BYTES,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._engine = engine
+        self._supervisor = supervisor or Supervisor()
         self._epoch = epoch
         self._nonce = nonce
         self._clock = clock
@@ -143,6 +150,10 @@ class Committer:
         self._begun = (engine.index, float("-inf"))  # the current file, and when it was first seen
         self._is_brief = False  # the file before it was full in no time
         self._thread: threading.Thread | None = None
+        self._in_hand: list[Submission] = []  # of the thread: taken, and nothing posted for it yet
+        self._in_hand_awaits: set[int] | None = None  # its logs, while it waits for its sync
+        self._thread_ended = False  # although nobody has stopped it
+        self._refusing = False  # what is queued is to be answered with the engine's refusal
         self.ring: KeyRing | None = None  # seals entries
         self.marks: Marks | None = None  # where to tell what is stable, outside of the log
         self._noted: Known = {}  # what the next sync makes true
@@ -167,7 +178,7 @@ class Committer:
         steps = False
         with self._lock:
             self._queue.append(submission)
-            if submission.can_wait and self._dirty_age <= LONGEST_WAIT:
+            if submission.can_wait and self._dirty_age <= LONGEST_WAIT and not self._thread_ended:
                 pass
             elif submission.sync or self.backlog_bytes > SMALL_GROUP:
                 self._call_thread()
@@ -191,8 +202,8 @@ class Committer:
     def start(self) -> None:
         """Commit on a thread of its own from now on."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
-        self._thread = threading.Thread(target=self._run, name="millstream-committer", daemon=True)
-        self._thread.start()
+        name = f"millstream-committer-{self._engine.shard}"
+        self._thread = self._supervisor.thread(name, self._run, self._ended)
 
     def stop(self) -> None:
         """Commit and sync everything accepted, write the durable mark, end the thread."""
@@ -202,11 +213,22 @@ class Committer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+            if self._thread_ended:
+                self._close()
         else:
             self._finish()
 
+    def refuse(self, why: str) -> None:
+        """Take nothing more; what is queued is answered with an error, behind what is written."""
+        self._engine.refuse(why)
+        with self._lock:
+            self._refusing = True
+            self._call_thread()
+
     def _call_thread(self) -> None:
-        if not self._called:
+        if self._thread_ended:  # nobody would come
+            self._fail([], self._engine.refusal)
+        elif not self._called:
             self._called = True
             self._wake.notify()
 
@@ -282,7 +304,10 @@ class Committer:
     ) -> None:
         for submission in group:
             self.backlog_bytes -= len(submission.data)
-            submission.committed(error)
+            try:
+                submission.committed(error)
+            except Exception as failed:  # those behind it wait for their own answers
+                self._supervisor.report(f"log {submission.stream_id:x}", "took no answer", failed)
         if position is not None:
             self.applied_position = position - 1
         if self._pressed and self.backlog_bytes <= self._low_water:
@@ -349,12 +374,18 @@ class Committer:
         """Commit what is queued, or sync what is dirty for long enough; False when idle."""
         with self._lock:
             self._called = False  # also when it came in vain: the next call must wake it again
-            if self._paused or self._appending:
+            refuses, self._refusing = self._refusing, False
+            if not refuses and (self._paused or self._appending):
                 return False
-            group = self._take()
+            group = [] if refuses else self._take()
+        if refuses:
+            self._fail([], self._engine.refusal)
+            return True
         if not group:
             return self._sync_if_due()
+        self._in_hand = group
         self._commit(group)
+        self._in_hand, self._in_hand_awaits = [], None
         return True
 
     def tick(self) -> None:
@@ -379,12 +410,14 @@ class Committer:
             self._unanswered += bool(early)
             if awaited is not None:
                 self._awaiting.append(awaited)
+                self._in_hand_awaits = awaited
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
             due = bool(self._apart) or self._due(self._dirty_since)
             kept_out = bool(self._queue)
         if early:
             self._post(partial(self._settle_early, early, None if late else position))
+            self._in_hand = late + group[len(written) :]
         elif kept_out:  # what came during the write need not wait for the sync
             self._post(self._step_here)
         if late or due:
@@ -395,6 +428,7 @@ class Committer:
                 return
             synced = self._engine.synced_position
             self._post(partial(self._settle_synced, late, awaited, position, synced))
+            self._in_hand, self._in_hand_awaits = group[len(written) :], None
         if error is not None:
             self._fail(group[len(written) :], error)
 
@@ -430,6 +464,11 @@ class Committer:
                     self._append(runs, parts, commits=True)
             except (StorageFull, ShardReadOnly) as error:
                 return written, error
+            except Exception as error:  # some of it may be in the file
+                name = f"write-ahead log {self._engine.shard}"
+                self._supervisor.report(name, "was not written", error)
+                self._engine.refuse(f"its write-ahead log was not written ({error!r})")
+                return written, self._engine.refusal
             written += chunk
         return written, None
 
@@ -521,6 +560,21 @@ class Committer:
         self._engine.close()
         if self.marks is not None:
             self.marks.close()
+
+    def _ended(self, error: BaseException) -> None:
+        """Answer for the thread, which has ended: it had no chance to say what came of its work."""
+        self._engine.refuse(f"its committer thread ended ({error!r})")
+        with self._lock:
+            self._thread_ended = True
+        self._fail(self._in_hand, self._engine.refusal, self._in_hand_awaits)
+
+    def _close(self) -> None:
+        """Close what the thread has left open; what it held is answered."""
+        with suppress(OSError):
+            self._engine.close()
+        if self.marks is not None:
+            with suppress(OSError):
+                self.marks.close()
 
     def _run(self) -> None:
         while not self._stopping:

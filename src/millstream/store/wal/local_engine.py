@@ -119,7 +119,7 @@ class LocalEngine:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._shard = shard
+        self.shard = shard
         self._epoch = epoch
         self._nonce = nonce
         self._capacity = file_bytes
@@ -213,7 +213,7 @@ class LocalEngine:
             self._tail += sum(map(len, entry))
             self.position += 1
         self.sync()
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, first, self.key_id)
+        header = WalHeader(self.shard, index, self._epoch, self._nonce, first, self.key_id)
         try:
             write_all(file, encode_header(header), 0)
             file.sync()
@@ -269,12 +269,21 @@ class LocalEngine:
                 self._next_index += 1
             except StorageFull:
                 self._no_room_ahead = True  # the next rotation tries again
-                log.warning("no room for the next wal file shard=%d", self._shard)
+                log.warning("no room for the next wal file shard=%d", self.shard)
 
     def give_back(self) -> None:
         """Cut off the space that the current file did not use, once everything is synced."""
         if self._file is not None and not self._broken:
             self._file.truncate(self._tail)
+
+    def refuse(self, why: str) -> None:
+        """Take nothing more, for a reason that is not the disk's."""
+        self._broken = self._broken or f"shard {self.shard} is read-only: {why}; restart"
+
+    @property
+    def refusal(self) -> ShardReadOnly:
+        """Return what an append would end in, once nothing more is taken."""
+        return ShardReadOnly(self._broken)
 
     def close(self) -> None:
         """Close the files; says nothing about their bytes."""
@@ -304,7 +313,7 @@ class LocalEngine:
         if HEADER.size + size > limit:
             limit = HEADER.size + size
             self._grow(file, limit)
-        header = WalHeader(self._shard, index, self._epoch, self._nonce, self.position, self.key_id)
+        header = WalHeader(self.shard, index, self._epoch, self._nonce, self.position, self.key_id)
         self._write(file, [encode_header(header)], 0)  # refused: the next attempt starts here again
         if self._file is not None:
             with self._retiring:
@@ -316,12 +325,12 @@ class LocalEngine:
 
     def _create(self, index: int, times: int = 1) -> tuple[int, File, int]:
         """Make a file of the usual size, or of a share of what a small or full disk still has."""
-        free = self._files.free_bytes(self._directory)
-        size = min(times * self._capacity, max(free // DISK_SHARE, SMALLEST))
-        if len(self.history) > 1 and free < size + LEFT_FREE:
-            raise StorageFull("no space left for the write-ahead log")
         path = f"{self._directory}/{wal_name(index)}"
         try:
+            free = self._files.free_bytes(self._directory)
+            size = min(times * self._capacity, max(free // DISK_SHARE, SMALLEST))
+            if len(self.history) > 1 and free < size + LEFT_FREE:
+                raise StorageFull("no space left for the write-ahead log")
             file = self._files.open(path, create=True)
             try:
                 file.preallocate(size)
@@ -370,8 +379,8 @@ class LocalEngine:
 
     def _break(self, what: str, error: OSError) -> None:
         self._broken = (
-            f"shard {self._shard} is read-only: {what} of the write-ahead log failed "
+            f"shard {self.shard} is read-only: {what} of the write-ahead log failed "
             f"({error.strerror or error}); check the disk, then restart"
         )
-        log.error("shard is read-only shard=%d step=%s error=%s", self._shard, what, error)
+        log.error("shard is read-only shard=%d step=%s error=%s", self.shard, what, error)
         raise ShardReadOnly(self._broken) from error

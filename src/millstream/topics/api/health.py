@@ -7,9 +7,11 @@ from millstream.topics.context import Topics
 
 
 async def health(request: Request, topics: Topics) -> Response:
-    """Answer that the process is alive; always 200."""
+    """Answer that the process is alive, and what is wrong with it; always 200."""
     uptime_ms = (topics.clock.time_ns() - topics.started_ns) // 1_000_000
-    return json_response({"status": "ok", "version": __version__, "uptime_ms": uptime_ms})
+    problems = topics.store.health() if topics.store is not None else []
+    told = {"status": "unavailable", "error": "; ".join(problems)} if problems else {"status": "ok"}
+    return json_response({**told, "version": __version__, "uptime_ms": uptime_ms})
 
 
 async def ready(request: Request, topics: Topics) -> Response:

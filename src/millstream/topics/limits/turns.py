@@ -7,6 +7,7 @@ flood of requests does not keep it from seeing who else has come.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable
 from urllib.parse import unquote
 
@@ -14,6 +15,8 @@ from millstream.clock import Clock
 from millstream.delivery.ready_set import ReadySet
 from millstream.http.request import Request
 from millstream.http.turns import Serve
+
+log = logging.getLogger(__name__)
 
 TOGETHER = 15e-6  # seconds, at most, between requests that one turn of the loop has read
 LONGEST_MS = 0.2  # that requests are served for before the loop looks who else has come
@@ -94,7 +97,7 @@ class RequestTurns:
                 return
             for topic, serve, since_ms in come:
                 key = object()
-                self._ready.add(key, self._rank(topic), since_ms)
+                self._ready.add(key, self._rank_of(topic), since_ms)
                 self._serves[key] = serve
             while now < end and (found := self._ready.next(now)) is not None:
                 self._serves.pop(found[0])()
@@ -104,6 +107,14 @@ class RequestTurns:
             self._served, self._served_at = None, self._clock.monotonic()
             if len(self._ready) or self._come:
                 self._turn_later()
+
+    def _rank_of(self, topic: str) -> int:
+        """Return a topic's priority; where nobody can tell, the request is served all the same."""
+        try:
+            return self._rank(topic)
+        except Exception:
+            log.exception("no priority for a request topic=%r", topic)
+            return 0
 
     def _now_ms(self) -> float:
         return 1000 * self._clock.monotonic()

@@ -1,6 +1,7 @@
 """The WebSocket of the topics API: many topics read and written over one connection."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -36,6 +37,9 @@ from millstream.wire.websocket import FrameError, FrameReader, Status
 if TYPE_CHECKING:
     from millstream.http.connection import Door
 
+log = logging.getLogger(__name__)
+
+FAILED = "the server failed; its log says why"
 MOST_TOPICS = 256
 MOST_WAITING = 4  # messages that are read ahead of the one being carried out
 PING_SECONDS = 20.0
@@ -226,6 +230,9 @@ class Socket(asyncio.Protocol):
                 self._send(reply)
                 self._subscriptions.release()
                 self._read_on()
+        except Exception:  # nobody would answer what comes after it
+            log.exception("socket failed")
+            self._end(Status.INTERNAL, FAILED)
         finally:
             self._task = None
         if self._topics.stopping or self._caller.revoked:
@@ -335,8 +342,16 @@ class Socket(asyncio.Protocol):
             self._pumping = asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Send records while the client takes them and others have their turn."""
+        """Send records; a client who could be sent no more is not left waiting for them."""
         self._pumping = None
+        try:
+            self._send_records()
+        except Exception:
+            log.exception("socket failed")
+            self._end(Status.INTERNAL, FAILED)
+
+    def _send_records(self) -> None:
+        """Send records while the client takes them and others have their turn."""
         for _ in range(TURN):
             if self._closing or self.stalled or self._transport is None:
                 return
