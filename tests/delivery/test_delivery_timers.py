@@ -1,5 +1,6 @@
 from millstream.clock import ManualClock
 from millstream.delivery.timers import TIDY_ABOVE, Timers
+from millstream.supervisor import Supervisor
 
 
 def test_deadlines_run_in_order_once_their_time_has_come():
@@ -36,7 +37,21 @@ def test_one_failing_callback_does_not_stop_the_others(caplog):
     timers.after(0, lambda: ran.append(1))
     timers.run_due()
     assert ran == [1]
-    assert "timer failed" in caplog.text
+    [record] = caplog.records
+    assert record.getMessage().startswith("the timer test_one_failing_callback")
+    assert "failed (ZeroDivisionError" in record.getMessage()
+
+
+def test_a_repeated_call_goes_on_whatever_one_raises():
+    clock, outcomes, supervisor = ManualClock(), [1, 0, 1], Supervisor()
+    timers = Timers(clock, supervisor=supervisor)
+    timers.every(1.0, "the tick", lambda: 1 / outcomes.pop(0) and None)
+    clock.advance(1.0)
+    timers.run_due()
+    assert supervisor.problems() == ["the tick fails (ZeroDivisionError: division by zero)"]
+    clock.advance(1.0)
+    timers.run_due()
+    assert (outcomes, supervisor.problems()) == ([], [])
 
 
 def test_deadlines_that_were_called_off_do_not_pile_up():

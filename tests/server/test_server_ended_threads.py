@@ -1,6 +1,7 @@
 """Whatever ends a thread, a task or a repeated call of the server: nothing hangs, health is red."""
 
 import asyncio
+import itertools
 import json
 import sys
 import threading
@@ -110,11 +111,17 @@ class Site:
         asked = {"records": [{"data": 1}], "config": {"durability": "fsync"}}
         return (await self.call("POST", "/v0/topics/t", asked))[0]
 
+    async def until(self, is_so: Callable[[int, Any], bool]) -> None:
+        """Ask for the health until it is so."""
+        async with asyncio.timeout(LIMIT):
+            for _ in itertools.repeat(None):
+                if is_so(*await self.call("GET", "/healthz")):
+                    return
+                await asyncio.sleep(0.01)
+
     async def until_red(self, name: str) -> None:
         """Wait until every health check names what has ended, and why."""
-        async with asyncio.timeout(LIMIT):
-            while name not in str((await self.call("GET", "/healthz"))[1]):
-                await asyncio.sleep(0.01)
+        await self.until(lambda status, shown: name in str(shown))
         status, shown = await self.call("GET", "/healthz")
         assert (status, shown["status"]) == (503, "unavailable")
         status, shown = await self.call("GET", "/v0/health")
@@ -122,9 +129,7 @@ class Site:
         assert name in shown["error"]
 
     async def until_green(self) -> None:
-        async with asyncio.timeout(LIMIT):
-            while (await self.call("GET", "/healthz"))[0] != 200:
-                await asyncio.sleep(0.01)
+        await self.until(lambda status, shown: status == 200)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A data directory that is renamed away under a running server: no write hangs, and none is lost."""
+"""A data directory that is renamed away under a running server: no write hangs or is lost."""
 
 import http.client
 import json

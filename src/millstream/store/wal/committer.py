@@ -531,8 +531,10 @@ class Committer:
     def _write_mark(self) -> None:
         try:
             self._append([], [], commits=True)
-        except (StorageFull, ShardReadOnly) as error:
+        except StorageFull as error:
             log.warning("durable mark not written error=%s", error)
+        except ShardReadOnly as error:
+            self._fail([], error)
 
     def _due(self, since: float) -> bool:
         return self._is_much() or self._clock.monotonic() - since >= self._dirty_age

@@ -335,10 +335,10 @@ class LocalEngine:
             try:
                 file.preallocate(size)
                 file.sync()
+                self._files.sync_dir(self._directory)
             except BaseException:
                 file.close()
                 raise
-            self._files.sync_dir(self._directory)
         except OSError as error:
             if is_no_space(error):
                 raise StorageFull("no space left for the write-ahead log") from error
