@@ -8,8 +8,10 @@ from typing import TypeAlias
 import msgspec
 
 from millstream.streams.config.durations import go_duration
+from millstream.wire.go_json import DURATION, GoJsonError, Shape, unmarshal
 
 _TOKENS = 9
+_NAK = Shape("ConsumerNakOptions", {"delay": DURATION})
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -60,10 +62,9 @@ def _delay(text: bytes) -> float:
     """Read ``{"delay": ns}`` or a Go duration; what is neither means at once."""
     if text.startswith(b"{"):
         try:
-            delay = msgspec.json.decode(text).get("delay", 0)
-        except msgspec.DecodeError:
+            return max(0.0, float(unmarshal(text, _NAK).get("delay", 0)) / 1e9)
+        except GoJsonError:
             return 0.0
-        return max(0.0, delay / 1e9) if isinstance(delay, int) else 0.0
     return go_duration(text) or 0.0
 
 

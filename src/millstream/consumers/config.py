@@ -15,8 +15,8 @@ from millstream.streams.config.config import (
     check_ranges,
     client_metadata,
 )
+from millstream.streams.config.times import ZERO_TIME, time_ns
 from millstream.streams.config.times import go_text as go_text
-from millstream.streams.config.times import rfc3339, time_ns
 from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
 
 ACK_WAIT_NS = 30_000_000_000
@@ -295,8 +295,7 @@ def _filled(config: ConsumerConfig, stream: StreamConfig, *, pedantic: bool) -> 
     if config.ack_policy == "flow_control" and not pedantic:
         fill |= {"flow_control": True, "idle_heartbeat": FLOW_HEARTBEAT_NS}
     if config.pause_until:
-        ends = time_ns(config.pause_until)
-        fill["pause_until"] = rfc3339(ends) if ends else ""
+        fill["pause_until"] = "" if config.pause_until == ZERO_TIME else config.pause_until
     return msgspec.structs.replace(config, **fill)
 
 

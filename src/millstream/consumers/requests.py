@@ -1,13 +1,24 @@
 """Pull requests: what a client may ask for, and the line that they wait in."""
 
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig, go_text
+from millstream.wire.go_json import (
+    BOOL,
+    DURATION,
+    INT,
+    INT64,
+    STRING,
+    GoJsonError,
+    Shape,
+    unmarshal,
+)
 
 TOO_LARGE = "409 Message Size Exceeds MaxBytes"
 COMPLETED = "409 Batch Completed"
@@ -22,17 +33,42 @@ class BadPull(Exception):
         self.description = description
 
 
-class _Body(msgspec.Struct, frozen=True):
-    expires: int = 0
-    batch: int = 0
-    max_bytes: int = 0
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    expires: _Int64 = 0
+    batch: _Int64 = 0
+    max_bytes: _Int64 = 0
     no_wait: bool = False
-    idle_heartbeat: int = 0
+    idle_heartbeat: _Int64 = 0
     group: str = ""
-    min_pending: int = 0
-    min_ack_pending: int = 0
+    min_pending: _Int64 = 0
+    min_ack_pending: _Int64 = 0
     id: str = ""
-    priority: int = 0
+    priority: _Int64 = 0
+
+
+# Its fields without a name before them: so the reference words what does not fit.
+PULL = Shape(
+    "JSApiConsumerGetNextRequest",
+    {
+        "expires": DURATION,
+        "batch": INT,
+        "max_bytes": INT,
+        "no_wait": BOOL,
+        "idle_heartbeat": DURATION,
+        "group": STRING,
+        "min_pending": INT64,
+        "min_ack_pending": INT64,
+        "id": STRING,
+        "priority": INT,
+    },
+    root="",
+)
+# What is plain has one meaning only: known fields of the right types, none of them null.
+_decode_plain = msgspec.json.Decoder(_Body).decode
+_NUMBER = re.compile(rb"[+-]?[0-9]{1,19}")
 
 
 class PullRequest:
@@ -49,7 +85,9 @@ class PullRequest:
         self.limited = body.max_bytes > 0
         self.bytes_left = body.max_bytes
         self.no_wait = body.no_wait
-        self.expires_at = now + body.expires / 1e9 if body.expires else 0.0
+        # Less than a microsecond has passed before anybody looks.
+        expires = -1 if 0 < body.expires < 1000 else body.expires
+        self.expires_at = now + expires / 1e9 if expires else 0.0
         self.heartbeat = max(body.idle_heartbeat, 0) / 1e9
         self.heartbeat_at = now + self.heartbeat if self.heartbeat else 0.0
         self.group = body.group
@@ -139,14 +177,19 @@ def _decode(body: bytes) -> _Body:
     text = body.strip()
     if text.startswith(b"{"):
         try:
-            return msgspec.json.decode(text, type=_Body)
-        except msgspec.DecodeError as error:
-            why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
-            raise BadPull(400, f"Bad Request - {why}") from error
+            return _decode_plain(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _decode_oddly(text)
+    # The reference takes what it cannot read for one message.
+    number = int(text) if _NUMBER.fullmatch(text) else 1
+    return _Body(batch=number if number in INT.allowed else 1)
+
+
+def _decode_oddly(text: bytes) -> _Body:
     try:
-        return _Body(batch=int(text)) if text else _Body(batch=1)
-    except ValueError:
-        return _Body(batch=1)  # the reference takes what it cannot read for one message
+        return msgspec.convert(unmarshal(text, PULL), _Body)
+    except GoJsonError as error:
+        raise BadPull(400, f"Bad Request - {error}") from error
 
 
 class Ended(NamedTuple):

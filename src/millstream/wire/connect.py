@@ -1,8 +1,8 @@
 """CONNECT: what a client asks for."""
 
-from typing import Any
-
 import msgspec
+
+from millstream.wire.go_json import BOOL, INT, STRING, STRINGS, GoJsonError, Shape, unmarshal
 
 
 class MalformedConnect(ValueError):
@@ -36,18 +36,44 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, user={self.user!r})"
 
 
+_PERMISSION = Shape("SubjectPermission", {"allow": STRINGS, "deny": STRINGS}, pointer=True)
+CONNECT = Shape(
+    "ClientOpts",
+    {
+        "echo": BOOL,
+        "verbose": BOOL,
+        "pedantic": BOOL,
+        "tls_required": BOOL,
+        "nkey": STRING,
+        "jwt": STRING,
+        "sig": STRING,
+        "auth_token": STRING,
+        "user": STRING,
+        "pass": STRING,
+        "name": STRING,
+        "lang": STRING,
+        "version": STRING,
+        "protocol": INT,
+        "account": STRING,
+        "new_account": BOOL,
+        "headers": BOOL,
+        "no_responders": BOOL,
+        # What only servers say to each other must be of its type all the same.
+        "import": _PERMISSION,
+        "export": _PERMISSION,
+        "remote_account": STRING,
+        "proxy_sig": STRING,
+    },
+)
+
+
 def parse_connect(options: bytes, before: ConnectOptions) -> ConnectOptions:
     """Read CONNECT's argument: what it leaves out, or says null to, stays as ``before``.
 
     The case of its keys does not count, as in the reference.
     """
     try:
-        given: Any = msgspec.json.decode(options.decode("utf-8", "replace"))
-        if given is None:
-            return before
-        if not isinstance(given, dict):
-            raise MalformedConnect("CONNECT takes a JSON object")
-        present = {key.lower(): value for key, value in given.items() if value is not None}
-        return msgspec.convert({**msgspec.to_builtins(before), **present}, ConnectOptions)
-    except msgspec.MsgspecError as error:
+        given = unmarshal(options, CONNECT)
+    except GoJsonError as error:
         raise MalformedConnect(str(error)) from error
+    return msgspec.convert({**msgspec.to_builtins(before), **given}, ConnectOptions)

@@ -8,16 +8,14 @@ from millstream.consumers.config import (
     ConsumerConfig,
     ConsumerRefused,
     check_group_name,
-    check_known,
-    without_unknown,
 )
-from millstream.nats.jetstream import account_limits, shapes
+from millstream.nats.jetstream import account_limits, request_shapes, shapes
 from millstream.nats.jetstream.errors import (
-    Unsigned,
     expect_empty,
     name_mismatch,
     read_as,
     read_loosely,
+    read_optional,
 )
 from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
@@ -47,7 +45,7 @@ class _Unpin(msgspec.Struct, frozen=True):
 
 
 class _Reset(msgspec.Struct, frozen=True):
-    seq: Unsigned = 0
+    seq: int = 0
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -92,15 +90,9 @@ async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -
 
 
 def _request(js: "JetStream", body: bytes, stream: str) -> _Create:
-    request: _Create = read_as(body, _Create, strict=js.is_strict)
-    if js.is_strict:
-        check_known(request.config)
-    else:
-        request = msgspec.structs.replace(request, config=without_unknown(request.config))
+    request = read_as(body, request_shapes.CREATE_CONSUMER, _Create, strict=js.is_strict)
     if request.stream_name != stream:
         raise name_mismatch()
-    if request.action not in ("", "create", "update"):
-        raise InvalidJson(f'unknown consumer action: "{request.action}"')
     return request
 
 
@@ -166,7 +158,7 @@ async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer
 
 async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Stop deliveries until a time; a time in the past lets them go on."""
-    asked: _Pause = read_as(body, _Pause, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.PAUSE, _Pause, strict=js.is_strict)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     until = rfc3339(time_ns(asked.pause_until)) if asked.pause_until else ZERO_TIME
     await js.consumers.pause(consumer, "" if until == ZERO_TIME else until)
@@ -177,9 +169,7 @@ async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
 
 async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Let another client of a priority group be pinned."""
-    if not body.strip():
-        raise InvalidJson("unexpected end of JSON input")
-    asked: _Unpin = read_loosely(body, _Unpin)
+    asked = read_loosely(body, request_shapes.UNPIN, _Unpin)
     if not asked.group:
         raise InvalidJson("consumer group not specified")
     check_group_name(asked.group)
@@ -193,7 +183,7 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
 
 async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Deliver anew, from a sequence or from the ack floor."""
-    asked: _Reset = read_loosely(body, _Reset)
+    asked = read_loosely(body or b"{}", request_shapes.RESET, _Reset)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     seq = consumer.reset(asked.seq)
     return {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
@@ -215,6 +205,6 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
-    page = read_as(body, _Page, strict=js.is_strict)
+    page = read_optional(body, request_shapes.CONSUMERS, _Page, strict=js.is_strict)
     found = js.consumers.listed(js.catalog.get(stream, js.account))
     return min(max(page.offset, 0), len(found)), found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from millstream.errors import ColdUnavailable, MillstreamError, NotHere, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import Record
+from millstream.nats.jetstream import request_shapes
 from millstream.nats.jetstream.errors import LevelTooLow, check_level, read_loosely
 from millstream.nats.jetstream.messages import GetRequest, find, headers_of
 from millstream.streams.config.config import InvalidJson
@@ -102,7 +103,7 @@ class DirectGet:
         self._hub.flush()
 
     def _read(self, subject: bytes, body: bytes) -> GetRequest:
-        asked: GetRequest = read_loosely(body, GetRequest)
+        asked = read_loosely(body or b"{}", request_shapes.GET_MESSAGE, GetRequest)
         if subject:
             if not asked.is_empty:
                 raise _Status("408 Bad Request")

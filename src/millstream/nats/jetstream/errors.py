@@ -1,15 +1,15 @@
 """What goes wrong at the JetStream API, and how an answer says so."""
 
 import re
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeVar
 
 import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.streams.config.config import API_LEVEL, InvalidJson
 from millstream.streams.config.extras import first_values
-
-Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # in the shape of a request
+from millstream.wire import go_json
+from millstream.wire.go_json import GoJsonError, Shape
 
 
 class ApiError(MillstreamError):
@@ -58,53 +58,44 @@ def as_error(error: MillstreamError) -> dict[str, Any]:
     return {"code": error.status, "err_code": error.err_code, "description": error.message}
 
 
-def read_object(
-    body: bytes, allowed: tuple[str, ...] | None = None, cut: str = "unexpected EOF"
-) -> dict[str, Any]:
-    """Return a request's JSON object, empty for an empty body; strict about unknown fields.
+_T = TypeVar("_T")
 
-    ``cut`` is what is said of a body that ends too early.
-    """
-    if not body.strip():
-        return {}
+_STARTS_JSON = re.compile(rb"[ \t\r\n]*[{\[]")
+_EMPTY = re.compile(rb"(?:[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*)?")
+
+
+def read_object(body: bytes, shape: Shape, *, strict: bool = True) -> dict[str, Any]:
+    """Return what a request says; strict about unknown fields, unless told not to be."""
     try:
-        value = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        why = cut if "truncated" in str(error) else str(error)
-        raise InvalidJson(why) from error
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidJson("the request is no JSON object")
-    for key in value:
-        if allowed is not None and key not in allowed:
-            raise InvalidJson(f'json: unknown field "{key}"')
-    return value
-
-
-def read_as(body: bytes, shape: type[Any], *, strict: bool = True) -> Any:
-    """Return a request as a struct; strict about unknown fields, unless told not to be."""
-    if not strict:
-        return read_loosely(body, shape)
-    return _converted(read_object(body, shape.__struct_fields__), shape)
-
-
-def read_loosely(body: bytes, shape: type[Any]) -> Any:
-    """Return a request as a struct; fields that it does not have are left alone."""
-    return _converted(read_object(body, cut="unexpected end of JSON input"), shape)
-
-
-def _converted(given: dict[str, Any], shape: type[Any]) -> Any:
-    try:
-        return msgspec.convert({k: v for k, v in given.items() if v is not None}, shape)
-    except msgspec.ValidationError as error:
+        return go_json.read_request(body, shape, strict=strict)
+    except GoJsonError as error:
         raise InvalidJson(str(error)) from error
 
 
-_EMPTY = re.compile(rb"\s*\{\s*\}\s*")
+def read_as(body: bytes, shape: Shape, kind: type[_T], *, strict: bool = True) -> _T:
+    """Return a request as a struct; strict about unknown fields, unless told not to be."""
+    return msgspec.convert(read_object(body, shape, strict=strict), kind)
+
+
+def read_optional(body: bytes, shape: Shape, kind: type[_T], *, strict: bool = True) -> _T:
+    """Return a request as a struct; what is neither object nor array says nothing."""
+    return read_as(body if _STARTS_JSON.match(body) else b"", shape, kind, strict=strict)
+
+
+def read_loosely(body: bytes, shape: Shape, kind: type[_T]) -> _T:
+    """Return one value as a struct; fields that it does not have are left alone."""
+    try:
+        return msgspec.convert(go_json.unmarshal(body, shape), kind)
+    except GoJsonError as error:
+        raise InvalidJson(str(error)) from error
+
+
+def is_empty(body: bytes) -> bool:
+    """Whether a request says nothing: no text, or an object without fields."""
+    return _EMPTY.fullmatch(body) is not None
 
 
 def expect_empty(body: bytes) -> None:
     """Refuse a body where none belongs; an empty object counts as none."""
-    if body and not _EMPTY.fullmatch(body):
+    if not is_empty(body):
         raise ApiError(400, 10038, "expected an empty request payload")

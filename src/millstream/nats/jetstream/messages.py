@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.message import Record
-from millstream.nats.jetstream.errors import ApiError, Unsigned, bad_request, read_as
+from millstream.nats.jetstream import request_shapes
+from millstream.nats.jetstream.errors import ApiError, bad_request, is_empty, read_as
 from millstream.streams.config.times import rfc3339, time_ns
 from millstream.streams.reading.presence import once_here
 from millstream.streams.stream import Stream
@@ -22,7 +23,7 @@ Answer = dict[str, Any]
 class GetRequest(msgspec.Struct, frozen=True):
     """Which record: by sequence, newest or next of a subject, or by time."""
 
-    seq: Unsigned = 0
+    seq: int = 0
     last_by_subj: str = ""
     next_by_subj: str = ""
     start_time: str = ""
@@ -30,7 +31,7 @@ class GetRequest(msgspec.Struct, frozen=True):
     batch: int = 0
     max_bytes: int = 0
     multi_last: tuple[str, ...] = ()
-    up_to_seq: Unsigned = 0
+    up_to_seq: int = 0
     up_to_time: str = ""
 
     @property
@@ -54,13 +55,15 @@ class GetRequest(msgspec.Struct, frozen=True):
 
 
 class _Delete(msgspec.Struct, frozen=True):
-    seq: Unsigned = 0
+    seq: int = 0
     no_erase: bool = False
 
 
 async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one record as JSON."""
-    asked: GetRequest = read_as(body, GetRequest, strict=js.is_strict)
+    if is_empty(body):
+        raise bad_request()
+    asked = read_as(body, request_shapes.GET_MESSAGE, GetRequest, strict=js.is_strict)
     if asked.batch > 0 or asked.max_bytes > 0:
         raise bad_request()
     asked = msgspec.structs.replace(asked, batch=0, multi_last=(), up_to_seq=0, up_to_time="")
@@ -79,9 +82,9 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove one record, and overwrite its bytes unless it is asked not to."""
-    if not body.strip() or body.strip() == b"{}":
+    if is_empty(body):
         raise bad_request()
-    asked: _Delete = read_as(body, _Delete, strict=js.is_strict)
+    asked = read_as(body, request_shapes.DELETE_MESSAGE, _Delete, strict=js.is_strict)
     stream = js.catalog.get(name, js.account)
     if not stream.config.sealed and not stream.config.deny_delete:
         in_memory = stream.config.storage == "memory"

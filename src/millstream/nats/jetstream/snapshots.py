@@ -15,11 +15,18 @@ import msgspec
 
 from millstream.errors import ColdUnavailable, MillstreamError, NotHere
 from millstream.kernel._batch import Batch
-from millstream.nats.jetstream import account_limits, archive, shapes
+from millstream.nats.jetstream import account_limits, archive, request_shapes, shapes
 from millstream.nats.jetstream.archive import Archive
-from millstream.nats.jetstream.errors import ApiError, as_error, bad_request, name_mismatch, read_as
+from millstream.nats.jetstream.errors import (
+    ApiError,
+    as_error,
+    bad_request,
+    is_empty,
+    name_mismatch,
+    read_as,
+)
 from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, encode
-from millstream.streams.config.config import PathInStreamName, StreamConfig, without_unknown
+from millstream.streams.config.config import PathInStreamName, StreamConfig
 from millstream.streams.config.extras import take_extras
 from millstream.streams.config.times import rfc3339
 from millstream.streams.reading.presence import arrival
@@ -67,10 +74,10 @@ class _Failed(Exception):
 
 async def snapshot(js: "JetStream", body: bytes, name: str) -> Answer:
     """Send a stream to the subject that the request names; the answer comes before it."""
-    if body.strip() in (b"", b"{}"):
+    if is_empty(body):
         raise bad_request()
     stream = js.catalog.get(name, js.account)
-    asked: _Snapshot = read_as(body, _Snapshot, strict=js.is_strict)
+    asked = read_as(body, request_shapes.SNAPSHOT, _Snapshot, strict=js.is_strict)
     if not is_pattern(asked.deliver_subject) or has_wildcard(asked.deliver_subject):
         raise ApiError(400, 10015, "deliver subject not valid")
     js.check_deliver(asked.deliver_subject, "")
@@ -194,16 +201,14 @@ def _regrouped(pieces: Iterator[bytes | NotHere], size: int) -> Iterator[bytes |
 
 async def restore(js: "JetStream", body: bytes, name: str) -> Answer:
     """Make ready to take a stream in; the answer names the subject for its chunks."""
-    if body.strip() in (b"", b"{}"):
+    if is_empty(body):
         raise bad_request()
-    asked: _Restore = read_as(body, _Restore, strict=js.is_strict)
+    asked = read_as(body, request_shapes.RESTORE, _Restore, strict=js.is_strict)
     wire = {**asked.config, "name": asked.config.get("name") or name}
     if wire["name"] != name:
         raise name_mismatch()
     if "/" in name or "\\" in name:
         raise PathInStreamName()
-    if not js.is_strict:
-        wire = without_unknown(wire)
     config = StreamConfig.from_request(wire).as_sealed()
     account_limits.check_stream(js, config)
     _check_free(js, name)

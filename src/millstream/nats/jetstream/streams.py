@@ -5,23 +5,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.errors import InvalidStreamConfig
-from millstream.nats.jetstream import account_limits, shapes
+from millstream.nats.jetstream import account_limits, request_shapes, shapes
 from millstream.nats.jetstream.errors import (
-    Unsigned,
     bad_request,
     expect_empty,
     name_mismatch,
-    read_as,
     read_object,
+    read_optional,
 )
 from millstream.streams.config.config import (
     PathInStreamName,
     ReplicasUnsupported,
     StreamConfig,
-    without_unknown,
 )
 from millstream.streams.stream import Stream
 from millstream.subjects.subject import overlap
+from millstream.wire.go_json import Shape
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream
@@ -46,8 +45,8 @@ class _InfoRequest(msgspec.Struct, frozen=True):
 
 class _Purge(msgspec.Struct, frozen=True):
     filter: str = ""
-    seq: Unsigned = 0
-    keep: Unsigned = 0
+    seq: int = 0
+    keep: int = 0
 
 
 async def account_info(js: "JetStream", body: bytes) -> Answer:
@@ -93,8 +92,7 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
 
 def _config_of(js: "JetStream", body: bytes) -> dict[str, Any]:
     """Return a stream's configuration as it was sent, without unknown fields where they may be."""
-    wire = read_object(body)
-    return wire if js.is_strict else without_unknown(wire)
+    return read_object(body, request_shapes.STREAM_CONFIG, strict=js.is_strict)
 
 
 def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
@@ -134,7 +132,7 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one stream, on request with its subjects and holes."""
-    asked = read_as(body, _InfoRequest, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
@@ -154,7 +152,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
 
 async def names(js: "JetStream", body: bytes) -> Answer:
     """Return a page of stream names."""
-    page, found = _page(js, body)
+    page, found = _page(js, body, request_shapes.STREAM_NAMES)
     start = min(max(page.offset, 0), len(found))
     shown = [stream.name for stream in found[start : start + NAMES_LIMIT]]
     return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "streams": shown or None}
@@ -162,7 +160,7 @@ async def names(js: "JetStream", body: bytes) -> Answer:
 
 async def listing(js: "JetStream", body: bytes) -> Answer:
     """Return a page of StreamInfos."""
-    page, found = _page(js, body)
+    page, found = _page(js, body, request_shapes.STREAM_LIST)
     start = min(max(page.offset, 0), len(found))
     shown = [_info(js, stream, full=False) for stream in found[start : start + LIST_LIMIT]]
     return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "streams": shown}
@@ -170,7 +168,7 @@ async def listing(js: "JetStream", body: bytes) -> Answer:
 
 async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove records by filter, up to a sequence, or all but the newest."""
-    asked = read_as(body, _Purge, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.PURGE, _Purge, strict=js.is_strict)
     if asked.seq and asked.keep:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
@@ -188,8 +186,8 @@ def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
     return shapes.stream_info(stream, consumers, js.now_ns(), full=full)
 
 
-def _page(js: "JetStream", body: bytes) -> tuple[_Page, list[Stream]]:
-    page = read_as(body, _Page, strict=js.is_strict)
+def _page(js: "JetStream", body: bytes, shape: Shape) -> tuple[_Page, list[Stream]]:
+    page = read_optional(body, shape, _Page, strict=js.is_strict)
     found = js.streams()
     if page.subject:
         found = [s for s in found if _captures(s, page.subject)]

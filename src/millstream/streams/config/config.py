@@ -462,6 +462,10 @@ def _filled(
     fill["sources"] = tuple({k: v for k, v in one.items() if v} for one in config.sources)
     if config.mirror is not None:
         fill["mirror"] = {k: v for k, v in config.mirror.items() if v}
+    if config.subject_transform is not None:
+        fill["subject_transform"] = {"src": "", "dest": "", **config.subject_transform}
+    if config.republish is not None:
+        fill["republish"] = {"dest": "", **config.republish}
     fill["metadata"] = client_metadata(config.metadata)
     full = msgspec.structs.replace(config, **fill)
     return msgspec.structs.replace(full, **feature_rules.filled(msgspec.structs.asdict(full)))

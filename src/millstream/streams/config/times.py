@@ -21,12 +21,21 @@ def time_ns(text: str) -> int:
     if found is None:
         raise InvalidJson(f"{text!r} is no RFC 3339 time")
     try:
-        whole = datetime.fromisoformat(found[1] + found[3].replace("Z", "+00:00"))
+        whole = datetime.fromisoformat(found[1].replace("0000-", "0004-", 1) + "+00:00")
     except ValueError as error:
         raise InvalidJson(f"{text!r} is no RFC 3339 time") from error
-    if whole.year < 1970:
+    seconds = int(whole.timestamp()) - _offset(found[3])  # which may be a day: Go allows it
+    if seconds < 0:
         return 0
-    return int(whole.timestamp()) * 10**9 + int((found[2] or "0").ljust(9, "0"))
+    return seconds * 10**9 + int((found[2] or "0").ljust(9, "0"))
+
+
+def _offset(zone: str) -> int:
+    """Return the seconds that a zone is ahead."""
+    if zone == "Z":
+        return 0
+    minutes = int(zone[1:3]) * 60 + int(zone[4:6])
+    return (-60 if zone[0] == "-" else 60) * minutes
 
 
 def go_text(ns: int) -> str:
