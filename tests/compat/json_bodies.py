@@ -7,10 +7,9 @@ changed body. The fields and their kinds come from the shapes that the requests 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.consumers.requests import PULL
 from millstream.nats.jetstream import request_shapes as shapes
@@ -26,6 +25,9 @@ from millstream.wire.go_json import (
     Whole,
     Word,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TIME = '"2020-01-01T00:00:00Z"'
 VALUES = [

@@ -1,4 +1,4 @@
-"""Generated JSON bodies are read by millstream as nats-server reads them, and refused in its words."""
+"""Generated JSON bodies: millstream reads them as nats-server does, and refuses in its words."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ PATIENCE, UNANSWERED, QUIET = 10.0, 0.4, 0.06
 ENDED = re.compile(rb"NATS/1.0 (404|408|409|400|204|503)")
 BODIES = int(os.environ.get("MILLSTREAM_JSON_BODIES", count(400, 100_000)))
 CHANGING = {"created", "ts", "time", "timestamp", "last_active", "first_ts", "last_ts", "api"}
+CHANGING |= {"cluster", "pause_remaining"}
+SHARED = {"memory", "storage", "reserved_memory", "reserved_storage", "streams", "consumers"}
 
 
 class Lane:
@@ -57,6 +59,8 @@ class Lane:
     def _own(self, answer: Any) -> Any:
         """Leave out of a list what other lanes have made."""
         body = answer[1]
+        if isinstance(body, dict) and body.get("type", "").endswith("account_info_response"):
+            return [answer[0], {key: one for key, one in body.items() if key not in SHARED}]
         if isinstance(body, dict) and isinstance(body.get("streams"), list):
             body["streams"] = [
                 one for one in body["streams"] if f'"{self._prefix}S"' in json.dumps(one)
@@ -69,16 +73,16 @@ class Lane:
 
 def shown(message: Delivery) -> Any:
     """Return an answer without what is random or of the moment."""
-    block = re.sub(rb"Nats-Time-Stamp: [^\r]*", b"", message.headers)
+    block = re.sub(rb"Nats-(Time-Stamp|Stream-Identity): [^\r]*", b"", message.headers)
     body: Any = message.payload.decode(errors="replace")
     if body.startswith("{"):
         body = plain(json.loads(body))
-    return [block.decode(errors="replace"), body]
+    return [block.decode(errors="replace").replace("NATS/1.0\r\n\r\n\r\n", ""), body]
 
 
 def plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items() if k not in CHANGING | {"cluster"}}
+        return {k: plain(v) for k, v in value.items() if k not in CHANGING}
     if isinstance(value, list):
         return [plain(one) for one in value]
     if isinstance(value, str):
@@ -119,5 +123,5 @@ async def test_generated_bodies_are_read_as_nats_server_reads_them(pair: Pair) -
         else:
             found.append(f"{case.name}\n  {case.asked.body[:300]!r}\n  {mine}\n  not {other}")
     print(f"JSON bodies tried: {len(cases)}, differences: {len(found)}, excused: {excused}")
-    assert "Traceback" not in pair.peers[0].output()
     assert not found, f"{len(found)} of {len(cases)} differ\n" + "\n".join(found[:40])
+    assert "Traceback" not in pair.peers[0].output()

@@ -165,8 +165,8 @@ def test_the_server_answers_for_itself(observed: Observed) -> None:
         assert answer["server"]["id"] == observed.id
         assert answer["statsz"]["connections"] == 1
     assert observed.ask(f"$SYS.REQ.SERVER.{observed.id}.IDZ")["id"] == observed.id
-    varz = observed.ask(f"$SYS.REQ.SERVER.{observed.id}.VARZ", {"x": 1})
-    assert varz["data"] == {"asked": {"x": 1}}
+    varz = observed.ask(f"$SYS.REQ.SERVER.{observed.id}.VARZ", {"Exact_Match": True, "x": 1})
+    assert varz["data"] == {"asked": {"exact_match": True}}
     assert observed.ask("$SYS.REQ.SERVER.PING.VARZ")["data"] == {"asked": {}}
     assert observed.ask("$SYS.REQ.SERVER.OTHER.VARZ") is None
     assert observed.ask(f"$SYS.REQ.SERVER.{observed.id}.NONSENSE") is None
@@ -196,9 +196,10 @@ def test_a_client_can_be_kicked(observed: Observed) -> None:
 
     assert "error" not in answer
     assert client.said() == b"<closed>"
-    for wrong in (cid, "1", None):
+    for wrong in (cid, None):
         again = observed.ask(f"$SYS.REQ.SERVER.{observed.id}.KICK", {"cid": wrong})
         assert again["error"]["description"] == "no such client or leafnode id"
+    assert observed.ask(f"$SYS.REQ.SERVER.{observed.id}.KICK", {"cid": "1"}) is None
 
 
 def test_a_reload_can_be_ordered(observed: Observed) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
 from millstream.accounts.templates import BadTemplate, Names, filled
+from millstream.wire.go_json import ANYTHING, INT64, STRING, Shape, Table, unmarshal
 
 _LONGEST = 64 * 1024
 _OLD = "ed25519"
@@ -69,7 +70,7 @@ def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Clai
     parts = text.strip().split(".")
     if len(text) > _LONGEST or len(parts) != 3:
         raise Refused("not a JWT")
-    header, body = _json(parts[0]), _json(parts[1])
+    header, body = _json(parts[0], _HEADER), _json(parts[1], _CLAIMS)
     if header.get("alg") not in ("ed25519-nkey", _OLD):
         raise Refused(f"unsupported algorithm {header.get('alg')!r}")
     claims = _claims(body)
@@ -89,15 +90,27 @@ def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Clai
     return claims
 
 
-def _json(part: str) -> dict[str, Any]:
+def _json(part: str, shape: Shape) -> dict[str, Any]:
     try:
         data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-        made = msgspec.json.decode(data)
-    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
+        return unmarshal(data, shape)
+    except (binascii.Error, ValueError):
         raise Refused("not a JWT") from None
-    if not isinstance(made, dict):
-        raise Refused("not a JWT")
-    return made
+
+
+_HEADER = Shape("Header", {"typ": STRING, "alg": STRING})
+_CLAIMS = Shape(
+    "Claims",
+    {
+        "iss": STRING,
+        "sub": STRING,
+        "name": STRING,
+        "iat": INT64,
+        "exp": INT64,
+        "nbf": INT64,
+        "nats": Table(ANYTHING),
+    },
+)
 
 
 class _Body(msgspec.Struct):

@@ -24,6 +24,10 @@ class BadTransform(BadRequest):
     err_code = 10052
 
 
+class BadSubject(BadTransform):
+    """One of the two is no subject that could be rewritten, or be the result."""
+
+
 def fnv1a(text: str) -> int:
     """Return the 32-bit FNV-1a hash that partition numbers are made of."""
     value = 2166136261
@@ -192,11 +196,11 @@ class SubjectTransform:
     def _check_shape(self, template: list[str]) -> None:
         for subject, tokens in ((self.source, self._source), (self.destination, template)):
             if "" in tokens or ">" in tokens[:-1] or re.search(r"[\t\r\n\f]", subject):
-                raise BadTransform(f"{subject!r} is no valid subject")
+                raise BadSubject(f"{subject!r} is no valid subject")
         if "*" in template:
-            raise BadTransform(f"{self.destination!r}: use {{{{wildcard(n)}}}} instead of *")
+            raise BadSubject(f"{self.destination!r}: use {{{{wildcard(n)}}}} instead of *")
         if (self._source[-1] == ">") != (template[-1] == ">"):
-            raise BadTransform("source and destination must both end in > or neither")
+            raise BadSubject("source and destination must both end in > or neither")
 
     def matches(self, subject: str) -> bool:
         """Say whether the source pattern takes this literal subject."""

@@ -14,7 +14,6 @@ from millstream.wire import go_syntax
 from millstream.wire.go_syntax import (
     Escaped,
     GoSyntaxError,
-    Items,
     Number,
     Pairs,
     Truncated,

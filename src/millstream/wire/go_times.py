@@ -3,8 +3,6 @@
 import re
 from calendar import monthrange
 
-from millstream.wire.go_syntax import quoted
-
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _FRACTION = re.compile(r"[.,]([0-9]+)")
 _ZONE = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
@@ -90,8 +88,10 @@ def _take_fraction(reader: _Reader) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text as Go's clock quotes it: what is not ASCII byte by byte."""
-    return quoted("".join(c if c.isascii() else _bytes_of(c) for c in text))
+    return '"' + "".join(_quoted_byte(byte) for byte in text.encode("utf-8", "replace")) + '"'
 
 
-def _bytes_of(c: str) -> str:
-    return "".join(chr(0xDC00 + byte) for byte in c.encode("utf-8", "replace"))
+def _quoted_byte(byte: int) -> str:
+    if byte < 0x20 or byte >= 0x80:
+        return f"\\x{byte:02x}"
+    return "\\" + chr(byte) if byte in b'"\\' else chr(byte)

@@ -105,7 +105,7 @@ class DirectGet:
     def _read(self, subject: bytes, body: bytes) -> GetRequest:
         asked = read_loosely(body or b"{}", request_shapes.GET_MESSAGE, GetRequest)
         if subject:
-            if not asked.is_empty:
+            if not asked.is_empty or asked.batch or asked.up_to_seq or asked.up_to_time:
                 raise _Status("408 Bad Request")
             return GetRequest(last_by_subj=subject.decode("utf-8", "replace"), no_hdr=asked.no_hdr)
         if asked.is_empty:

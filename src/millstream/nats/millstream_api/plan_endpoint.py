@@ -149,7 +149,7 @@ def request_of(payload: bytes, shape: type[_Shape]) -> _Shape:
     """Return what a request says; raises ``BadRequest``."""
     try:
         return msgspec.json.decode(payload or b"{}", type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the request is not understood: {error}") from error
 
 

@@ -38,7 +38,7 @@ class AccountRequests:
 
     def answer(self, name: str, what: str, payload: bytes) -> bytes | None:
         """Return what is told about an account, None where silence is the answer."""
-        return answered(self._card, lambda: self._answer(name, what, wanted_by(payload)))
+        return answered(self._card, lambda: self._answer(name, what, wanted_by(payload, what)))
 
     def _answer(self, name: str, what: str, wanted: dict[str, Any]) -> bytes | None:
         if not self._card.matches(wanted):

@@ -4,12 +4,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from millstream.errors import MillstreamError
 from millstream.nats.system.server_card import ServerCard
+from millstream.nats.system_shapes import OPTIONS
+from millstream.wire.go_json import GoJsonError, unmarshal
 
 log = logging.getLogger(__name__)
+
+_NEVER_EMPTY = ("KICK", "LDM", "NSUBS")
+_UNANSWERED = (*_NEVER_EMPTY, "CONNS")
 
 
 class RequestRefused(Exception):
@@ -20,23 +23,30 @@ class RequestRefused(Exception):
         self.code = code
 
 
-def wanted_by(payload: bytes) -> dict[str, Any]:
-    """Return the options that a request carries, none where it is empty."""
-    try:
-        made = msgspec.json.decode(payload or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestRefused(400, f"the request is not JSON: {error}") from error
-    if made is None:
+class Unanswerable(Exception):
+    """A request that the reference leaves without an answer."""
+
+
+def wanted_by(payload: bytes, what: str) -> dict[str, Any]:
+    """Return the options that a request carries; ``what`` is the last word of its subject."""
+    shape = OPTIONS.get(what)
+    if shape is None or (not payload and what not in _NEVER_EMPTY):
         return {}
-    if not isinstance(made, dict):
-        raise RequestRefused(400, "the request is no JSON object")
-    return made
+    try:
+        return unmarshal(payload, shape)
+    except GoJsonError as error:
+        if what in _UNANSWERED:
+            raise Unanswerable(str(error)) from error
+        raise RequestRefused(400, str(error)) from error
 
 
 def answered(card: ServerCard, answer: Callable[[], bytes | None]) -> bytes | None:
     """Return the answer, or why there is none; None where silence is the answer."""
     try:
         return answer()
+    except Unanswerable as error:
+        log.warning("a request of the system account is not understood: %s", error)
+        return None
     except RequestRefused as refusal:
         return card.failure(refusal.code, str(refusal))
     except MillstreamError as error:

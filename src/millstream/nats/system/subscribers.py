@@ -7,7 +7,7 @@ import msgspec
 from millstream.accounts.rights import text_of
 from millstream.kernel._batch import Batch
 from millstream.nats.accounts.service_import import REQUEST_INFO
-from millstream.nats.system.asked import RequestRefused, wanted_by
+from millstream.nats.system.asked import Unanswerable, wanted_by
 from millstream.subjects.subject import is_literal, is_subset, matches
 from millstream.wire.headers import MalformedHeaders, parse_headers
 
@@ -39,8 +39,8 @@ class Subscribers:
 
     def _of_any(self, payload: bytes) -> int | None:
         try:
-            wanted = wanted_by(payload)
-        except RequestRefused:
+            wanted = wanted_by(payload, "NSUBS")
+        except Unanswerable:
             return None
         space = self._sessions.reception.accounts.get(str(wanted.get("acc") or ""))
         if space is None or not space.members:

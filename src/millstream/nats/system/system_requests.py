@@ -69,7 +69,7 @@ class SystemRequests:
         if kind == "ACCOUNT":
             return self._accounts.answer(rest[0], rest[1], payload)
         what = rest[1] if len(rest) > 1 else "STATSZ"
-        return answered(self._card, lambda: self._server(what, wanted_by(payload)))
+        return answered(self._card, lambda: self._server(what, wanted_by(payload, what)))
 
     def _server(self, what: str, wanted: dict[str, Any]) -> bytes | None:
         if not self._card.matches(wanted):

@@ -5,7 +5,7 @@ from typing import Any
 
 from millstream.errors import InvalidStreamConfig, MillstreamError
 from millstream.subjects.subject import is_pattern, overlap
-from millstream.subjects.transform import BadTransform, SubjectTransform
+from millstream.subjects.transform import BadSubject, BadTransform, SubjectTransform
 
 _SHORTEST_MARKER_NS = 1_000_000_000
 _WINDOW_NS = 120_000_000_000
@@ -167,6 +167,8 @@ def _check_transform(asked: Mapping[str, Any]) -> None:
         raise FeatureRefused(10155, f"stream transform source: invalid subject {source}")
     try:
         transform_of(asked)
+    except BadSubject as error:
+        raise FeatureRefused(10156, "stream transform: invalid subject") from error
     except BadTransform as error:
         raise FeatureRefused(10156, f"stream transform: {error.message}") from error
 
