@@ -84,6 +84,40 @@ class InvalidStreamConfig(MillstreamError):
     code = "invalid_request"
 
 
+class TooMany(MillstreamError):
+    """A request names more of something than the server takes; the message says how many."""
+
+    status = 400
+    err_code = 19000
+    http_status = 400
+    code = "too_many"
+
+    @classmethod
+    def check(cls, what: str, given: int, most: int) -> None:
+        """Refuse a count above a limit."""
+        if given > most:
+            detail = {"limit": what, "max": most, "given": given}
+            raise cls(f"too many {what}: {given} were given, at most {most} are taken", detail)
+
+
+class TooManySubjects(TooMany):
+    """A stream with more subjects than one may have."""
+
+    err_code = 19001
+
+
+class TooManyFilters(TooMany):
+    """A consumer, or a request, with more filters than one may have."""
+
+    err_code = 19002
+
+
+class TooManySources(TooMany):
+    """A stream with more sources, or more transforms of them, than one may have."""
+
+    err_code = 19003
+
+
 class ConsumerNotFound(MillstreamError):
     """No consumer of that name exists on the stream."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.errors import InvalidStreamConfig, MillstreamError
+from millstream.errors import InvalidStreamConfig, MillstreamError, TooManyFilters
 from millstream.streams.config.config import (
     UNSIGNED,
     InvalidJson,
@@ -17,10 +17,12 @@ from millstream.streams.config.config import (
 )
 from millstream.streams.config.times import ZERO_TIME, time_ns
 from millstream.streams.config.times import go_text as go_text
-from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
+from millstream.subjects.pattern_set import LONGEST_SUBJECT, first_covered
+from millstream.subjects.subject import has_wildcard, is_pattern, overlap
 
 ACK_WAIT_NS = 30_000_000_000
 MAX_WAITING = 512
+MAX_FILTERS = 10_000
 MAX_ACK_PENDING = 1000
 EPHEMERAL_THRESHOLD_NS = 5_000_000_000
 PIN_TIMEOUT_NS = 120_000_000_000
@@ -491,9 +493,14 @@ def _check_filters(config: ConsumerConfig) -> None:
     filters = config.filters
     if "" in filters:
         raise ConsumerRefused(10139, "consumer filter in FilterSubjects cannot be empty")
-    for at, one in enumerate(filters):
-        if not is_pattern(one):
+    TooManyFilters.check("filter subjects of a consumer", len(filters), MAX_FILTERS)
+    if any(len(one.encode()) > LONGEST_SUBJECT for one in filters):
+        raise InvalidStreamConfig(f"a filter subject is longer than {LONGEST_SUBJECT} bytes")
+    legal = [one for one in filters if is_pattern(one)]
+    covered = first_covered(legal) if len(legal) > 1 else None
+    if len(legal) < len(filters):
+        first_illegal = next(at for at, one in enumerate(filters) if not is_pattern(one))
+        if covered is None or covered >= first_illegal:
             raise InvalidStreamConfig("invalid subject")
-        others = (*filters[:at], *filters[at + 1 :])
-        if any(is_subset(one, other) for other in others):
-            raise ConsumerRefused(10138, "consumer subject filters cannot overlap")
+    if covered is not None:
+        raise ConsumerRefused(10138, "consumer subject filters cannot overlap")

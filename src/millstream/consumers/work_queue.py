@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
-from millstream.subjects.subject import overlap
+from millstream.subjects.pattern_set import any_overlap
 
 
 def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
@@ -26,5 +26,5 @@ def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> No
     """Refuse filters that overlap with those of another consumer."""
     mine = config.filters or (">",)
     for other in (other for other in others if not other.is_internal):
-        if any(overlap(a, b) for a in mine for b in other.filters or (">",)):
+        if any_overlap(mine, other.filters or (">",)):
             raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")

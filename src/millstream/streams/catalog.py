@@ -7,6 +7,7 @@ deleted and created anew replays to the right log, whatever the order of the rec
 import asyncio
 import difflib
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,7 +36,7 @@ from millstream.streams.sourcing.source_feed import Sourcing
 from millstream.streams.sourcing.source_positions import SourcePositions
 from millstream.streams.stream import Stream, settle
 from millstream.streams.writing.batch_limits import BatchLimits
-from millstream.subjects.subject import overlap
+from millstream.subjects.pattern_set import PatternSet
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
@@ -124,6 +125,7 @@ class Catalog:
         self._default_durability = default_durability
         self._batch_limits = batch_limits or BatchLimits()
         self._streams: dict[tuple[str, str], Stream] = {}
+        self._captured: defaultdict[str, PatternSet] = defaultdict(PatternSet)  # by account
         self._positions = SourcePositions(store)
         self._fed: dict[int, Stream] = {}  # streams with sources or an origin
         # Which stream of which account a source of another account means: account, API prefix,
@@ -213,6 +215,7 @@ class Catalog:
             tell_log(log, config)
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
+            self._captured[account].put(stream.incarnation, config.subjects)
             stream.reconfigure(config)
             if retention.excess(config, stream.state()):
                 # Removals are logged in order: what is above the new limits is gone behind this.
@@ -248,6 +251,7 @@ class Catalog:
                 STREAM_SET,
                 self._entry(config, stream.account, stream.incarnation, stream.created_ns),
             )
+            self._captured[stream.account].put(stream.incarnation, config.subjects)
             stream.reconfigure(config)
             stream.capture()
             self._source(stream)
@@ -259,6 +263,7 @@ class Catalog:
         for key, stream in list(self._streams.items()):
             if RESTORING in stream.config.metadata:
                 del self._streams[key]
+                self._captured[key[0]].drop(stream.incarnation)
                 stream.close()
                 entry = self._entry(stream.config, key[0], stream.incarnation, stream.created_ns)
                 body = msgspec.json.encode(entry)
@@ -278,6 +283,7 @@ class Catalog:
                 stream.wake()
                 raise
             del self._streams[account, name]
+            self._captured[account].drop(stream.incarnation)
             stream.close()
             self.refresh_feeds()
             self._tell(stream, False)
@@ -294,11 +300,10 @@ class Catalog:
             raise LimitsViolated(above)
 
     def _check_overlap(self, config: StreamConfig, account: str) -> None:
-        for other in self.streams(account):
-            if other.name == config.name:
-                continue
-            if any(overlap(a, b) for a in config.subjects for b in other.config.subjects):
-                raise SubjectsOverlap()
+        known = self._streams.get((account, config.name))
+        besides = known.incarnation if known is not None else 0
+        if self._captured[account].overlaps(config.subjects, besides):
+            raise SubjectsOverlap()
 
     def _check_cycle(self, config: StreamConfig, account: str) -> None:
         def find(key: tuple[str, str]) -> StreamConfig | None:
@@ -403,6 +408,7 @@ class Catalog:
             batch_limits=self._batch_limits,
         )
         self._streams[entry.account, entry.name] = stream
+        self._captured[entry.account].put(entry.id, config.subjects)
         return stream
 
     # -- recovery ----------------------------------------------------------------------------

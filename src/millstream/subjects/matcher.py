@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from millstream.subjects.pattern_set import covering
 from millstream.subjects.subject import has_wildcard
+
+_FEW = 4  # patterns that are faster tried one by one
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool] | None:
@@ -10,9 +13,13 @@ def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool] | None:
     if not patterns or ">" in patterns:
         return None
     literal = frozenset(p.encode() for p in patterns if not has_wildcard(p))
-    wild = [_wild(p) for p in patterns if has_wildcard(p)]
-    if not wild:
+    wildcards = [p for p in patterns if has_wildcard(p)]
+    if not wildcards:
         return literal.__contains__
+    if len(wildcards) > _FEW:
+        test = covering(wildcards)
+        return lambda subject: subject in literal or test(subject)
+    wild = [_wild(p) for p in wildcards]
     return lambda subject: subject in literal or any(match(subject) for match in wild)
 
 

@@ -1,14 +1,17 @@
 """Subjects: tokens joined by dots; ``*`` stands for one token, a last ``>`` for one or more."""
 
+import re
 from itertools import zip_longest
 
 _BLANKS = (" ", "\t", "\r", "\n", "\f", "\0")
+_TOKENS = re.compile(r"[^. \t\r\n\f\0]+(?:\.[^. \t\r\n\f\0]+)*")
 
 
 def is_pattern(subject: str) -> bool:
     """Tell whether ``subject`` may be subscribed to."""
-    tokens = subject.split(".")
-    return _is_clean(subject) and "" not in tokens and ">" not in tokens[:-1]
+    if _TOKENS.fullmatch(subject) is None:
+        return False
+    return ">." not in subject or not (subject.startswith(">.") or ".>." in subject)
 
 
 def is_literal(subject: str) -> bool:

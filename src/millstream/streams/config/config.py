@@ -12,13 +12,20 @@ from typing import Any, Self
 
 import msgspec
 
-from millstream.errors import BadRequest, InvalidStreamConfig, MillstreamError
+from millstream.errors import (
+    BadRequest,
+    InvalidStreamConfig,
+    MillstreamError,
+    TooManySubjects,
+)
 from millstream.store.log.log import Durability
 from millstream.streams.config import feature_rules
 from millstream.streams.config import source as sources
+from millstream.subjects.pattern_set import LONGEST_SUBJECT, first_overlapping
 from millstream.subjects.subject import is_pattern, is_subset, overlap
 
 MAX_NAME = 255
+MAX_SUBJECTS = 10_000
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
 MAX_REPLICAS = 5
@@ -579,20 +586,38 @@ _RESERVED = (
 )
 
 
+_MAY_BE_RESERVED = ("$", "*", ">")
+
+
 def _check_subjects(config: StreamConfig) -> None:
+    TooManySubjects.check("subjects of a stream", len(config.subjects), MAX_SUBJECTS)
+    legal = [subject for subject in config.subjects if is_pattern(subject)]
+    _check_lengths(legal)
+    clashing = first_overlapping(legal)
     for at, subject in enumerate(config.subjects):
         _refuse((not is_pattern(subject), "invalid subject"))
-        _refuse((subject in config.subjects[:at], "duplicate subjects detected"))
         if subject == ">":
             _refuse(
                 (not config.no_ack, "capturing all subjects requires no-ack to be true"),
                 (config.num_replicas != 1, "capturing all subjects requires replicas of 1"),
             )
-        for space, allowed, why in _RESERVED if not config.no_ack else ():
-            harmless = bool(allowed) and is_subset(subject, allowed)
-            _refuse((overlap(subject, space) and not harmless, why))
-        for other in config.subjects[at + 1 :]:
-            _refuse((overlap(subject, other), f'subject "{subject}" overlaps with "{other}"'))
+        if subject.startswith(_MAY_BE_RESERVED) and not config.no_ack:
+            _check_reserved(subject)
+        if at == clashing:  # the subjects before it are legal
+            other = next(other for other in legal[at + 1 :] if overlap(subject, other))
+            _refuse((True, f'subject "{subject}" overlaps with "{other}"'))
+
+
+def _check_lengths(subjects: Iterable[str]) -> None:
+    for subject in subjects:
+        too_long = len(subject) * 4 > LONGEST_SUBJECT and len(subject.encode()) > LONGEST_SUBJECT
+        _refuse((too_long, f"a subject is longer than {LONGEST_SUBJECT} bytes"))
+
+
+def _check_reserved(subject: str) -> None:
+    for space, allowed, why in _RESERVED:
+        harmless = bool(allowed) and is_subset(subject, allowed)
+        _refuse((overlap(subject, space) and not harmless, why))
 
 
 def _refuse(*checks: tuple[bool, str]) -> None:

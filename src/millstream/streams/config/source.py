@@ -1,17 +1,21 @@
 """Source: another stream whose records a stream takes in; what may be asked of it."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from millstream.errors import InvalidStreamConfig
+from millstream.errors import InvalidStreamConfig, TooManySources
 from millstream.streams.config.extras import VERSION, first_values
 from millstream.streams.config.feature_rules import FeatureRefused, transform_of
-from millstream.subjects.subject import has_wildcard, is_pattern, is_subset, overlap
+from millstream.subjects.pattern_set import first_covered, first_overlapping
+from millstream.subjects.subject import has_wildcard, is_pattern, overlap
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
+MAX_SOURCES = 1_000
+MAX_TRANSFORMS = 1_000  # of all sources of a stream
 HEADER = b"Nats-Stream-Source"
 _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _EXPECTATIONS = (b"Nats-Expected-", b"Nats-Batch-")
@@ -82,11 +86,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def check(sources: Sequence[Mapping[str, Any]]) -> None:
     """Refuse sources that cannot work."""
+    TooManySources.check("sources of a stream", len(sources), MAX_SOURCES)
     seen: set[object] = set()
+    rewrites = 0
     for wire in sources:
         source = Source.read(wire)
         if not _is_name(source.name):
             raise FeatureRefused(10141, "sourced stream name is invalid")
+        rewrites += len(source.subject_transforms)
+        _check_count(rewrites)
         if source.identity in seen:
             raise FeatureRefused(10140, "duplicate source configuration detected")
         seen.add(source.identity)
@@ -104,6 +112,7 @@ def check(sources: Sequence[Mapping[str, Any]]) -> None:
 def check_mirror(wire: Mapping[str, Any]) -> None:
     """Refuse an origin that no stream can mirror."""
     origin = Source.read(wire)
+    _check_count(len(origin.subject_transforms))
     _check_consumer(origin, FeatureRefused(10213, "stream mirror consumer config is invalid"))
     if origin.filter_subject and origin.subject_transforms:
         raise FeatureRefused(
@@ -112,14 +121,17 @@ def check_mirror(wire: Mapping[str, Any]) -> None:
         )
     _check_transforms(origin, (10151, "mirror transform source"), (10154, "mirror transform"))
     taken = origin.filters if origin.subject_transforms else ()
-    for at, one in enumerate(taken):
-        if any(overlap(one, other) for other in taken[:at] + taken[at + 1 :]):
-            raise FeatureRefused(10152, "mirror subject filters can not overlap")
+    if first_overlapping(taken) is not None:
+        raise FeatureRefused(10152, "mirror subject filters can not overlap")
     if origin.external is None and not _is_name(origin.name):
         raise FeatureRefused(10142, "mirrored stream name is invalid")
     if origin.filter_subject and not is_pattern(origin.filter_subject):
         raise InvalidFilter(origin.filter_subject, "mirror")
     check_external(origin)
+
+
+def _check_count(rewrites: int) -> None:
+    TooManySources.check("subject transforms of a stream's sources", rewrites, MAX_TRANSFORMS)
 
 
 def _is_name(name: str) -> bool:
@@ -133,10 +145,8 @@ def _check_filters(source: Source) -> None:
             "source with multiple subject transforms cannot also have a single subject filter",
         )
     _check_transforms(source, (10145, "source transform source"), (10146, "source transform"))
-    taken = source.filters
-    for at, one in enumerate(taken):
-        if any(is_subset(one, other) for other in taken[:at] + taken[at + 1 :]):
-            raise FeatureRefused(10147, "source filters can not overlap")
+    if source.subject_transforms and first_covered(source.filters) is not None:
+        raise FeatureRefused(10147, "source filters can not overlap")
 
 
 def _check_transforms(source: Source, filters: tuple[int, str], whole: tuple[int, str]) -> None:
@@ -293,10 +303,11 @@ def forms_cycle(
 
     ``find`` returns another stream's configuration, ``reach`` which stream a source means.
     """
-    waiting: list[tuple[Key, Feeding]] = [(start, config)]
+    waiting: deque[tuple[Key, Feeding]] = deque([(start, config)])
     visited: set[Key] = set()
+    seen = {start}  # each stream is looked at once, however many ways lead to it
     while waiting:
-        key, at = waiting.pop(0)
+        key, at = waiting.popleft()
         visited.add(key)
         for source, certain in _origins(at):
             origin = reach(key[0], source)
@@ -306,7 +317,8 @@ def forms_cycle(
             if origin in visited:
                 if certain or not wanted or any(overlap(one, wanted) for one in at.subjects):
                     return True
-            elif (found := find(origin)) is not None:
+            elif origin not in seen and (found := find(origin)) is not None:
+                seen.add(origin)
                 waiting.append((origin, found))
     return False
 
