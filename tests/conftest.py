@@ -3,7 +3,10 @@
 import importlib.util
 import inspect
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -14,6 +17,7 @@ from support import scale
 from support.java import spark_is_missing
 from support.kernel_build import stale_and_imported, stale_modules
 from support.leaks import holdings, left_behind, without_stray_tasks
+from support.loop_holds import BOUND_MS, PLACE, LoopHolds, is_known, longest_in
 
 # These cannot even be imported without Spark's packages, so `make check` leaves them alone.
 SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
@@ -41,6 +45,8 @@ def pytest_report_header() -> str | None:
     return None if SPARK_IS_INSTALLED else "tests/spark is left out: `make spark` installs Spark"
 
 
+HOLDS = pytest.StashKey[LoopHolds]()
+
 # No test asserts a time: a loaded machine is slow, not wrong.
 hypothesis.settings.register_profile("millstream", deadline=None)
 hypothesis.settings.load_profile("millstream")
@@ -53,6 +59,24 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.obj = without_stray_tasks(item.obj)
     if SLOW_PLACES.intersection(item.path.parts):
         item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the loops of all brokers watched; workers leave what they saw in one place."""
+    if not hasattr(config, "workerinput"):
+        place = Path(tempfile.mkdtemp(prefix="millstream-holds-"))
+        os.environ[PLACE] = str(place)
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+    holds = LoopHolds(Path(os.environ[PLACE]) / str(os.getpid()))
+    holds.watch_asyncio()
+    config.stash[HOLDS] = holds
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what kept a loop longest."""
+    for hold in longest_in(Path(os.environ[PLACE]))[:3]:
+        known = " (known)" if is_known(hold) else ""
+        terminalreporter.write_line(f"loop held for {hold.ms:.1f} ms of CPU: {hold.what}{known}")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -75,6 +99,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if spark and (reason := spark_is_missing()) is not None:
         for item in spark:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def hold_no_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test in which a broker's callback kept its loop above the bound."""
+    holds = request.config.stash[HOLDS]
+    holds.new()
+    yield
+    long = [hold for hold in holds.new() if hold.ms > BOUND_MS and not is_known(hold)]
+    if long:
+        told = "; ".join(f"{hold.what} for {hold.ms:.1f} ms of CPU" for hold in long)
+        pytest.fail(f"the loop was held above {BOUND_MS:.0f} ms: {told}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -218,6 +218,13 @@ class FakeInterest:
         self.next += 1
         return self.next - 1
 
+    def add_sinks(self, patterns: list[bytes], sink: object) -> list[int]:
+        return [self.add_sink(pattern, sink) for pattern in patterns]
+
+    def remove_sinks(self, handles: list[int]) -> None:
+        for handle in handles:
+            self.remove_sink(handle)
+
     def remove_sink(self, handle: int) -> bool:
         return self.sinks.pop(handle, None) is not None
 

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import text_of
-from millstream.subjects.subject import overlap
+from millstream.subjects.pattern_set import any_overlap
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -27,4 +27,4 @@ def sees_some(rule: Rule, patterns: Iterable[str]) -> bool:
     if rule.allow is None:
         return True
     allowed = [entry.pattern for entry in rule.allow if not entry.queue]
-    return any(overlap(pattern, entry) for pattern in patterns for entry in allowed)
+    return any_overlap(tuple(patterns), allowed)

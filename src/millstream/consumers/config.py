@@ -496,11 +496,9 @@ def _check_filters(config: ConsumerConfig) -> None:
     TooManyFilters.check("filter subjects of a consumer", len(filters), MAX_FILTERS)
     if any(len(one.encode()) > LONGEST_SUBJECT for one in filters):
         raise InvalidStreamConfig(f"a filter subject is longer than {LONGEST_SUBJECT} bytes")
-    legal = [one for one in filters if is_pattern(one)]
-    covered = first_covered(legal) if len(legal) > 1 else None
-    if len(legal) < len(filters):
-        first_illegal = next(at for at, one in enumerate(filters) if not is_pattern(one))
-        if covered is None or covered >= first_illegal:
+    covered = first_covered(filters) if len(filters) > 1 else None
+    for at, one in enumerate(filters):
+        if not is_pattern(one):
             raise InvalidStreamConfig("invalid subject")
-    if covered is not None:
-        raise ConsumerRefused(10138, "consumer subject filters cannot overlap")
+        if at == covered:
+            raise ConsumerRefused(10138, "consumer subject filters cannot overlap")

@@ -23,7 +23,7 @@ from millstream.store.recovery.recovery import Control
 from millstream.streams.catalog import Catalog, Store
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream, settle
-from millstream.subjects.subject import is_subset
+from millstream.subjects.pattern_set import covers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -291,11 +291,11 @@ class Registry:
         start = left if subject else state.first_seq
         for consumer in self.of(stream):
             filters = consumer.config.filters
-            if alone and (not filters or any(is_subset(subject or ">", one) for one in filters)):
+            if alone and (not filters or _reached(subject or ">", filters)):
                 consumer.answers.tell_dropped(alone)
-            if not subject or (filters and all(is_subset(one, subject) for one in filters)):
+            if not subject or (filters and _all_within(filters, subject)):
                 consumer.purged(start or state.last_seq + 1, wider=False)
-            elif not filters or any(is_subset(subject, one) for one in filters):
+            elif not filters or _reached(subject, filters):
                 consumer.purged(state.first_seq, wider=True)
             consumer.forget(state.first_seq, alone)
 
@@ -460,6 +460,16 @@ class Registry:
                 if consumer.is_persisted and consumer.ledger.is_dirty:
                     self.persist(consumer, _log_failure, sync=False)
                 consumer.close("Server Shutdown")
+
+
+def _reached(subject: str, filters: tuple[str, ...]) -> bool:
+    """Whether all that was purged could go to a consumer with these filters."""
+    return any(covers(one, subject) for one in filters)
+
+
+def _all_within(filters: tuple[str, ...], subject: str) -> bool:
+    """Whether all that a consumer with these filters gets was purged."""
+    return all(covers(subject, one) for one in filters)
 
 
 def _fresh_name() -> str:

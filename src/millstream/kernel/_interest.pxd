@@ -100,6 +100,7 @@ cdef class Interest:
     cdef uint64_t removes
     cdef uint64_t matches
     cdef uint64_t cache_hits
+    cdef bint many                    # sinks come or go: all that is cached is stale already
     cdef dict slots
     cdef list resume_hooks
     cdef dict watchers                # (subject, queue) → callbacks
@@ -118,6 +119,9 @@ cdef class Interest:
     cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
     cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
     cdef void outdate(self, Sub *sub) noexcept
+    cdef object placed(self, bytes pattern, object sink, bytes queue, bint routed)
+    cdef SinkSlot displaced(self, uint64_t handle)
+    cdef void begin_many(self, Py_ssize_t count) noexcept
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
     cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 cdef uint32_t FEWEST_BUCKETS = 4
 
 cdef enum:
+    MANY = 16  # sinks that come or go together: more than that make the whole cache stale
     ADMIT_MASK = 7  # one in eight subjects that the cache lacks enters it
 
 
@@ -535,6 +536,8 @@ cdef class Interest:
         cdef Match *match
         cdef uint32_t i
         self.epoch += 1
+        if self.many:
+            return
         if subject_is_legal(sub.pattern, sub.pattern_len):
             match = self.cached(
                 sub.pattern, sub.pattern_len,
@@ -687,6 +690,11 @@ cdef class Interest:
         records do. A sink sees the shown one; a ``routed`` one, which passes messages on, sees
         the other, and finds the shown one as tag.
         """
+        handle = self.placed(pattern, sink, queue, routed)
+        self.tell()
+        return handle
+
+    cdef object placed(self, bytes pattern, object sink, bytes queue, bint routed):
         cdef Sub *sub
         cdef SinkSlot slot
         sub = self.insert(
@@ -700,22 +708,57 @@ cdef class Interest:
         slot.sub = sub
         sub.slot = <void *>slot
         self.slots[sub.id] = slot
-        handle = sub.id
+        return sub.id
+
+    def add_sinks(self, list patterns not None, object sink not None):
+        """Register ``sink`` for each pattern, as ``add_sink`` does; returns the handles.
+
+        Each wildcard looks at the whole cache: for many, the cache is made stale once instead.
+        """
+        cdef bytes pattern
+        self.begin_many(len(patterns))
+        try:
+            handles = [self.placed(pattern, sink, b"", False) for pattern in patterns]
+        finally:
+            self.many = False
         self.tell()
-        return handle
+        return handles
 
     def remove_sink(self, uint64_t handle):
         """Forget a sink; what was captured for it and not yet delivered is dropped."""
-        cdef SinkSlot slot = self.slots.pop(handle, None)
+        cdef SinkSlot slot = self.displaced(handle)
         if slot is None:
             return False
-        slot.removed = True
-        self.remove(slot.sub)
-        slot.sub = NULL
-        slot.batch = None
         self._resumed(slot)
         self.tell()
         return True
+
+    def remove_sinks(self, list handles not None):
+        """Forget sinks, as ``remove_sink`` does."""
+        self.begin_many(len(handles))
+        gone = [self.displaced(handle) for handle in handles]
+        self.many = False
+        for slot in gone:
+            if slot is not None:
+                self._resumed(slot)
+        self.tell()
+
+    cdef SinkSlot displaced(self, uint64_t handle):
+        cdef SinkSlot slot = self.slots.pop(handle, None)
+        if slot is not None:
+            slot.removed = True
+            self.remove(slot.sub)
+            slot.sub = NULL
+            slot.batch = None
+        return slot
+
+    cdef void begin_many(self, Py_ssize_t count) noexcept:
+        """Make the cache stale for those that come or go; nobody may match before they have."""
+        cdef uint32_t i
+        if count > MANY:
+            self.many = True
+            for i in range(self.entry_count):
+                self.entries[i].stale = True
 
     def pause_sink(self, uint64_t handle, bint paused):
         """Stop (or go on) reading from connections that publish into this sink."""

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from millstream.accounts.permissions import Rule
 from millstream.accounts.sight import Sight, sees_some
-from millstream.subjects.subject import is_literal, overlap
+from millstream.subjects.pattern_set import any_overlap
+from millstream.subjects.subject import is_literal
 
 _MILLSTREAM = ("$MILLSTREAM", "API")
 _PART_READS = ("PLAN", "READ")  # what these answer leaves out what the asker may not hear
@@ -62,7 +63,7 @@ def may_read(rule: Rule, request: ReadRequest, patterns: tuple[str, ...] | None)
         return not rule.denies(request.subject)
     if patterns is None:
         return False
-    return not any(overlap(pattern, entry) for pattern in patterns for entry in denied)
+    return not any_overlap(patterns, denied)
 
 
 def sight_of(rule: Rule, stream: str, patterns: tuple[str, ...] | None) -> Sight | None:
@@ -82,7 +83,7 @@ def may_write(rule: Rule, patterns: tuple[str, ...] | None) -> bool:
     """Say whether everything that a stream takes may be published."""
     if patterns is None:
         return False
-    if any(overlap(pattern, entry.pattern) for pattern in patterns for entry in rule.deny):
+    if any_overlap(patterns, [entry.pattern for entry in rule.deny]):
         return False
     return _permits_all(rule, patterns)
 

@@ -13,6 +13,7 @@ from millstream.http.door import HttpDoor
 from millstream.server.about import websocket_shown
 from millstream.server.build import Parts, build
 from millstream.server.facts import RecoveredStream, ServerFacts
+from millstream.server.loop_guard import GuardedLoop, loop_factory
 from millstream.server.obstacles import keeping, listening
 from millstream.server.opening import Opening, begin
 from millstream.server.options.loaded import Load
@@ -47,7 +48,8 @@ def run(
         logging.basicConfig(level=logging.INFO, format=form)
     keep_heap()
     take_all()
-    return uvloop.run(_serve(options, announce, load, output, SystemClock()))
+    serving = _serve(options, announce, load, output, SystemClock())
+    return uvloop.run(serving, loop_factory=loop_factory())
 
 
 async def _serve(
@@ -75,8 +77,12 @@ async def _serve(
         await server.start()
         announce(server.facts(clock.monotonic() - started, new))
         gc.freeze()  # what is there now stays: collections that look at it again cost 40 ms
+        if isinstance(loop, GuardedLoop):
+            loop.guard.begin()
         await _follow(orders, running, Reloading(options, load, running))
     finally:
+        if isinstance(loop, GuardedLoop):
+            loop.guard.end()
         await server.stop()
     return 0
 

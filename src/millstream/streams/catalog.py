@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from millstream.begun import next_turn
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.errors import (
@@ -187,6 +188,7 @@ class Catalog:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
             self._check_overlap(config, account)
             entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
+            await next_turn(sum(map(len, config.subjects)))
             await self._write(STREAM_SET, entry)
             stream = self._open(entry, config)
             stream.capture()
@@ -210,12 +212,13 @@ class Catalog:
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
+            self._captured[account].put(stream.incarnation, config.subjects)
+            await next_turn(sum(map(len, config.subjects)))
             durability = config.durability(self._default_durability)
             log = self._store.create_log(stream.incarnation, durability, config.is_compressed)
             tell_log(log, config)
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
-            self._captured[account].put(stream.incarnation, config.subjects)
             stream.reconfigure(config)
             if retention.excess(config, stream.state()):
                 # Removals are logged in order: what is above the new limits is gone behind this.

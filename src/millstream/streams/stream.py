@@ -115,11 +115,9 @@ class Stream:
         """Register the stream's subjects; called again after they changed."""
         if self._interest is None:
             return
-        old, self._handles = self._handles, []
-        for handle in old:
-            self._interest.remove_sink(handle)
-        for subject in self.config.subjects:
-            self._handles.append(self._interest.add_sink(subject.encode(), self))
+        self._interest.remove_sinks(self._handles)
+        subjects = [subject.encode() for subject in self.config.subjects]
+        self._handles = self._interest.add_sinks(subjects, self)
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take on a checked configuration; lowered limits act at once."""
@@ -169,9 +167,8 @@ class Stream:
         """Stop capturing and forget every deadline; staged writes still answer."""
         self._closed = True
         self.feed_by(())
-        for handle in self._handles:
-            if self._interest is not None:
-                self._interest.remove_sink(handle)
+        if self._interest is not None:
+            self._interest.remove_sinks(self._handles)
         self._handles = []
         self._admission.close()
         self._removal.close()

@@ -1,13 +1,17 @@
 """Sets of patterns, and what overlaps in them: near-linear, and never for long."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from millstream.errors import TooMany
+from millstream.kernel._interest import covers as is_covering
 from millstream.kernel._patterns import LONGEST, Patterns, TooManySteps
+from millstream.subjects.subject import is_pattern, is_subset, overlap
 
 LONGEST_SUBJECT = LONGEST
 # A step is a node of the trie that a walk looks at, some 10 to 30 ns: a few milliseconds in all.
 MOST_STEPS = 250_000
+FEW = 64  # patterns that are soon compared one by one
 _UNLIMITED = 2**62  # one subject is looked up: never more than the nodes there are
 
 
@@ -24,31 +28,86 @@ class TooEntangled(TooMany):
 
 
 def first_overlapping(patterns: Sequence[str]) -> int | None:
-    """Return the place of the first pattern that overlaps with another; all are legal."""
-    known, encoded = _known(patterns)
-    for at, pattern in enumerate(encoded):
-        if _collides(known, pattern, at):
-            return at
-    return None
+    """Return the place of the first pattern that overlaps with another."""
+    if _all_literal(patterns):
+        return _first_repeated(patterns)
+    return _first(patterns, overlap, Patterns.collides)
 
 
 def first_covered(patterns: Sequence[str]) -> int | None:
-    """Return the place of the first pattern that is a subset of another; all are legal."""
-    known, encoded = _known(patterns)
+    """Return the place of the first pattern that is a subset of another."""
+    if _all_literal(patterns):
+        return _first_repeated(patterns)
+    return _first(patterns, is_subset, Patterns.is_covered)
+
+
+def _all_literal(patterns: Sequence[str]) -> bool:
+    """Whether no wildcard is in them; empty tokens make a subset of nothing."""
+    text = ".".join(patterns)
+    return "*" not in text and ">" not in text and ".." not in text and text[:1] != "."
+
+
+def _first_repeated(patterns: Sequence[str]) -> int | None:
+    """Return the first place of something that comes again: literals overlap with nothing else."""
+    if len(set(patterns)) == len(patterns):
+        return None
+    counts = Counter(patterns)
+    return next(at for at, pattern in enumerate(patterns) if counts[pattern] > 1)
+
+
+def _first(
+    patterns: Sequence[str],
+    compare: Callable[[str, str], bool],
+    walk: Callable[[Patterns, bytes, int], bool],
+) -> int | None:
+    """Return the first place where ``walk`` finds another that ``compare`` would.
+
+    Those that are no patterns fit into no trie. Callers refuse them, but what they find first may
+    be what they overlap with, as at the reference: of a few, each is compared with each.
+    """
+    places = [at for at, pattern in enumerate(patterns) if is_pattern(pattern)]
+    if len(places) < len(patterns) <= FEW:
+        return _first_of_few(patterns, compare)
+    known, encoded = _known([patterns[at] for at in places])
     try:
         for at, pattern in enumerate(encoded):
-            if known.is_covered(pattern, at):
-                return at
+            if walk(known, pattern, at):
+                return places[at]
     except TooManySteps:
         raise TooEntangled() from None
     return None
 
 
+def _first_of_few(patterns: Sequence[str], compare: Callable[[str, str], bool]) -> int | None:
+    for at, one in enumerate(patterns):
+        if any(compare(one, other) for i, other in enumerate(patterns) if i != at):
+            return at
+    return None
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Tell what ``is_subset(narrow, wide)`` does, of patterns and faster."""
+    return is_covering(wide.encode(), narrow.encode()) and "" not in narrow.split(".")
+
+
 def any_overlap(some: Sequence[str], others: Sequence[str]) -> bool:
-    """Tell whether one of ``some`` overlaps with one of ``others``; all are legal."""
+    """Tell whether one of ``some`` overlaps with one of ``others``.
+
+    The answer may decide what somebody may read: where the trie cannot tell, each is compared.
+    """
     fewer, more = sorted((some, others), key=len)
-    known, _ = _known(fewer)
-    return any(_collides(known, pattern.encode(), len(fewer)) for pattern in more)
+    if len(fewer) * len(more) <= FEW * FEW:
+        return any(overlap(one, other) for one in fewer for other in more)
+    known, _ = _known([one for one in fewer if is_pattern(one)])
+    strange = [one for one in fewer if not is_pattern(one)]
+    for other in more:
+        try:
+            found = known.collides(other.encode(), len(fewer))
+        except (ValueError, TooManySteps):
+            found = any(overlap(one, other) for one in fewer)
+        if found or any(overlap(one, other) for one in strange):
+            return True
+    return False
 
 
 def covering(patterns: Iterable[str]) -> Callable[[bytes], bool]:

@@ -24,7 +24,7 @@ from millstream.clock import Clock
 from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request, Standing
 from millstream.http.routes import NOWHERE, Route
-from millstream.subjects.subject import overlap
+from millstream.subjects.pattern_set import any_overlap
 from millstream.topics.context import check_name
 from millstream.topics.limits.slots import Slots
 
@@ -336,7 +336,7 @@ def _hears(rights: Rights, subject: str) -> bool:
 def _denied(rule: Rule, subjects: Iterable[str]) -> bool:
     """Say whether anything of these is denied: what a stream holds is not taken apart."""
     patterns = [entry.pattern for entry in rule.deny if not entry.queue]
-    return any(overlap(pattern, subject) for pattern in patterns for subject in subjects)
+    return any_overlap(patterns, tuple(subjects))
 
 
 def _bytes(text: str) -> bytes:

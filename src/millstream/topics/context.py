@@ -392,8 +392,9 @@ def check_name(name: str, caller: Caller) -> None:
 
 def check_capture(config: "StreamConfig", caller: Caller, kept: Iterable[str] = ()) -> None:
     """Refuse to take what the caller may not hear; what the topic takes already stays."""
+    known = frozenset(kept)
     for subject in config.subjects:
-        if subject not in kept and not caller.may_capture(subject):
+        if subject not in known and not caller.may_capture(subject):
             raise Forbidden(f"this key may not take the subject {subject}", {"subject": subject})
 
 

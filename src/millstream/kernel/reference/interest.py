@@ -20,6 +20,15 @@ class Interest:
         self._sinks[handle] = (tokens, queue)
         return handle
 
+    def add_sinks(self, patterns: list[bytes], sink: object) -> list[int]:
+        """Register several patterns."""
+        return [self.add_sink(pattern, sink) for pattern in patterns]
+
+    def remove_sinks(self, handles: list[int]) -> None:
+        """Forget several handles."""
+        for handle in handles:
+            self.remove_sink(handle)
+
     def remove_sink(self, handle: int) -> bool:
         """Forget a handle."""
         return self._sinks.pop(handle, None) is not None

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.begun import next_turn
 from millstream.consumers.config import (
     ConsumerConfig,
     ConsumerRefused,
@@ -60,7 +61,7 @@ async def create_ephemeral(js: "JetStream", body: bytes, stream: str) -> Answer:
         raise ConsumerRefused(
             10020, "consumer expected to be ephemeral but a durable name was set in request"
         )
-    return await _create(js, stream, request)
+    return await _create(js, stream, request, len(body))
 
 
 async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters: str) -> Answer:
@@ -73,7 +74,7 @@ async def create(js: "JetStream", body: bytes, stream: str, name: str, *filters:
     if filters:
         _check_filter(config, ".".join(filters))
     config["name"] = name  # whatever the body calls it
-    return await _create(js, stream, request)
+    return await _create(js, stream, request, len(body))
 
 
 async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
@@ -86,7 +87,7 @@ async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -
         )
     _check_durable(request.config, name)
     request.config["name"] = name
-    return await _create(js, stream, request)
+    return await _create(js, stream, request, len(body))
 
 
 def _request(js: "JetStream", body: bytes, stream: str) -> _Create:
@@ -125,11 +126,13 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
         )
 
 
-async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer:
+async def _create(js: "JetStream", stream_name: str, request: _Create, size: int) -> Answer:
+    await next_turn(size)
     _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
     asked = js.server_limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
     config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
+    await next_turn(size)
     js.server_limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
@@ -138,6 +141,7 @@ async def _create(js: "JetStream", stream_name: str, request: _Create) -> Answer
         js.tell_consumer("CREATED", "create", stream.name, consumer.name)
     if consumer.feed.pause_left_ns > 0:
         consumer.tell_pause()
+    await next_turn(size)
     return shapes.consumer_info(consumer, js.now_ns())
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.begun import next_turn
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
 from millstream.nats.jetstream.errors import (
@@ -80,13 +81,16 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise InvalidStreamConfig("stream configuration for create can not be sealed")
     if wire.get("mirror_direct") is True and not wire.get("mirror"):
         raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
+    await next_turn(len(body))
     config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
+    await next_turn(len(body))
     js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
     _check_reserved(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
     if is_new:
         js.tell_stream("CREATED", "create", name)
+    await next_turn(len(body))
     return {**_info(js, stream), "did_create": True}
 
 
@@ -105,6 +109,7 @@ def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     """Change a stream's configuration."""
     wire = js.server_limits.fill_stream(_config_of(js, body))
+    await next_turn(len(body))
     known = js.catalog.find(name, js.account)
     try:
         config = StreamConfig.from_request(wire, known.config if known is not None else None)
@@ -113,12 +118,14 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
         raise
     if config.name != name:
         raise name_mismatch()
+    await next_turn(len(body))
     js.catalog.get(name, js.account)
     js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
     _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)
+    await next_turn(len(body))
     return _info(js, stream)
 
 

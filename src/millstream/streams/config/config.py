@@ -591,11 +591,12 @@ _MAY_BE_RESERVED = ("$", "*", ">")
 
 def _check_subjects(config: StreamConfig) -> None:
     TooManySubjects.check("subjects of a stream", len(config.subjects), MAX_SUBJECTS)
-    legal = [subject for subject in config.subjects if is_pattern(subject)]
-    _check_lengths(legal)
-    clashing = first_overlapping(legal)
+    _check_lengths(config.subjects)
+    clashing = first_overlapping(config.subjects)
+    illegal = next((at for at, one in enumerate(config.subjects) if not is_pattern(one)), None)
     for at, subject in enumerate(config.subjects):
-        _refuse((not is_pattern(subject), "invalid subject"))
+        if at == illegal:
+            raise InvalidStreamConfig("invalid subject")
         if subject == ">":
             _refuse(
                 (not config.no_ack, "capturing all subjects requires no-ack to be true"),
@@ -603,15 +604,17 @@ def _check_subjects(config: StreamConfig) -> None:
             )
         if subject.startswith(_MAY_BE_RESERVED) and not config.no_ack:
             _check_reserved(subject)
-        if at == clashing:  # the subjects before it are legal
-            other = next(other for other in legal[at + 1 :] if overlap(subject, other))
+        if at == clashing:
+            other = next(other for other in config.subjects[at + 1 :] if overlap(subject, other))
             _refuse((True, f'subject "{subject}" overlaps with "{other}"'))
 
 
 def _check_lengths(subjects: Iterable[str]) -> None:
-    for subject in subjects:
-        too_long = len(subject) * 4 > LONGEST_SUBJECT and len(subject.encode()) > LONGEST_SUBJECT
-        _refuse((too_long, f"a subject is longer than {LONGEST_SUBJECT} bytes"))
+    longest = max(map(len, subjects), default=0)  # a character has four bytes at most
+    too_long = longest * 4 > LONGEST_SUBJECT and any(
+        len(subject.encode()) > LONGEST_SUBJECT for subject in subjects
+    )
+    _refuse((too_long, f"a subject is longer than {LONGEST_SUBJECT} bytes"))
 
 
 def _check_reserved(subject: str) -> None:

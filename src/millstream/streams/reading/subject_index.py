@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 NEWEST = 2**63
+_FEW = 64  # literal filters that are looked up whenever a subject is born
 _FUTURE = 2**63  # nothing was born since
 
 
@@ -24,6 +25,7 @@ class Selection:
         self._match = matcher(filters)
         self._literals = [one.encode() for one in filters if not has_wildcard(one)]
         self.is_literal = bool(filters) and len(self._literals) == len(filters)  # no wildcards
+        self._finds = self.is_literal and len(filters) <= _FEW  # each rather than what is born
         self._bits = bytearray()
         self._ids: bytes | None = None if self._match is None else b""
         self._mark = 0
@@ -37,7 +39,7 @@ class Selection:
         """Return the bit set of all subjects there are by now, None when everything passes."""
         if self._match is None:
             return None
-        mark, born = self._table.born_since(_FUTURE if self.is_literal else self._mark)
+        mark, born = self._table.born_since(_FUTURE if self._finds else self._mark)
         if mark != self._mark:
             self._mark = mark
             self._take_in(born)
@@ -66,7 +68,7 @@ class Selection:
 
     def _take_in(self, born: list[int]) -> None:
         """Mark new subjects; ids are used again, so what was marked may have to go."""
-        if self.is_literal:
+        if self._finds:
             self._bits = bytearray()
             for known in (self._table.find(subject) for subject in self._literals):
                 if known >= 0:

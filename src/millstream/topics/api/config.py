@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.begun import next_turn
 from millstream.errors import BadRequest, StreamExists
 from millstream.http.number import whole_number
 from millstream.http.request import Request
@@ -26,11 +27,13 @@ async def put_topic(request: Request, topics: Topics) -> Response:
     """Create a topic, or replace the whole configuration of one that exists."""
     watch = Stopwatch(topics.clock)
     wish = bodies.json_body(request, dict[str, Any], may_be_empty=True)
+    await next_turn(len(request.body))
     name = topic_of(request)
     check_name(name, request.caller)
     if isinstance(wish.get("dead_letter"), str):  # jobs must not go where the key may not
         check_name(wish["dead_letter"], request.caller)
     stream, created = await _create_or_update(topics, request, name, wish)
+    await next_turn(len(request.body))
     answer = {
         "topic": name,
         "created": created,
@@ -47,6 +50,7 @@ async def _create_or_update(
     known = topics.find_or_none(name, request.caller)
     if known is None:
         config = StreamConfig.from_topic(name, wish)
+        await next_turn(len(request.body))
         check_capture(config, request.caller)
         try:
             with topics.room.reserved(account, name):
@@ -54,6 +58,7 @@ async def _create_or_update(
         except StreamExists:  # somebody else created it while we were looking
             known = topics.find(name, request.caller)
     config = StreamConfig.from_topic(name, wish, known.config)
+    await next_turn(len(request.body))
     check_capture(config, request.caller, known.config.subjects)
     return await topics.catalog.update(config, account), False
 

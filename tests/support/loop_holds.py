@@ -1,0 +1,123 @@
+"""What kept a broker's loop for long while the tests ran, in server processes and in this one.
+
+The bound is on the CPU time of the thread that runs the loop, so that a busy machine fails nothing.
+"""
+
+import asyncio
+import gc
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millstream.server.loop_guard import REPORTED_MS, VARIABLE, Hold, named
+
+BOUND_MS = 20.0
+PLACE = "MILLSTREAM_LOOP_HOLDS"  # where all workers of a run leave what they saw
+
+# Holds above the bound that are known, each with why and with what would mend it.
+KNOWN: tuple[tuple[str, str], ...] = (
+    (
+        r"^gc generation",
+        "the collector goes through the whole heap, whoever's request set it off; what is there at "
+        "the start is frozen. Fewer containers per stream and consumer would mend it.",
+    ),
+)
+
+
+def is_known(hold: Hold) -> bool:
+    """Whether the list above explains a hold."""
+    return any(re.search(pattern, hold.what) for pattern, _ in KNOWN)
+
+
+class LoopHolds:
+    """Reads what guarded servers wrote, and measures the callbacks of brokers in this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+        self._own = directory / f"{os.getpid()}-tests.jsonl"
+        self._known: set[str] = set()
+        self._collected: dict[int, float] = {}  # seconds of each thread's collections
+        self._collecting = 0.0
+        directory.mkdir(parents=True, exist_ok=True)
+        os.environ[VARIABLE] = str(directory)
+
+    def watch_asyncio(self) -> None:
+        """Measure each callback of asyncio's own loop from here on."""
+        run = asyncio.Handle._run
+        holds = self
+
+        def measured(handle: Any) -> None:
+            callback, thread = handle._callback, threading.get_ident()
+            collected, started = holds._collected.get(thread, 0.0), time.thread_time()
+            run(handle)
+            seconds = time.thread_time() - started
+            holds._note(callback, seconds - (holds._collected.get(thread, 0.0) - collected))
+
+        asyncio.Handle._run = measured  # type: ignore[method-assign]
+        gc.callbacks.append(self._collects)
+
+    def new(self) -> list[Hold]:
+        """Return the holds that were written since the last call."""
+        found: list[Hold] = []
+        for path in self._directory.glob("*.jsonl"):
+            if path.stat().st_size > self._read.get(path, 0):
+                with path.open("rb") as file:
+                    file.seek(self._read.get(path, 0))
+                    lines = file.read()
+                    whole = lines[: lines.rfind(b"\n") + 1]
+                self._read[path] = self._read.get(path, 0) + len(whole)
+                found += holds_in(whole)
+        return found
+
+    def _note(self, callback: object, seconds: float) -> None:
+        if not _is_ours(callback):
+            return
+        name = named(callback)
+        if name not in self._known:
+            self._known.add(name)
+        elif seconds * 1000 >= REPORTED_MS:
+            with self._own.open("ab") as file:
+                file.write(msgspec.json.encode(Hold(name, seconds * 1000)) + b"\n")
+
+    def _collects(self, phase: str, info: dict[str, int]) -> None:
+        now, thread = time.thread_time(), threading.get_ident()
+        if phase == "start":
+            self._collecting = now
+        else:
+            took = now - self._collecting
+            self._collected[thread] = self._collected.get(thread, 0.0) + took
+
+
+def holds_in(lines: bytes) -> Iterator[Hold]:
+    """Read a file of holds."""
+    return (msgspec.json.decode(line, type=Hold) for line in lines.splitlines())
+
+
+def longest_in(place: Path) -> list[Hold]:
+    """Return the longest hold of each kind under a directory, longest first."""
+    longest: dict[str, Hold] = {}
+    for path in place.rglob("*.jsonl"):
+        for hold in holds_in(path.read_bytes()):
+            if hold.ms > longest.get(hold.what, hold).ms or hold.what not in longest:
+                longest[hold.what] = hold
+    return sorted(longest.values(), key=lambda hold: -hold.ms)
+
+
+def _is_ours(callback: object) -> bool:
+    """Whether a callback is a broker's rather than a test's."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        code = getattr(owner.get_coro(), "cr_code", None)
+        return code is not None and "/src/millstream/" in code.co_filename
+    module = getattr(callback, "__module__", None) or type(owner).__module__
+    return module.startswith("millstream.")
