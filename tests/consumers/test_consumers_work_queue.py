@@ -11,9 +11,15 @@ def make(**config: object) -> ConsumerConfig:
     return ConsumerConfig.from_request({"ack_policy": "explicit", **config}, QUEUE)
 
 
+def check(mine: ConsumerConfig, *others: ConsumerConfig) -> None:
+    work_queue.check_new(mine, others)
+    for other in others:
+        work_queue.check_share(mine, other)
+
+
 def refusal(mine: ConsumerConfig, *others: ConsumerConfig) -> int:
     with pytest.raises(ConsumerRefused) as refused:
-        work_queue.check_new(mine, others)
+        check(mine, *others)
     return int(refused.value.err_code)
 
 
@@ -28,9 +34,9 @@ def test_a_work_queue_needs_explicit_acks_from_the_start():
 
 def test_consumers_of_a_work_queue_share_nothing():
     one, two, everything = make(filter_subject="s.1"), make(filter_subject="s.2"), make()
-    work_queue.check_new(one, [])
-    work_queue.check_new(one, [two])
-    work_queue.check_new(everything, [])
+    check(one)
+    check(one, two)
+    check(everything)
     assert refusal(everything, one) == 10099
     assert refusal(one, everything) == 10100
     assert refusal(make(filter_subjects=["s.3", "s.*.x"]), one, make(filter_subject="s.>")) == 10100
@@ -40,3 +46,4 @@ def test_a_mirror_may_read_a_work_queue_beside_its_consumers():
     mirror = make(ack_policy="none", deliver_subject="d", direct=True)
     work_queue.check_new(mirror, [make()])
     work_queue.check_new(make(), [mirror])
+    work_queue.check_share(make(), mirror)

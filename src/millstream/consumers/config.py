@@ -98,6 +98,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ``pedantic`` refuses what would otherwise be filled in or set right. The checks are in
         the reference's order, so that its answer is the same.
         """
+        _check_count(wire)
         asked = _converted(wire)
         if asked.num_replicas > 1:
             raise ReplicasUnsupported()
@@ -485,6 +486,13 @@ def _check_start(config: ConsumerConfig) -> None:
         raise conflict("filter subject", "not")
 
 
+def _check_count(wire: Mapping[str, Any]) -> None:
+    """Refuse a list that is too long before anything is made of it."""
+    filters = wire.get("filter_subjects")
+    if isinstance(filters, list):
+        TooManyFilters.check("filter subjects of a consumer", len(filters), MAX_FILTERS)
+
+
 def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and config.filter_subjects:
         raise ConsumerRefused(
@@ -493,7 +501,6 @@ def _check_filters(config: ConsumerConfig) -> None:
     filters = config.filters
     if "" in filters:
         raise ConsumerRefused(10139, "consumer filter in FilterSubjects cannot be empty")
-    TooManyFilters.check("filter subjects of a consumer", len(filters), MAX_FILTERS)
     if any(len(one.encode()) > LONGEST_SUBJECT for one in filters):
         raise InvalidStreamConfig(f"a filter subject is longer than {LONGEST_SUBJECT} bytes")
     covered = first_covered(filters) if len(filters) > 1 else None

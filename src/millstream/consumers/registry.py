@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from millstream.begun import next_turn
 from millstream.clock import Clock
 from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
@@ -133,7 +134,7 @@ class Registry:
         # Consumers of a work queue are compared with each other: one at a time.
         shared = stream.config.retention == "workqueue"
         key = (stream.incarnation, "" if shared else config.name)
-        if config.mem_storage and key not in self._changing:
+        if config.mem_storage and not shared and key not in self._changing:
             known = self._consumers.get(stream.incarnation, {}).get(config.name)
             if known is None:  # nothing is written down, so that nobody can come in between
                 return await self._create(stream, config, action), True
@@ -163,6 +164,8 @@ class Registry:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
+            if not config.is_internal:
+                await self._check_shares(stream, config, None)
         name = config.name or _fresh_name()
         config = config.stamped(durable=bool(config.durable_name))
         consumer = self._build(stream, name, config, self._clock.time_ns())
@@ -181,6 +184,18 @@ class Registry:
         consumer.open()
         return consumer
 
+    async def _check_shares(
+        self, stream: Stream, config: ConsumerConfig, consumer: Consumer | None
+    ) -> None:
+        """Compare with the other consumers of a work queue, in turns where they have many filters.
+
+        Nobody makes or changes another meanwhile: see ``create``.
+        """
+        for other in self.of(stream):
+            if other is not consumer:
+                work_queue.check_share(config, other.config)
+                await next_turn(32 * (len(config.filters) + len(other.config.filters)))
+
     def _is_full(self, stream: Stream) -> bool:
         """Whether a stream has as many consumers as it takes; counted only where it is close."""
         limit, arriving = stream.config.max_consumers, self._arriving[stream.incarnation]
@@ -193,8 +208,7 @@ class Registry:
         if consumer.config.same_as(config):
             return consumer
         if consumer.stream.config.retention == "workqueue":
-            others = (other.config for other in self.of(consumer.stream) if other is not consumer)
-            work_queue.check_shares(config, others)
+            await self._check_shares(consumer.stream, config, consumer)
         consumer.config.check_update(config, is_heard=consumer.is_heard)
         if config.inactive_threshold != consumer.config.inactive_threshold:
             config = config.stamped(durable=bool(consumer.config.durable_name))

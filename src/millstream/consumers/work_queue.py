@@ -7,7 +7,7 @@ from millstream.subjects.pattern_set import any_overlap
 
 
 def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
-    """Refuse a new consumer that could not share the queue with the others."""
+    """Refuse a new consumer that could not be one of several; what each takes is checked apart."""
     if config.is_internal:
         return
     if config.ack_policy not in ("explicit", "flow_control"):
@@ -19,12 +19,9 @@ def check_new(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
         raise ConsumerRefused(
             10099, "multiple non-filtered consumers not allowed on workqueue stream"
         )
-    check_shares(config, others)
 
 
-def check_shares(config: ConsumerConfig, others: Iterable[ConsumerConfig]) -> None:
+def check_share(config: ConsumerConfig, other: ConsumerConfig) -> None:
     """Refuse filters that overlap with those of another consumer."""
-    mine = config.filters or (">",)
-    for other in (other for other in others if not other.is_internal):
-        if any_overlap(mine, other.filters or (">",)):
-            raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")
+    if not other.is_internal and any_overlap(config.filters or (">",), other.filters or (">",)):
+        raise ConsumerRefused(10100, "filtered consumer not unique on workqueue stream")

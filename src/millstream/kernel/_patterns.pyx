@@ -197,13 +197,30 @@ cdef class Patterns:
                 return node
             at = stop + 1
 
-    def add(self, bytes pattern not None, uint64_t owner):
+    cpdef add(self, bytes pattern, uint64_t owner):
         """Add a pattern of an owner; ValueError when it is no legal subject, or too long."""
         cdef Node *node
         check(pattern)
         node = self.place(pattern, True)
         node.count += 1
         node.owners += owner
+
+    def first(self, list patterns not None, bint covering):
+        """Add patterns, each owned by its place, and return the first that one of them disturbs.
+
+        That is the place of the first that is covered by another, or that collides with one; -1
+        where none is. Raises ValueError and TooManySteps as the others do.
+        """
+        cdef bytes pattern
+        cdef Py_ssize_t at
+        for at in range(len(patterns)):
+            pattern = patterns[at]
+            self.add(pattern, at)
+        for at in range(len(patterns)):
+            pattern = patterns[at]
+            if self.walked(pattern, at, covering):
+                return at
+        return -1
 
     def remove(self, bytes pattern not None, uint64_t owner):
         """Take a pattern away again that the owner has added."""

@@ -208,6 +208,7 @@ class Catalog:
             self._check_overlap(config, account)
             self._check_cycle(config, account)
             self._check_durability(stream, config)
+            await next_turn(sum(map(len, config.subjects)))
             stream.log_removals()  # ahead of limits by which the next start would keep them
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)

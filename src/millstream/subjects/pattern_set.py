@@ -31,14 +31,14 @@ def first_overlapping(patterns: Sequence[str]) -> int | None:
     """Return the place of the first pattern that overlaps with another."""
     if _all_literal(patterns):
         return _first_repeated(patterns)
-    return _first(patterns, overlap, Patterns.collides)
+    return _first(patterns, overlap, covering=False)
 
 
 def first_covered(patterns: Sequence[str]) -> int | None:
     """Return the place of the first pattern that is a subset of another."""
     if _all_literal(patterns):
         return _first_repeated(patterns)
-    return _first(patterns, is_subset, Patterns.is_covered)
+    return _first(patterns, is_subset, covering=True)
 
 
 def _all_literal(patterns: Sequence[str]) -> bool:
@@ -56,26 +56,32 @@ def _first_repeated(patterns: Sequence[str]) -> int | None:
 
 
 def _first(
-    patterns: Sequence[str],
-    compare: Callable[[str, str], bool],
-    walk: Callable[[Patterns, bytes, int], bool],
+    patterns: Sequence[str], compare: Callable[[str, str], bool], *, covering: bool
 ) -> int | None:
-    """Return the first place where ``walk`` finds another that ``compare`` would.
+    """Return the first place where a walk through a trie finds another that ``compare`` would.
 
     Those that are no patterns fit into no trie. Callers refuse them, but what they find first may
     be what they overlap with, as at the reference: of a few, each is compared with each.
     """
-    places = [at for at, pattern in enumerate(patterns) if is_pattern(pattern)]
-    if len(places) < len(patterns) <= FEW:
-        return _first_of_few(patterns, compare)
-    known, encoded = _known([patterns[at] for at in places])
+    encoded = [pattern.encode() for pattern in patterns]
+    known = Patterns(MOST_STEPS + sum(map(len, encoded)))
     try:
-        for at, pattern in enumerate(encoded):
-            if walk(known, pattern, at):
-                return places[at]
+        found = known.first(encoded, covering)
     except TooManySteps:
         raise TooEntangled() from None
-    return None
+    except ValueError:
+        return _first_beside_others(patterns, compare, covering=covering)
+    return found if found >= 0 else None
+
+
+def _first_beside_others(
+    patterns: Sequence[str], compare: Callable[[str, str], bool], *, covering: bool
+) -> int | None:
+    if len(patterns) <= FEW:
+        return _first_of_few(patterns, compare)
+    places = [at for at, pattern in enumerate(patterns) if is_pattern(pattern)]
+    found = _first([patterns[at] for at in places], compare, covering=covering)
+    return places[found] if found is not None else None
 
 
 def _first_of_few(patterns: Sequence[str], compare: Callable[[str, str], bool]) -> int | None:
@@ -98,8 +104,14 @@ def any_overlap(some: Sequence[str], others: Sequence[str]) -> bool:
     fewer, more = sorted((some, others), key=len)
     if len(fewer) * len(more) <= FEW * FEW:
         return any(overlap(one, other) for one in fewer for other in more)
-    known, _ = _known([one for one in fewer if is_pattern(one)])
+    if _all_literal(fewer) and _all_literal(more):
+        return not set(fewer).isdisjoint(more)
+    return _found_in_trie(fewer, more)
+
+
+def _found_in_trie(fewer: Sequence[str], more: Sequence[str]) -> bool:
     strange = [one for one in fewer if not is_pattern(one)]
+    known, _ = _known([one for one in fewer if is_pattern(one)] if strange else fewer)
     for other in more:
         try:
             found = known.collides(other.encode(), len(fewer))

@@ -21,6 +21,13 @@ class Patterns:
             raise ValueError(f"not a subject: {pattern!r}")
         self._known.append((pattern, owner))
 
+    def first(self, patterns: list[bytes], covering: bool) -> int:
+        """Add patterns, each owned by its place; return the first that another disturbs, or -1."""
+        for at, pattern in enumerate(patterns):
+            self.add(pattern, at)
+        disturbed = self.is_covered if covering else self.collides
+        return next((at for at, one in enumerate(patterns) if disturbed(one, at)), -1)
+
     def remove(self, pattern: bytes, owner: int) -> None:
         """Take a pattern away again that the owner has added."""
         if (pattern, owner) not in self._known:

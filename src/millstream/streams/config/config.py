@@ -141,6 +141,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         given = {key: value for key, value in wire.items() if value is not None}
         pedantic = given.pop("pedantic", False) is True
         given.pop("template_owner", None)
+        _check_counts(given)
         asked = _converted(given)
         config = _filled(asked, given, existing)
         sent = {**msgspec.structs.asdict(asked), "duplicate_window": given.get("duplicate_window")}
@@ -156,6 +157,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise BadRequest(
                 "a topic name starts with a letter or digit and holds at most 255 of A-Za-z0-9._:-"
             )
+        _check_counts(config)
         topic = _Topic.read(name, config)
         base = existing if existing is not None else cls(name=name)
         _check_type(name, topic, existing)
@@ -589,8 +591,16 @@ _RESERVED = (
 _MAY_BE_RESERVED = ("$", "*", ">")
 
 
+def _check_counts(given: Mapping[str, Any]) -> None:
+    """Refuse lists that are too long before anything is made of them."""
+    subjects, feeds = given.get("subjects"), given.get("sources")
+    if isinstance(subjects, list):
+        TooManySubjects.check("subjects of a stream", len(subjects), MAX_SUBJECTS)
+    if isinstance(feeds, list):
+        sources.check_count(len(feeds))
+
+
 def _check_subjects(config: StreamConfig) -> None:
-    TooManySubjects.check("subjects of a stream", len(config.subjects), MAX_SUBJECTS)
     _check_lengths(config.subjects)
     clashing = first_overlapping(config.subjects)
     illegal = next((at for at, one in enumerate(config.subjects) if not is_pattern(one)), None)

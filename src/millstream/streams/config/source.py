@@ -86,7 +86,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def check(sources: Sequence[Mapping[str, Any]]) -> None:
     """Refuse sources that cannot work."""
-    TooManySources.check("sources of a stream", len(sources), MAX_SOURCES)
     seen: set[object] = set()
     rewrites = 0
     for wire in sources:
@@ -94,7 +93,7 @@ def check(sources: Sequence[Mapping[str, Any]]) -> None:
         if not _is_name(source.name):
             raise FeatureRefused(10141, "sourced stream name is invalid")
         rewrites += len(source.subject_transforms)
-        _check_count(rewrites)
+        _check_rewrites(rewrites)
         if source.identity in seen:
             raise FeatureRefused(10140, "duplicate source configuration detected")
         seen.add(source.identity)
@@ -112,7 +111,7 @@ def check(sources: Sequence[Mapping[str, Any]]) -> None:
 def check_mirror(wire: Mapping[str, Any]) -> None:
     """Refuse an origin that no stream can mirror."""
     origin = Source.read(wire)
-    _check_count(len(origin.subject_transforms))
+    _check_rewrites(len(origin.subject_transforms))
     _check_consumer(origin, FeatureRefused(10213, "stream mirror consumer config is invalid"))
     if origin.filter_subject and origin.subject_transforms:
         raise FeatureRefused(
@@ -130,7 +129,12 @@ def check_mirror(wire: Mapping[str, Any]) -> None:
     check_external(origin)
 
 
-def _check_count(rewrites: int) -> None:
+def check_count(count: int) -> None:
+    """Refuse more sources than a stream may have."""
+    TooManySources.check("sources of a stream", count, MAX_SOURCES)
+
+
+def _check_rewrites(rewrites: int) -> None:
     TooManySources.check("subject transforms of a stream's sources", rewrites, MAX_TRANSFORMS)
 
 
