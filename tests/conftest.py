@@ -75,8 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what kept a loop longest."""
     for hold in longest_in(Path(os.environ[PLACE]))[:3]:
-        known = " (known)" if is_known(hold) else ""
-        terminalreporter.write_line(f"loop held for {hold.ms:.1f} ms of CPU: {hold.what}{known}")
+        terminalreporter.write_line(f"loop held for {hold.ms:.1f} ms of CPU: {hold.what}")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -107,7 +106,8 @@ def hold_no_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     holds = request.config.stash[HOLDS]
     holds.new()
     yield
-    long = [hold for hold in holds.new() if hold.ms > BOUND_MS and not is_known(hold)]
+    test = request.node.nodeid
+    long = [hold for hold in holds.new() if hold.ms > BOUND_MS and not is_known(hold, test)]
     if long:
         told = "; ".join(f"{hold.what} for {hold.ms:.1f} ms of CPU" for hold in long)
         pytest.fail(f"the loop was held above {BOUND_MS:.0f} ms: {told}", pytrace=False)
