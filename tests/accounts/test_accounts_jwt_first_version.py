@@ -6,7 +6,7 @@ import nkeys as signing
 import pytest
 
 from millstream.accounts.jwt import Claims, Refused, decode
-from millstream.accounts.nkeys import Role
+from millstream.accounts.jwt_kind import JwtKind
 
 OPERATOR = signing.from_seed(signing.encode_seed(bytes(32), signing.PREFIX_BYTE_OPERATOR))
 
@@ -21,7 +21,7 @@ def read(*, header_signed: bool = False, **nats: Any) -> Claims:
     body = part({"iss": public, "sub": public, "type": "operator", "nats": nats})
     signed = f"{header}.{body}" if header_signed else body
     signature = base64.urlsafe_b64encode(OPERATOR.sign(signed.encode())).decode().rstrip("=")
-    return decode(f"{header}.{body}.{signature}", (Role.OPERATOR,), Role.OPERATOR)
+    return decode(f"{header}.{body}.{signature}", JwtKind.OPERATOR)
 
 
 def test_the_first_version_signs_its_body_alone() -> None:

@@ -107,7 +107,6 @@ def test_log_settings_go_together() -> None:
     ).log == LogOptions(
         debug=True,
         trace=True,
-        trace_verbose=True,
         time=False,
         utc=True,
         file="x.log",
@@ -240,7 +239,6 @@ def test_jetstream_settings_are_read() -> None:
         domain="hub",
         sync_interval=10.0,
         strict=False,
-        unique_tag="az",
         limits=JetStreamLimits(max_ack_pending=7, duplicate_window=60.0, max_batch_size=8),
     )
 

@@ -11,6 +11,7 @@ from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store.log.log import Durability, LogState
 from millstream.store.recovery.recovery import Control
+from millstream.streams.account_room import NoQuotas
 from millstream.streams.catalog import Catalog
 
 
@@ -301,10 +302,19 @@ class FakeHub:
         return sent
 
 
+class _Bytes(NoQuotas):
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def most_bytes(self, account: str, storage: str) -> int:
+        return self._most
+
+
 class World:
     """A catalog over fakes, with a clock that the test moves."""
 
-    def __init__(self, store: FakeStore | None = None) -> None:
+    def __init__(self, store: FakeStore | None = None, most_bytes: int = -1) -> None:
+        """``most_bytes`` is what an account may store in all its streams of a kind."""
         self.clock = ManualClock()
         self.timers = Timers(self.clock)
         self.store = store if store is not None else FakeStore()
@@ -316,6 +326,7 @@ class World:
             self.timers,
             self.hub,  # type: ignore[arg-type]
             {"$G": self.interest},  # type: ignore[dict-item]
+            quotas=_Bytes(most_bytes),
         )
 
     def advance(self, seconds: float) -> None:

@@ -6,11 +6,10 @@ from streams_fakes import World, batch_of, headers_of
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.refusals import StreamFull, StreamSealed
+from millstream.streams.refusals import AccountLimit, StreamFull, StreamSealed
 from millstream.streams.retention.claims import Claim
 from millstream.streams.stream import Stream
 from millstream.streams.writing import writes as writes_module
-from millstream.streams.writing.preconditions import PublishRefused
 
 
 async def make(world: World, **config: object) -> Stream:
@@ -227,11 +226,10 @@ async def test_appended_records_are_whole_or_absent_and_return_their_sequences()
 
 
 async def test_appended_records_and_fast_batches_keep_to_the_room_of_the_account():
-    world = World()
+    world = World(most_bytes=100)
     stream = await make(world, allow_batched=True)
-    stream.limit_by(lambda: 100 - stream.state().bytes)
     record = NewRecord(b"", b"x" * 30)
-    with pytest.raises(PublishRefused) as refused:
+    with pytest.raises(AccountLimit) as refused:
         await stream.append([record, record])
     assert (refused.value.err_code, stream.state().messages) == (10002, 0)
     assert await stream.append([record]) == (1, 1)
@@ -335,15 +333,14 @@ async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
 async def test_a_full_server_refuses_even_what_nobody_waits_for():
     world = World()
     stream = await make(world, retention="interest", discard="new", max_msgs=1)
-    stream.limit_by(lambda: 0, lambda: True)
+    stream.limit_by(lambda: True)
     publish(stream, b"s.a")
     assert error_of(world) == (503, 10023, "insufficient resources")
 
 
 async def test_an_account_without_room_takes_what_nobody_waits_for():
-    world = World()
+    world = World(most_bytes=0)
     stream = await make(world, retention="interest")
-    stream.limit_by(lambda: 0)
     publish(stream, b"s.a")
     assert answers(world) == [{"stream": "S", "seq": 1}]
     stream.claim("holder", Claim((), 1, ()))

@@ -31,11 +31,13 @@ class Limits(msgspec.Struct, frozen=True):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
-    max_leafnodes: int = -1
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
-    """What an account may use of JetStream; below 0: no limit."""
+    """What an account may use of JetStream.
+
+    Below 0: no limit. A storage of 0 is none at all; any other 0 sets no limit either.
+    """
 
     max_memory: int = -1
     max_storage: int = -1
@@ -156,6 +158,8 @@ class Account(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     jetstream: bool = False
     stream_limits: StreamLimits = StreamLimits()
+    # Limits by number of replicas: "R1" holds for the streams of one server, others for none.
+    tiers: tuple[tuple[str, StreamLimits], ...] = ()
 
     @property
     def shown_name(self) -> str:

@@ -15,9 +15,11 @@ from millstream.accounts.account import (
     Limits,
     Mapping,
     ResponseType,
+    StreamLimits,
 )
 from millstream.accounts.jwt import Claims, Refused, decode
-from millstream.accounts.nkeys import Role
+from millstream.accounts.jwt_kind import JwtKind
+from millstream.accounts.stream_quota import OUR_TIER
 from millstream.subjects.subject import is_subset
 
 _NS = 1e9
@@ -73,14 +75,16 @@ def _is_activated(
     item: dict[str, Any], owner: Claims, export: dict[str, Any], importer: str, now: float
 ) -> bool:
     try:
-        claims = decode(item.get("token") or "", (Role.ACCOUNT,), Role.ACCOUNT)
+        claims = decode(item.get("token") or "", JwtKind.ACTIVATION)
     except Refused:
         return False
     keys = [entry["key"] if isinstance(entry, dict) else entry for entry in _signers(owner)]
-    revoked = (export.get("revocations") or {}).get(importer, 0)
+    revocations = export.get("revocations") or {}
+    revoked = max(revocations.get(importer, 0), revocations.get("*", 0))
     return (
         claims.issuer in (owner.subject, *keys)
         and claims.subject == importer
+        and claims.nats.get("kind") == item.get("type")
         and claims.issued_at > revoked
         and not (claims.expires and claims.expires <= now)
         and not (claims.not_before and claims.not_before > now)
@@ -105,15 +109,45 @@ def account_of_claims(claims: Claims) -> Account:
             Mapping(source, tuple(_destination(to) for to in destinations if _is_for_us(to)))
             for source, destinations in (nats.get("mappings") or {}).items()
         ),
-        Limits(limits.get("conn", -1), limits.get("subs", -1), limits.get("payload", -1)),
+        # What a JWT leaves out is 0, not unlimited: nobody may connect, and nothing be published.
+        Limits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload"))),
         jetstream=_has_jetstream(limits),
+        stream_limits=_stream_limits(limits),
+        tiers=_tiers(limits),
     )
 
 
 def _has_jetstream(limits: dict[str, Any]) -> bool:
     """Storage of any kind, in any tier, is what turns JetStream on."""
-    tiers = [limits, *(limits.get("tiered_limits") or {}).values()]
+    tiers = list((limits.get("tiered_limits") or {}).values()) or [limits]
     return any(tier.get("mem_storage") or tier.get("disk_storage") for tier in tiers)
+
+
+def _stream_limits(limits: dict[str, Any]) -> StreamLimits:
+    """Return what holds here: tiers replace the plain limits, and one of them is ours or none."""
+    tiers = limits.get("tiered_limits") or {}
+    return _limits_of(tiers.get(OUR_TIER) or {}) if tiers else _limits_of(limits)
+
+
+def _tiers(limits: dict[str, Any]) -> tuple[tuple[str, StreamLimits], ...]:
+    tiers = limits.get("tiered_limits") or {}
+    return tuple((name, _limits_of(tier or {})) for name, tier in tiers.items())
+
+
+def _limits_of(tier: dict[str, Any]) -> StreamLimits:
+    def bound(key: str) -> int:
+        return max(tier.get(key) or 0, 0) or -1
+
+    return StreamLimits(
+        max_memory=tier.get("mem_storage") or 0,
+        max_storage=tier.get("disk_storage") or 0,
+        max_streams=tier.get("streams") or 0,
+        max_consumers=tier.get("consumer") or 0,
+        max_ack_pending=bound("max_ack_pending"),
+        memory_max_stream_bytes=bound("mem_max_stream_bytes"),
+        storage_max_stream_bytes=bound("disk_max_stream_bytes"),
+        max_bytes_required=bool(tier.get("max_bytes_required")),
+    )
 
 
 def _export(export: dict[str, Any], invited: tuple[str, ...]) -> Export:

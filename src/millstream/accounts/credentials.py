@@ -6,6 +6,7 @@ then token; ``no_auth_user`` stands in only for a client that presented nothing 
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
-from millstream.accounts.jwt import Refused, Trust
+from millstream.accounts.jwt import Claims, Refused, Trust
 from millstream.accounts.nkeys import Role
 from millstream.accounts.permissions import BadPermission, Permissions, Responses, Rule
+
+log = logging.getLogger(__name__)
 
 _HASHED = ("$2a$", "$2b$", "$2x$", "$2y$")
 _MOST_PROVEN = 4096
@@ -96,6 +99,7 @@ class Credentials:
         self._map_certificates = map_certificates
         self._closed = closed
         self._hashes = _SlowHashes()
+        self._told: set[str] = set()  # users of whose JWT the log has said what is not followed
 
     @property
     def trust(self) -> Trust | None:
@@ -145,6 +149,7 @@ class Credentials:
             permissions = permissions_of_claims(admitted.permissions)
         except (Refused, BadPermission, AttributeError, TypeError):
             return None  # not believed, or signed with words that nobody can follow
+        self._tell_unheeded(admitted.claims)
         bearer = bool(admitted.permissions.get("bearer_token"))
         if not bearer and not _signed(admitted.user, presented):
             return None
@@ -158,6 +163,15 @@ class Credentials:
             admitted.permissions.get("payload", -1),
             admitted.account_expires,
         )
+
+    def _tell_unheeded(self, claims: Claims) -> None:
+        """Name in the log, once for a user, what its JWT says and the server does not follow."""
+        if not claims.unheeded or claims.subject in self._told:
+            return
+        if len(self._told) < _MOST_PROVEN:
+            self._told.add(claims.subject)
+        for text in claims.unheeded:
+            log.warning("The JWT of user %s: %s", claims.name or claims.subject, text)
 
     def _by_signature(self, presented: Presented) -> Identity | None:
         user = self._by_nkey.get(presented.nkey)

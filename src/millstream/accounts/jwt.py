@@ -16,15 +16,24 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from millstream.accounts import nkeys
+from millstream.accounts import claim_shapes, nkeys
+from millstream.accounts.claim_checks import account_problems
+from millstream.accounts.claim_fields import Fate, without_effect
+from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import Role
 from millstream.accounts.templates import BadTemplate, Names, filled
-from millstream.wire.go_json import ANYTHING, INT64, STRING, Shape, Table, unmarshal
+from millstream.wire.go_json import ANYTHING, INT64, STRING, STRINGS, Shape, Table, unmarshal
 
 _LONGEST = 64 * 1024
 _OLD = "ed25519"
+_NEWEST = 2  # version of the claims
 _DAY = 86_400
-
+_SHAPES = {
+    JwtKind.OPERATOR: claim_shapes.Operator,
+    JwtKind.ACCOUNT: claim_shapes.Account,
+    JwtKind.USER: claim_shapes.User,
+    JwtKind.ACTIVATION: claim_shapes.Activation,
+}
 
 # What a user's JWT may say only where its signing key says nothing.
 _OWN_WORDS = (
@@ -47,6 +56,8 @@ class Claims(msgspec.Struct, frozen=True):
     expires: int
     not_before: int
     nats: dict[str, Any] = msgspec.field(default_factory=dict)
+    version: int = 2
+    unheeded: tuple[str, ...] = ()  # fields that are not followed, and why
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -65,17 +76,18 @@ class Admitted(msgspec.Struct, frozen=True):
         return self.account_claims.expires
 
 
-def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Claims:
+def decode(text: str, kind: JwtKind) -> Claims:
     """Return the claims of a JWT whose own signature holds; raises ``Refused``."""
     parts = text.strip().split(".")
     if len(text) > _LONGEST or len(parts) != 3:
         raise Refused("not a JWT")
-    header, body = _json(parts[0], _HEADER), _json(parts[1], _CLAIMS)
+    header = _json(parts[0], _HEADER)
+    body = claim_shapes.without_nulls(_json(parts[1], _CLAIMS))
     if header.get("alg") not in ("ed25519-nkey", _OLD):
         raise Refused(f"unsupported algorithm {header.get('alg')!r}")
-    claims = _claims(body)
     old = header["alg"] == _OLD
-    if old and claims.nats.get("version", 1) != 1:
+    claims = _claims(body, kind, old=old)
+    if old and claims.version != 1:
         raise Refused("a newer version signs its header too")
     # The first version of these JWTs, which is still around, left its header unsigned.
     signed = (parts[1] if old else f"{parts[0]}.{parts[1]}").encode()
@@ -83,11 +95,20 @@ def decode(text: str, issuer_role: tuple[Role, ...], subject_role: Role) -> Clai
         signature = nkeys.decode_signature(parts[2])
     except nkeys.BadKey as error:
         raise Refused(str(error)) from error
-    if not any(nkeys.verify(claims.issuer, role, signature, signed) for role in issuer_role):
+    issuer_role, subject_role = _ROLES[kind]
+    if not nkeys.verify(claims.issuer, issuer_role, signature, signed):
         raise Refused("the signature does not fit the issuer")
     if not nkeys.is_public(claims.subject, subject_role):
         raise Refused(f"the subject is no {subject_role.name.lower()} key")
     return claims
+
+
+_ROLES = {  # who signs, and for whom
+    JwtKind.OPERATOR: (Role.OPERATOR, Role.OPERATOR),
+    JwtKind.ACCOUNT: (Role.OPERATOR, Role.ACCOUNT),
+    JwtKind.USER: (Role.ACCOUNT, Role.USER),
+    JwtKind.ACTIVATION: (Role.ACCOUNT, Role.ACCOUNT),
+}
 
 
 def _json(part: str, shape: Shape) -> dict[str, Any]:
@@ -108,49 +129,81 @@ _CLAIMS = Shape(
         "iat": INT64,
         "exp": INT64,
         "nbf": INT64,
+        "aud": STRING,
+        "jti": STRING,
+        "type": STRING,
+        "tags": STRINGS,
+        "issuer_account": STRING,
         "nats": Table(ANYTHING),
     },
 )
 
 
-class _Body(msgspec.Struct):
-    iss: str = ""
-    sub: str = ""
-    name: str = ""
-    iat: int = 0
-    exp: int = 0
-    nbf: int = 0
-    nats: dict[str, Any] = {}
-
-
-def _claims(body: dict[str, Any]) -> Claims:
+def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> Claims:
     try:
-        made = msgspec.convert(body, _Body)
+        made = msgspec.convert(body, claim_shapes.Body)
+        msgspec.convert(made.nats, _SHAPES[kind])
     except msgspec.ValidationError as error:
         raise Refused(f"claims of the wrong type: {error}") from error
-    return Claims(made.iss, made.sub, made.name, made.iat, made.exp, made.nbf, made.nats)
+    named = made.type or made.nats.get("type") or kind.value
+    if named != kind.value:
+        raise Refused(f"it is {named!r} and not {kind.value!r}")
+    version = made.nats.get("version") or (1 if old or made.type else _NEWEST)
+    if not 1 <= version <= _NEWEST:
+        raise Refused(f"its claims have version {version}: {_NEWEST} is the newest known here")
+    found = without_effect(kind, body)
+    for each in found:
+        if each.fate is Fate.REFUSED:
+            raise Refused(str(each))
+    nats = _as_newest(made) if version == 1 else made.nats
+    notes = tuple(str(each) for each in found)
+    return Claims(
+        *(made.iss, made.sub, made.name, made.iat, made.exp, made.nbf), nats, version, notes
+    )
+
+
+def _as_newest(made: claim_shapes.Body) -> dict[str, Any]:
+    """Return the ``nats`` part of a first version with what stood outside of it then."""
+    moved = {"issuer_account": made.issuer_account, "tags": made.tags}
+    return {**{key: value for key, value in moved.items() if value}, **made.nats}
 
 
 class Trust:
     """The operators a server believes, and the account JWTs it was given."""
 
-    def __init__(self, operators: Iterable[str], keys: Iterable[str] = ()) -> None:
-        """Believe operators by their JWTs, and by their public keys alone."""
+    def __init__(
+        self,
+        operators: Iterable[str],
+        keys: Iterable[str] = (),
+        pinned: Iterable[str] | None = None,
+    ) -> None:
+        """Believe operators by their JWTs, and by their public keys alone.
+
+        Where accounts are ``pinned``, users of others are not believed.
+        """
         self._keys = set(keys)
+        self._strict: set[str] = set()  # keys of operators whose accounts sign by signing keys
+        self._pinned = None if pinned is None else frozenset(pinned)
         self.system_account = ""
         for text in operators:
-            claims = decode(text, (Role.OPERATOR,), Role.OPERATOR)
-            if not claims.nats.get("strict_signing_key_usage"):
-                self._keys.add(claims.subject)
-            self._keys.update(claims.nats.get("signing_keys") or ())
+            claims = decode(text, JwtKind.OPERATOR)
+            signing = set(claims.nats.get("signing_keys") or ())
+            if claims.nats.get("strict_signing_key_usage"):
+                self._strict |= signing
+            else:
+                signing.add(claims.subject)
+            self._keys |= signing
             self.system_account = claims.nats.get("system_account") or self.system_account
         self._accounts: dict[str, Claims] = {}
 
     def add_account(self, text: str) -> Claims:
         """Take an account JWT that the operator signed; the newest one of an account wins."""
-        claims = decode(text, (Role.OPERATOR,), Role.ACCOUNT)
+        claims = decode(text, JwtKind.ACCOUNT)
         if claims.issuer not in self._keys:
             raise Refused("the account is not signed by a trusted operator")
+        problem = next(account_problems(claims.nats), None)
+        if problem is not None:
+            raise Refused(problem)
         known = self._accounts.get(claims.subject)
         if known is None or known.issued_at <= claims.issued_at:
             self._accounts[claims.subject] = claims
@@ -170,13 +223,17 @@ class Trust:
         Proof that the client holds the user's key (the signed nonce) is the caller's to check,
         unless ``bearer_token`` is claimed.
         """
-        user = decode(text, (Role.ACCOUNT,), Role.USER)
+        user = decode(text, JwtKind.USER)
         public = user.nats.get("issuer_account") or user.issuer
+        if self._pinned is not None and public not in self._pinned:
+            raise Refused("the account is none of resolver_pinned_accounts")
         account = self._accounts.get(public)
         if account is None:
             raise Refused("unknown account")
         for claims in (account, user):
             _check_times(claims, now)
+        if user.issuer == account.subject and account.issuer in self._strict:
+            raise Refused("the operator lets accounts sign users by signing keys alone")
         scope = _signing_scope(account, user.issuer)
         _check_revoked(account, user)
         granted = _granted(account, user, scope)
@@ -217,11 +274,16 @@ def _granted(account: Claims, user: Claims, scope: dict[str, Any] | None) -> dic
     if scope is not None:
         if any(user.nats.get(key) for key in _OWN_WORDS):
             raise Refused("a user of a scoped signing key has no permissions of its own")
-        return _from_template(account, user, scope)
+        return {**_NOTHING, **_from_template(account, user, scope)}
     defaults = account.nats.get("default_permissions") or {}
     own = {key: user.nats[key] for key in ("pub", "sub", "resp") if user.nats.get(key)}
     limits = {key: value for key, value in user.nats.items() if key not in ("pub", "sub", "resp")}
-    return {**limits, **(own or defaults)}
+    return {**_UNSAID[user.version], **limits, **(own or defaults)}
+
+
+# What a JWT leaves out is nothing; the first version left out what it did not limit.
+_NOTHING = {"subs": 0, "payload": 0}
+_UNSAID = {1: {"subs": -1, "payload": -1}, 2: _NOTHING}
 
 
 def _check_bearer(account: Claims, granted: dict[str, Any]) -> None:

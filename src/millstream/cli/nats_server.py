@@ -11,12 +11,11 @@ from millstream.cli.nats_server_help import HELP, TLS_HELP
 from millstream.server.command_line.flags import Flags, parse_flags
 from millstream.server.facts import ServerFacts
 from millstream.server.options.serve_config import ConfigError, is_loopback
+from millstream.wire.info import NATS_VERSION
 
 if TYPE_CHECKING:
     from millstream.server.options.loaded import Loaded
     from millstream.server.process.log_output import LogOutput
-
-ADVERTISED_VERSION = "2.15.1"
 
 log = logging.getLogger("nats-server")
 
@@ -38,7 +37,7 @@ def nats_server(arguments: tuple[str, ...]) -> int:
 
 def _follow(flags: Flags) -> int:
     if flags.on("version"):
-        click.echo(f"nats-server: v{ADVERTISED_VERSION}")
+        click.echo(f"nats-server: v{NATS_VERSION}")
     elif flags.on("help"):
         click.echo(HELP)
     elif flags.on("help_tls"):
@@ -93,7 +92,7 @@ def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
 
     options = loaded.options
     log.info("Starting nats-server")
-    log.info("  Version:  %s", ADVERTISED_VERSION)
+    log.info("  Version:  %s", NATS_VERSION)
     if options.config_file:
         log.info(
             "Using configuration file: %s (%s)", options.config_file, digest(options.config_file)

@@ -20,6 +20,7 @@ from millstream.kernel._interest import Interest
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
+from millstream.nats.account_quotas import AccountQuotas
 from millstream.nats.accounts.account_streams import AccountStreams
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.external_streams import ExternalStreams
@@ -259,7 +260,14 @@ def keep(
         limits.max_batch_size, limits.max_batch_timeout,
     )  # fmt: skip
     catalog = Catalog(
-        store, clock, timers, hub, spaces, default_durability=durability, batch_limits=batches
+        store,
+        clock,
+        timers,
+        hub,
+        spaces,
+        default_durability=durability,
+        batch_limits=batches,
+        quotas=AccountQuotas(accounts),
     )
     store.on_pressure = catalog.hold_publishers
     sinks = Sinks(catalog, store, clock)

@@ -7,7 +7,7 @@ from millstream.accounts.account import Account
 from millstream.accounts.jwt import Refused
 from millstream.nats.transport.closed import Closed
 from millstream.server.about import advertised, label, show
-from millstream.server.access.identity import accounts_of, identities_of
+from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
 from millstream.server.build import Parts, limits_of, tracing_of
 from millstream.server.options.options import LogOptions, Options, TlsOptions
 from millstream.server.process.log_output import LogOutput, level
@@ -58,7 +58,7 @@ class RunningParts:
         trust = self._parts.guards.reception.credentials.trust
         if trust is None:
             raise Refused("accounts are not given by JWTs here")
-        trust.add_account(token)
+        tell_unheeded(trust.add_account(token))
         self._set_accounts(accounts_of(self._options, trust))
 
     def _set_accounts(self, accounts: Sequence[Account]) -> None:

@@ -26,6 +26,7 @@ from millstream.errors import (
 )
 from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
+from millstream.streams.account_room import AccountRoom, NoQuotas, Quotas
 from millstream.streams.config import source as sources
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.source import Source
@@ -117,7 +118,10 @@ class Catalog:
         interests: "Mapping[str, Interest] | None" = None,
         default_durability: Durability = Durability.FSYNC,
         batch_limits: BatchLimits | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
+        self._quotas = quotas or NoQuotas()
+        self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
         self._store = store
         self._clock = clock
         self._timers = timers
@@ -186,6 +190,7 @@ class Catalog:
                 return known, False
             if config.sealed:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
+            self._check_quota(config, account, is_new=True)
             self._check_overlap(config, account)
             entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
             await next_turn(sum(map(len, config.subjects)))
@@ -204,6 +209,7 @@ class Catalog:
             config = self._following_origin(config, account)
             stream.config.check_update(config)
             config = config.as_sealed()
+            self._check_quota(config, account, is_new=False)
             self._check_consumer_limits(stream, config)
             self._check_overlap(config, account)
             self._check_cycle(config, account)
@@ -242,6 +248,7 @@ class Catalog:
             metadata={**config.metadata, RESTORING: "true"},
         )
         async with self._changing:
+            self._check_quota(config, account, is_new=True)
             self._check_overlap(config, account)
             entry = self._entry(plain, account, self._take_id(), created_ns)
             await self._write(STREAM_SET, entry)
@@ -294,6 +301,28 @@ class Catalog:
             self._store.drop_log(stream.incarnation)
             self._positions.forget(stream.incarnation)
             self._fed.pop(stream.incarnation, None)
+
+    def _check_quota(self, config: StreamConfig, account: str, *, is_new: bool) -> None:
+        others = [s.config for (owner, name), s in self._streams.items()
+                  if owner == account and name != config.name]  # fmt: skip
+        self._quotas.check(account, config, others, is_new)
+
+    def _room(self, account: str, storage: str) -> AccountRoom:
+        """Return the room that all streams of an account share, of those that store so."""
+        if (account, storage) not in self._rooms:
+            self._rooms[account, storage] = AccountRoom(
+                partial(self._quotas.most_bytes, account, storage),
+                partial(self._held, account, storage),
+                self._clock.monotonic,
+            )
+        return self._rooms[account, storage]
+
+    def _held(self, account: str, storage: str) -> int:
+        return sum(
+            stream.state().bytes
+            for (owner, _), stream in self._streams.items()
+            if owner == account and stream.config.storage == storage
+        )
 
     def _check_consumer_limits(self, stream: Stream, config: StreamConfig) -> None:
         """Refuse lowered limits that a consumer is above already."""
@@ -410,6 +439,7 @@ class Catalog:
             interest=self._interests.get(entry.account),
             account=entry.account,
             batch_limits=self._batch_limits,
+            room=self._room(entry.account, config.storage),
         )
         self._streams[entry.account, entry.name] = stream
         self._captured[entry.account].put(entry.id, config.subjects)

@@ -49,6 +49,21 @@ class StreamFull(MillstreamError):
         super().__init__(why, detail)
 
 
+class AccountLimit(MillstreamError):
+    """The account has as much as it may have; its operator sets how much that is."""
+
+    http_status = 429
+    code = "throttled"
+
+    def __init__(
+        self, status: int, err_code: int, message: str, limit: str, most: int | None = None
+    ) -> None:
+        detail = {"limit": limit} if most is None else {"limit": limit, "max": most}
+        super().__init__(message, detail)
+        self.status = status  # type: ignore[misc]
+        self.err_code = err_code  # type: ignore[misc]
+
+
 class OperationDenied(MillstreamError):
     """The stream's configuration forbids deleting or purging."""
 

@@ -10,6 +10,7 @@ from millstream.errors import ColdUnavailable, MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log.log import Committed, Durability, Log, LogState, Note, Staged
+from millstream.streams.account_room import AccountRoom
 from millstream.streams.config import durations, extras
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import counts_data, data_bytes
@@ -69,6 +70,7 @@ class Stream:
         interest: "Interest | None" = None,
         account: str = "$G",
         batch_limits: BatchLimits | None = None,
+        room: AccountRoom | None = None,
     ) -> None:
         self.config = config
         self.account = account
@@ -88,7 +90,7 @@ class Stream:
             config, log, self.index, clock, hub, interest,
             committed=self._committed, paused=self._pause, keeps=self.keeps,
         )  # fmt: skip
-        self._admission = Admission(self, self._writes, clock, timers, batch_limits)
+        self._admission = Admission(self, self._writes, clock, timers, batch_limits, room)
         self._adoption = Adoption(self, self._admission, self._writes, clock)
         self._removal = Removal(self, self._writes, clock, timers)
         self._scheduling = Scheduling(self, self._admission, self._writes, clock, timers)
@@ -137,18 +139,9 @@ class Stream:
         """Call ``hears`` with each atomic batch that is given up, and why."""
         self._admission.abandoned = hears
 
-    def limit_by(
-        self,
-        account_room: Callable[[], int | None],
-        server_is_full: Callable[[], bool] | None = None,
-    ) -> None:
-        """Take publishes only while the account may store that much more; None is no limit.
-
-        ``server_is_full`` says whether nobody may.
-        """
-        self._admission.account_room = account_room
-        if server_is_full is not None:
-            self._admission.server_is_full = server_is_full
+    def limit_by(self, server_is_full: Callable[[], bool]) -> None:
+        """Take publishes only while the server does not hold more than it may."""
+        self._admission.server_is_full = server_is_full
 
     def feed_by(self, feeds: Sequence[Feed]) -> None:
         """Be fed by these from now on."""

@@ -49,6 +49,9 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return b"INFO " + msgspec.json.encode(self) + b" \r\n"
 
 
+NATS_VERSION = "2.15.1"  # what clients are told that this server is as good as
+
+
 def server_info(
     entropy: bytes,
     *,
@@ -57,7 +60,7 @@ def server_info(
     name: str = "",
     jetstream: bool = False,
     max_payload: int = 1 << 20,
-    version: str = "2.15.1",
+    version: str = NATS_VERSION,
 ) -> ServerInfo:
     """Describe a server whose id derives from 32 random bytes and whose name defaults to it."""
     server_id = public_server_id(entropy)

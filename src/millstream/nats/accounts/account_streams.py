@@ -56,6 +56,7 @@ class AccountStreams:
             refused.close()
         served = self._first.beside(space.name, space.interest)
         served.limits = lambda: space.account.stream_limits
+        served.tiers = lambda: dict(space.account.tiers)
         served.start()
         self._served[space.name] = served
         self._handles[space.name] = self._endpoints(space.name, space.interest)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.accounts import stream_quota
 from millstream.accounts.account import StreamLimits
 from millstream.nats.jetstream.errors import ApiError
 
@@ -21,34 +22,14 @@ def shown(limits: StreamLimits) -> dict[str, Any]:
     return told
 
 
-def check_stream(js: "JetStream", config: "StreamConfig") -> None:
-    """Refuse a stream that the account has no room for; raises ApiError."""
-    limits = js.limits()
-    others = [stream.config for stream in js.streams() if stream.name != config.name]
-    if 0 <= limits.max_streams <= len(others):
-        raise ApiError(400, 10027, "maximum number of streams reached")
-    in_memory = config.storage == "memory"
-    if limits.max_bytes_required and config.max_bytes <= 0:
-        raise ApiError(400, 10113, "account requires a stream config to have max bytes set")
-    largest = limits.memory_max_stream_bytes if in_memory else limits.storage_max_stream_bytes
-    if 0 < largest < config.max_bytes:
-        raise ApiError(400, 10122, "stream max bytes exceeds account limit max stream bytes")
-    room = limits.max_memory if in_memory else limits.max_storage
-    reserved = sum(max(c.max_bytes, 0) for c in others if c.storage == config.storage)
-    if 0 <= room < reserved + max(config.max_bytes, 0):
-        what = "memory" if in_memory else "storage"
-        code = 10028 if in_memory else 10047
-        raise ApiError(500, code, f"insufficient {what} resources available")
-
-
-def room(js: "JetStream", storage: str) -> int | None:
-    """Return how many bytes more the account may store so, None for any number."""
-    limits = js.limits()
-    most = limits.max_memory if storage == "memory" else limits.max_storage
-    if most < 0:
-        return None
-    used = (stream.state().bytes for stream in js.streams() if stream.config.storage == storage)
-    return most - sum(used)
+def check_stream(js: "JetStream", config: "StreamConfig", *, is_new: bool = True) -> None:
+    """Refuse a stream that the account has no room for; raises AccountLimit."""
+    streams = js.catalog.streams(js.account)
+    others = [stream.config for stream in streams if stream.name != config.name]
+    stream_quota.check_tiers(js.tiers())
+    stream_quota.check_stream(
+        js.limits(), config, others, is_new=is_new and len(others) == len(streams)
+    )
 
 
 def with_ack_pending(js: "JetStream", config: dict[str, Any]) -> dict[str, Any]:
@@ -69,15 +50,16 @@ def with_ack_pending(js: "JetStream", config: dict[str, Any]) -> dict[str, Any]:
 def check_consumer(js: "JetStream", stream: str, config: "ConsumerConfig") -> None:
     """Refuse a consumer that the account has no room for; raises ApiError."""
     limits = js.limits()
+    stream_quota.check_tiers(js.tiers())
     if 0 < limits.max_ack_pending < config.max_ack_pending:
         raise ApiError(
             400,
             10121,
             f"consumer max ack pending exceeds system limit of {limits.max_ack_pending}",
         )
-    if limits.max_consumers < 0:
+    if limits.max_consumers <= 0:
         return
-    there = [c.name for s in js.streams() for c in js.consumers.of(s) if s.name == stream]
-    held = sum(js.consumers.count(s) for s in js.streams())
-    if config.name not in there and held >= limits.max_consumers:
+    found = js.catalog.get(stream, js.account)
+    is_there = any(consumer.name == config.name for consumer in js.consumers.of(found))
+    if not is_there and js.consumers.count(found) >= limits.max_consumers:
         raise ApiError(400, 10026, "maximum consumers limit reached")

@@ -21,7 +21,6 @@ from millstream.delivery.timers import Timers
 from millstream.errors import Forbidden, MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.nats.jetstream import (
-    account_limits,
     cluster,
     consumers,
     messages,
@@ -151,6 +150,7 @@ class JetStream:
         # What is known of the client behind a connection; whoever keeps sessions sets it.
         self.client_of: Callable[[int], dict[str, Any]] = _unknown_client
         self.limits: Callable[[], StreamLimits] = StreamLimits
+        self.tiers: Callable[[], Mapping[str, StreamLimits]] = dict
         self.server_limits = ServerLimits()
         self.is_strict = True  # about fields of requests that there are not
         self.system: Callable[[], Interest | None] = _no_system  # the system account's subjects
@@ -451,15 +451,15 @@ class JetStream:
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         """Answer direct gets for the streams that allow them, and only for those."""
-        if stream.account != self.account or not stream.config.is_legal_stream:
+        if stream.account != self.account:
+            return
+        if alive:
+            storage, everything = stream.config.storage, self.catalog.everything
+            stream.limit_by(partial(self.server_limits.is_full, storage, everything))
+        if not stream.config.is_legal_stream:
             return
         if alive:
             stream.tell_abandoned(partial(self._tell_abandoned, stream.name))
-            storage, everything = stream.config.storage, self.catalog.everything
-            stream.limit_by(
-                partial(account_limits.room, self, storage),
-                partial(self.server_limits.is_full, storage, everything),
-            )
         wanted = alive and stream.config.allow_direct
         self._answer_direct(self._direct, stream, wanted, stream.name, b"")
         if alive and stream.config.mirror is not None:

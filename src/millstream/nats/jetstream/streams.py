@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.accounts.account import StreamLimits
+from millstream.accounts.stream_quota import OUR_TIER
 from millstream.begun import next_turn
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
@@ -52,6 +54,17 @@ class _Purge(msgspec.Struct, frozen=True):
 
 async def account_info(js: "JetStream", body: bytes) -> Answer:
     """Return what the account uses and may use."""
+    used = _used(js)
+    return {
+        **used,
+        "limits": account_limits.shown(_NO_LIMITS if js.tiers() else js.limits()),
+        **_tiers(js, used),
+        **({"domain": js.domain} if js.domain else {}),
+        "api": {"level": 5, "total": js.requests, "errors": js.errors},
+    }
+
+
+def _used(js: "JetStream") -> Answer:
     streams = js.streams()
     usage, reserved = {"memory": 0, "file": 0}, {"memory": 0, "file": 0}
     for stream in streams:
@@ -64,10 +77,24 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
         "reserved_storage": reserved["file"],
         "streams": len(streams),
         "consumers": sum(js.consumers.count(stream) for stream in streams),
-        "limits": account_limits.shown(js.limits()),
-        **({"domain": js.domain} if js.domain else {}),
-        "api": {"level": 5, "total": js.requests, "errors": js.errors},
     }
+
+
+# Where limits are by replicas, there are none beside them.
+_NO_LIMITS = StreamLimits(0, 0, 0, 0, 0, 0, 0)
+
+
+def _tiers(js: "JetStream", used: Answer) -> Answer:
+    """Return limits by replicas with what is used of them: all of it, of the tier that is ours."""
+    tiers = dict(js.tiers())
+    if tiers and used["streams"]:
+        tiers.setdefault(OUR_TIER, _NO_LIMITS)
+    unused = dict.fromkeys(used, 0)
+    told = {
+        name: {**(used if name == OUR_TIER else unused), "limits": account_limits.shown(limits)}
+        for name, limits in tiers.items()
+    }
+    return {"tiers": told} if told else {}
 
 
 async def create(js: "JetStream", body: bytes, name: str) -> Answer:
@@ -121,7 +148,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     await next_turn(len(body))
     js.catalog.get(name, js.account)
     js.server_limits.check_stream(config)
-    account_limits.check_stream(js, config)
+    account_limits.check_stream(js, config, is_new=False)
     _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)
     js.tell_stream("UPDATED", "modify", name)

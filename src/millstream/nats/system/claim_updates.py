@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millstream.accounts.jwt import Refused, decode
-from millstream.accounts.nkeys import Role
+from millstream.accounts.jwt_kind import JwtKind
 from millstream.kernel._batch import Batch
 from millstream.nats.system.server_card import ServerCard
 
@@ -49,7 +49,7 @@ class ClaimUpdates:
         if not token:
             return self._refused(account, "jwt update error - request body is empty")
         try:
-            claims = decode(token, (Role.OPERATOR,), Role.ACCOUNT)
+            claims = decode(token, JwtKind.ACCOUNT)
             if claims.subject != account:
                 return self._refused(account, f"{_BAD} - subject does not match jwt content")
             if self._sessions.reception.accounts.get(account) is None:

@@ -1,5 +1,7 @@
 """From the options' users, accounts and operators to the values that the doors believe in."""
 
+import logging
+
 import msgspec
 from msgspec.structs import replace
 
@@ -28,6 +30,8 @@ from millstream.server.options.auth_options import (
 )
 from millstream.server.options.options import Options
 from millstream.server.options.serve_config import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 class Identities(msgspec.Struct, frozen=True):
@@ -112,13 +116,26 @@ def _rule(rules: SubjectRules | None, *, queues: bool) -> Rule:
 def _trust(options: Options) -> jwt.Trust | None:
     if not options.trust.required:
         return None
-    trust = jwt.Trust(options.trust.operators, options.trust.trusted_keys)
+    trust = jwt.Trust(options.trust.operators, options.trust.trusted_keys, _pinned(options))
     for public, token in options.trust.preload:
         try:
-            trust.add_account(token)
+            claims = trust.add_account(token)
         except jwt.Refused as error:
             raise ConfigError(f"resolver_preload: account {public}: {error}") from error
+        tell_unheeded(claims)
     return trust
+
+
+def _pinned(options: Options) -> tuple[str, ...] | None:
+    """Return the accounts whose users alone are let in; an operator's own is one of them."""
+    pinned, system = options.trust.pinned_accounts, options.system_account
+    return (*pinned, system) if pinned and options.trust.operators and system else pinned
+
+
+def tell_unheeded(claims: jwt.Claims) -> None:
+    """Name in the log what an account's JWT says and the server does not follow."""
+    for text in claims.unheeded:
+        log.warning("The JWT of account %s: %s", claims.name or claims.subject, text)
 
 
 def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...]:

@@ -8,7 +8,7 @@ from millstream.accounts.nkeys import Role
 from millstream.server.conf.exports import exports, imports
 from millstream.server.conf.mappings import mappings
 from millstream.server.conf.permissions import permissions
-from millstream.server.conf.setting import Setting, Table, read, unsupported
+from millstream.server.conf.setting import Setting, Table, ignored, read, unsupported
 from millstream.server.conf.syntax import ConfError
 from millstream.server.conf.users import users, with_defaults
 from millstream.server.options.account_checks import sharing_problems
@@ -86,6 +86,10 @@ def _cluster_traffic(setting: Setting) -> None:
         raise setting.wrong(f"must be system or owner, not {setting.value!r}")
 
 
+_NO_PEERS = "it tunes clusters, and this server is one"
+_NO_LEAFS = "leaf nodes cannot connect: none of them is let in"
+
+
 def _limits(setting: Setting) -> Limits:
     return Limits(**read(setting.block(), _LIMITS, setting.findings))
 
@@ -110,13 +114,13 @@ _JETSTREAM: Table = {
         ("storage_max_stream_bytes", Setting.integer),
     ),
     "max_ack_pending": ("max_ack_pending", Setting.integer),
-    "cluster_traffic": ("", _cluster_traffic),
+    "cluster_traffic": ("", ignored(_cluster_traffic, _NO_PEERS)),
 }
 _LIMITS: Table = {
     **dict.fromkeys(("max_connections", "max_conn"), ("max_connections", Setting.integer)),
     **dict.fromkeys(("max_subscriptions", "max_subs"), ("max_subscriptions", Setting.integer)),
     **dict.fromkeys(("max_payload", "max_pay"), ("max_payload", Setting.integer)),
-    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("max_leafnodes", Setting.integer)),
+    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("", ignored(Setting.integer, _NO_LEAFS))),
 }
 _ACCOUNT: Table = {
     "nkey": ("nkey", _nkey),

@@ -206,11 +206,14 @@ def _write_timeout(setting: Setting) -> str:
     return setting.text()
 
 
-def _trace(name: str) -> Any:
-    def traced(setting: Setting) -> Values:
-        return {f"log.{name}": setting.switch(), "log.trace": setting.switch()}
+def _trace_headers(setting: Setting) -> Values:
+    return {"log.trace_headers": setting.switch(), "log.trace": setting.switch()}
 
-    return traced
+
+def _trace_verbose(setting: Setting) -> bool:
+    if setting.switch():
+        setting.note("is taken as 'trace': what the server tells itself is not traced")
+    return setting.switch()
 
 
 def _not(setting: Setting) -> bool:
@@ -307,8 +310,8 @@ _TOP: Table = {
     # process
     "debug": ("log.debug", Setting.switch),
     "trace": ("log.trace", Setting.switch),
-    "trace_verbose": ("", _trace("trace_verbose")),
-    "trace_headers": ("", _trace("trace_headers")),
+    "trace_verbose": ("log.trace", _trace_verbose),
+    "trace_headers": ("", _trace_headers),
     "logtime": ("log.time", Setting.switch),
     "logtime_utc": ("log.utc", Setting.switch),
     **_keys(("logfile", "log_file"), "log.file", Setting.text),

@@ -1,7 +1,7 @@
 """The ``jetstream`` block as it stands in a file."""
 
 from millstream.server.conf.accounts import enabled
-from millstream.server.conf.setting import Setting, Table, ignored, read, unsupported
+from millstream.server.conf.setting import Setting, Table, ignored, only_shown, read, unsupported
 from millstream.server.conf.syntax import Block
 from millstream.server.options.options import (
     MOST_SHARDS,
@@ -64,10 +64,6 @@ def _concurrent(setting: Setting) -> int:
     return number
 
 
-def _tag(setting: Setting) -> str:
-    return setting.text().strip().lower()
-
-
 def _cipher(setting: Setting) -> str:
     """Read the cipher as nats-server names it."""
     name = setting.text().lower()
@@ -119,7 +115,7 @@ _BATCH: Table = {
 }
 _LIMITS: Table = {
     "max_ack_pending": ("max_ack_pending", Setting.integer),
-    "max_ha_assets": ("max_ha_assets", Setting.integer),
+    "max_ha_assets": ("max_ha_assets", only_shown(Setting.integer, _ONE_SERVER)),
     "max_request_batch": ("max_request_batch", Setting.integer),
     "duplicate_window": ("duplicate_window", Setting.duration),
     "batch": ("", _batch),
@@ -134,7 +130,7 @@ _JETSTREAM: Table = {
     "strict": ("strict", Setting.switch),
     "domain": ("domain", Setting.text),
     "limits": ("limits", _limits),
-    "unique_tag": ("unique_tag", _tag),
+    "unique_tag": ("", ignored(Setting.text, _ONE_SERVER)),
     **dict.fromkeys(("key", "ek", "encryption_key"), ("key", Setting.text)),
     **dict.fromkeys(("prev_key", "prev_ek", "prev_encryption_key"), ("prev_key", Setting.text)),
     "key_file": ("key_file", Setting.text),

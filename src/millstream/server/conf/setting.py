@@ -256,3 +256,13 @@ def ignored(reader: Reader, why: str) -> Reader:
         setting.note(f"has no effect: {why}")
 
     return check
+
+
+def only_shown(reader: Reader, why: str) -> Reader:
+    """Return a reader of a setting that monitoring shows, and that tells why it limits nothing."""
+
+    def show(setting: Setting) -> object:
+        setting.note(f"is shown and has no effect: {why}")
+        return reader(setting)
+
+    return show

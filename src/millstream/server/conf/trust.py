@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from millstream.accounts import jwt, nkeys
+from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.setting import Setting, Table, Values, read
 from millstream.server.conf.syntax import Block, ConfError
@@ -13,8 +14,10 @@ from millstream.server.options.auth_options import (
     Resolver,
     UrlResolver,
 )
+from millstream.wire.info import NATS_VERSION
 
 _INLINE = "eyJ"
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 _MEMORY = re.compile(r"(?i)(MEM|MEMORY)\s*")
 _URL = re.compile(r'(?i)URL(?:\(\s*"?([^\s"]*)"?\s*\))?\s*')
 _DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\s*\n([\s\S]+?)\n\s*-{3,}")
@@ -28,10 +31,25 @@ def operators(setting: Setting) -> tuple[str, ...]:
 def _operator(text: str, setting: Setting) -> str:
     token = text if text.startswith(_INLINE) else _from_file(text, setting)
     try:
-        jwt.decode(token, (Role.OPERATOR,), Role.OPERATOR)
+        claims = jwt.decode(token, JwtKind.OPERATOR)
     except jwt.Refused as error:
         raise setting.wrong(f"holds no operator JWT: {error}") from error
+    _check_version(claims.nats.get("assert_server_version") or "", setting)
+    for text in claims.unheeded:
+        setting.note(f"has a JWT whose {text}")
     return token
+
+
+def _check_version(least: str, setting: Setting) -> None:
+    """Refuse an operator who asks for a newer server than clients are told that this one is."""
+    if not least:
+        return
+    if not _VERSION.fullmatch(least):
+        raise setting.wrong(f"has a JWT whose 'assert_server_version' {least!r} is not like 2.15.1")
+    if tuple(map(int, least.split("."))) > tuple(map(int, NATS_VERSION.split("."))):
+        raise setting.wrong(
+            f"has a JWT whose 'assert_server_version' is {least}: this server is as {NATS_VERSION}"
+        )
 
 
 def _from_file(path: str, setting: Setting) -> str:
@@ -46,7 +64,7 @@ def _from_file(path: str, setting: Setting) -> str:
 
 def system_account_of(operator: str) -> str:
     """Return the system account that an operator's JWT names, if any."""
-    claims = jwt.decode(operator, (Role.OPERATOR,), Role.OPERATOR)
+    claims = jwt.decode(operator, JwtKind.OPERATOR)
     named = claims.nats.get("system_account", "")
     return named if isinstance(named, str) else ""
 
@@ -65,7 +83,7 @@ def preload(setting: Setting) -> tuple[tuple[str, str], ...]:
     made = []
     for inner in setting.inner():
         try:
-            jwt.decode(inner.text(), (Role.OPERATOR, Role.ACCOUNT), Role.ACCOUNT)
+            jwt.decode(inner.text(), JwtKind.ACCOUNT)
             made.append((inner.key, inner.text()))
         except jwt.Refused as error:
             inner.report(f"holds no account JWT: {error}")

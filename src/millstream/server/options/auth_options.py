@@ -114,7 +114,6 @@ class Export(msgspec.Struct, frozen=True):
     response_threshold: float = 120.0
     latency: Latency | None = None
     account_token_position: int = 0
-    allow_trace: bool = False
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -126,7 +125,6 @@ class Import(msgspec.Struct, frozen=True):
     to: str = ""
     prefix: str = ""
     share: bool = False
-    allow_trace: bool = False
 
 
 class AccountOptions(msgspec.Struct, frozen=True):
@@ -175,14 +173,15 @@ Resolver = MemoryResolver | UrlResolver | DirectoryResolver
 class Trust(msgspec.Struct, frozen=True):
     """Decentralised identity: which operators to believe, and where accounts come from.
 
-    ``operators`` and ``preload`` hold JWTs; ``trusted_keys`` public operator keys.
+    ``operators`` and ``preload`` hold JWTs; ``trusted_keys`` public operator keys. Where there are
+    ``pinned_accounts``, an empty list included, nobody of another account is let in.
     """
 
     operators: tuple[str, ...] = ()
     trusted_keys: tuple[str, ...] = ()
     resolver: Resolver | None = None
     preload: tuple[tuple[str, str], ...] = ()
-    pinned_accounts: tuple[str, ...] = ()
+    pinned_accounts: tuple[str, ...] | None = None
 
     @property
     def required(self) -> bool:

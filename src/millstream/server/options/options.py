@@ -128,7 +128,6 @@ class JetStreamOptions(msgspec.Struct, frozen=True):
     domain: str = ""
     sync_interval: float | None = None
     strict: bool = True
-    unique_tag: str = ""
     limits: JetStreamLimits = JetStreamLimits()
     segments: SegmentOptions = SegmentOptions()
     wal_shards: int = 1

@@ -109,7 +109,7 @@ def _trust(options: Options) -> Iterator[Contradiction]:
     if isinstance(trust.resolver, DirectoryResolver) and not options.system_account:
         text = "a directory resolver needs a system_account"
         yield Contradiction(text, ("resolver", "account_resolver", "accounts_resolver"))
-    for key in trust.pinned_accounts:
+    for key in trust.pinned_accounts or ():
         if not nkeys.is_public(key, Role.ACCOUNT):
             text = f"resolver_pinned_accounts must list account keys (A…), not {key!r}"
             yield Contradiction(text, ("resolver_pinned_accounts",))

@@ -25,9 +25,9 @@ def _missing(options: Options) -> Iterator[str]:
 
 def without_effect(options: Options) -> list[str]:
     """Return the settings that are left out, in words."""
-    return [f"'{setting}' has no effect" for setting in _untuned_streams(options)]
+    return list(_untraced(options))
 
 
-def _untuned_streams(options: Options) -> Iterator[str]:
-    if options.jetstream is not None and options.jetstream.limits.max_ha_assets:
-        yield "jetstream.limits.max_ha_assets"
+def _untraced(options: Options) -> Iterator[str]:
+    if options.log.trace_verbose:
+        yield "'-VV' is taken as '-V': what the server tells itself is not traced"

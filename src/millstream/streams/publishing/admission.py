@@ -11,6 +11,7 @@ from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log.log import Log
+from millstream.streams.account_room import AccountRoom, unbounded
 from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import counts_data
@@ -28,7 +29,7 @@ from millstream.streams.publishing.atomic_batch import (
 from millstream.streams.publishing.fast_batch import SUFFIX as FAST
 from millstream.streams.publishing.fast_ingest import FastIngest
 from millstream.streams.reading.subject_index import SubjectIndex
-from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
+from millstream.streams.refusals import AccountLimit, MirrorWritten, StreamFull, StreamSealed
 from millstream.streams.retention import rules as retention
 from millstream.streams.schedules import schedules
 from millstream.streams.writing import preconditions
@@ -76,6 +77,7 @@ class Admission:
         clock: Clock,
         timers: Timers,
         limits: BatchLimits | None = None,
+        room: AccountRoom | None = None,
     ) -> None:
         limits = limits or BatchLimits()
         self._stream = stream
@@ -87,8 +89,7 @@ class Admission:
         self._idle: Timer | None = None
         # Who hears of a batch that was given up: its id, and why.
         self.abandoned: Callable[[bytes, str], None] = _nobody_hears
-        # How many bytes the account may still store in such streams, None for any number.
-        self.account_room: Callable[[], int | None] = _any_number
+        self._room = room or unbounded()
         # Whether the server holds more than it may.
         self.server_is_full: Callable[[], bool] = _never
         self._transform: SubjectTransform | None = None
@@ -136,14 +137,17 @@ class Admission:
         if config.discard_new_per_subject and self._replacing(batch):
             state = self._stream.log.state()
             raise StreamFull("maximum messages per subject exceeded", config, state)
-        if self._is_bounded():
-            self._check_account(
-                sum(
-                    record_size(config, subject, headers, payload, batch.extras(at)[2])
-                    for at in range(len(batch))
-                    for subject, _, headers, payload, _ in (batch.message(at),)
-                )
-            )
+        self.check_account(batch)
+
+    def check_account(self, batch: Batch) -> None:
+        """Raise unless the account may store a batch, and the server has room."""
+        if not self._is_bounded():
+            return
+        config, size = self._stream.config, 0
+        for at in range(len(batch)):
+            subject, _, headers, payload, _ = batch.message(at)
+            size += record_size(config, subject, headers, payload, batch.extras(at)[2])
+        self._check_account(size)
 
     def renamed(self, batch: Batch) -> Batch:
         """Return a batch under the subjects that the stream stores it under."""
@@ -181,9 +185,12 @@ class Admission:
             raise PublishRefused(400, 10169, "message counter increment is missing")
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
+        own = record_size(config, subject, headers, payload)
+        if self._is_bounded():
+            self._check_account(own, before=size - own)
         if config.discard != "new":
             return
-        if 0 < config.max_bytes < record_size(config, subject, headers, payload):
+        if 0 < config.max_bytes < own:
             raise RecordTooLarge()  # could never fit, however empty the stream
         self._check_room(subject, messages + 1, size)
 
@@ -463,17 +470,17 @@ class Admission:
 
     def _is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
-        return self.account_room() is not None or self.server_is_full()
+        return self._room.is_bounded or self.server_is_full()
 
     def _check_server(self) -> None:
         if self.server_is_full():
             raise PublishRefused(503, 10023, "insufficient resources")
 
-    def _check_account(self, size: int) -> None:
+    def _check_account(self, size: int, before: int = 0) -> None:
+        """Refuse bytes that the account has no room for behind ``before`` that come first."""
         self._check_server()
-        room = self.account_room()
-        if room is not None and size + self._writes.staged_size > room:
-            raise PublishRefused(400, 10002, "resource limits exceeded for account")
+        if self._room.is_bounded and not self._room.takes(size, self._writes.staged_size + before):
+            raise AccountLimit(400, 10002, "resource limits exceeded for account", "storage")
 
     def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
         """Apply discard new, staged writes counted in."""
@@ -541,11 +548,6 @@ def _may_refuse(config: StreamConfig) -> bool:
         return False
     by_subject = config.discard_new_per_subject and config.max_msgs_per_subject > 0
     return by_subject or config.max_msgs > 0 or config.max_bytes > 0
-
-
-def _any_number() -> int | None:
-    """Limit nothing."""
-    return None
 
 
 def _never() -> bool:

@@ -38,6 +38,7 @@ class Adoption:
                 coming.batch = self._counted(coming.batch)
             batch = self._admission.renamed(coming.batch)
             self._admission.check_whole(batch)
+            self._admission.check_account(batch)
         except MillstreamError as error:
             done(error)
             return

@@ -1,0 +1,239 @@
+"""Claims as the operator's tools write them: every field that a JWT may hold, and its type.
+
+A value of the wrong type is refused, as nats-server refuses it. What becomes of each field is in
+``claim_fields.py``.
+"""
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Subjects to allow and to deny."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class Responses(msgspec.Struct, frozen=True):
+    """Leave to answer."""
+
+    max: int = 0
+    ttl: int = 0
+
+
+class TimeRange(msgspec.Struct, frozen=True):
+    """Hours of a day."""
+
+    start: str = ""
+    end: str = ""
+
+
+class Grants(msgspec.Struct, frozen=True):
+    """What a user may do, in its own JWT or in the template of a scoped signing key."""
+
+    pub: Rule = Rule()
+    sub: Rule = Rule()
+    resp: Responses | None = None
+    src: list[str] | str = []
+    times: list[TimeRange] = []
+    times_location: str = ""
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    bearer_token: bool = False
+    proxy_required: bool = False
+    allowed_connection_types: list[str] = []
+
+
+class User(Grants, frozen=True):
+    """The ``nats`` part of a user's JWT."""
+
+    issuer_account: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+    max: int = 0  # of the first version, where nothing followed it
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What users of an account may do whose JWT says nothing of it."""
+
+    pub: Rule = Rule()
+    sub: Rule = Rule()
+    resp: Responses | None = None
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """A signing key, and what users may do whom it signs."""
+
+    kind: str = ""
+    key: str = ""
+    role: str = ""
+    template: Grants = Grants()
+    description: str = ""
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Where response times are told, and of how many requests."""
+
+    sampling: int | str = 0
+    results: str = ""
+
+
+class Export(msgspec.Struct, frozen=True):
+    """Subjects that others may import."""
+
+    name: str = ""
+    subject: str = ""
+    type: str = ""
+    token_req: bool = False
+    revocations: dict[str, int] = {}
+    response_type: str = ""
+    response_threshold: int = 0
+    service_latency: Latency | None = None
+    account_token_position: Unsigned = 0
+    advertise: bool = False
+    allow_trace: bool = False
+    description: str = ""
+    info_url: str = ""
+
+
+class Import(msgspec.Struct, frozen=True):
+    """Subjects of another account."""
+
+    name: str = ""
+    subject: str = ""
+    account: str = ""
+    token: str = ""
+    to: str = ""
+    local_subject: str = ""
+    type: str = ""
+    share: bool = False
+    allow_trace: bool = False
+
+
+class StreamLimits(msgspec.Struct, frozen=True):
+    """What may be used of JetStream."""
+
+    mem_storage: int = 0
+    disk_storage: int = 0
+    streams: int = 0
+    consumer: int = 0
+    max_ack_pending: int = 0
+    mem_max_stream_bytes: int = 0
+    disk_max_stream_bytes: int = 0
+    max_bytes_required: bool = False
+
+
+class Limits(StreamLimits, frozen=True):
+    """What the operator lets the account use."""
+
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    imports: int = 0
+    exports: int = 0
+    wildcards: bool = False
+    disallow_bearer: bool = False
+    conn: int = 0
+    leaf: int = 0
+    tiered_limits: dict[str, StreamLimits] = {}
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Where a mapping sends messages."""
+
+    subject: str = ""
+    weight: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+    cluster: str = ""
+
+
+class Callout(msgspec.Struct, frozen=True):
+    """Who decides about users in the server's stead."""
+
+    auth_users: list[str] = []
+    allowed_accounts: list[str] = []
+    xkey: str = ""
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """Where traces of messages go."""
+
+    dest: str = ""
+    sampling: int = 0
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The ``nats`` part of an account's JWT."""
+
+    imports: list[Import] = []
+    exports: list[Export] = []
+    limits: Limits = Limits()
+    signing_keys: list[str | Scope] = []
+    revocations: dict[str, int] = {}
+    default_permissions: Permissions = Permissions()
+    mappings: dict[str, list[Destination]] = {}
+    authorization: Callout = Callout()
+    trace: Trace | None = None
+    cluster_traffic: str = ""
+    description: str = ""
+    info_url: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """The ``nats`` part of an operator's JWT."""
+
+    signing_keys: list[str] = []
+    account_server_url: str = ""
+    operator_service_urls: list[str] = []
+    system_account: str = ""
+    assert_server_version: str = ""
+    strict_signing_key_usage: bool = False
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class Activation(msgspec.Struct, frozen=True):
+    """The ``nats`` part of a token that lets another account import."""
+
+    subject: str = ""
+    kind: str = ""
+    issuer_account: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What every JWT says around its ``nats`` part.
+
+    The first version had ``type``, ``tags`` and ``issuer_account`` here.
+    """
+
+    iss: str = ""
+    sub: str = ""
+    name: str = ""
+    iat: int = 0
+    exp: int = 0
+    nbf: int = 0
+    aud: str = ""
+    jti: str = ""
+    type: str = ""
+    tags: list[str] = []
+    issuer_account: str = ""
+    nats: dict[str, Any] = {}
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without what is null, which means the same as leaving it out."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value

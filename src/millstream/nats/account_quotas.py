@@ -1,0 +1,36 @@
+"""AccountQuotas: what each account may store, as it is configured now."""
+
+from collections.abc import Sequence
+
+from millstream.accounts import stream_quota
+from millstream.accounts.account import Account
+from millstream.nats.accounts.accounts import Accounts
+from millstream.streams.config.config import StreamConfig
+
+
+class AccountQuotas:
+    """Asked by the catalog, so that what HTTP, restores and imports make is held to it too."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def _find(self, name: str) -> Account | None:
+        space = self._accounts.get(name)
+        return None if space is None else space.account
+
+    def most_bytes(self, account: str, storage: str) -> int:
+        """Return how much an account may store so, below 0 for any number."""
+        found = self._find(account)
+        if found is None:
+            return -1
+        limits = found.stream_limits
+        return limits.max_memory if storage == "memory" else limits.max_storage
+
+    def check(
+        self, account: str, config: StreamConfig, others: Sequence[StreamConfig], is_new: bool
+    ) -> None:
+        """Raise unless the account may have this stream beside its others."""
+        found = self._find(account)
+        if found is not None:
+            stream_quota.check_tiers(dict(found.tiers))
+            stream_quota.check_stream(found.stream_limits, config, others, is_new=is_new)

@@ -1,0 +1,76 @@
+"""AccountRoom: how many bytes an account may store, over all of its streams of one kind."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from millstream.streams.config.config import StreamConfig
+
+LONGEST_SECONDS = 1.0  # after this what went, and what came by other ways, is counted too
+
+
+class Quotas(Protocol):
+    """What each account may use; whoever knows accounts says it."""
+
+    def most_bytes(self, account: str, storage: str) -> int:
+        """Return how much an account may store so, below 0 for any number."""
+        ...
+
+    def check(
+        self, account: str, config: "StreamConfig", others: "Sequence[StreamConfig]", is_new: bool
+    ) -> None:
+        """Raise unless the account may have this stream beside its others."""
+        ...
+
+
+class NoQuotas:
+    """Everybody may have everything."""
+
+    def most_bytes(self, account: str, storage: str) -> int:
+        """Return that any number of bytes is fine."""
+        return -1
+
+    def check(
+        self, account: str, config: "StreamConfig", others: "Sequence[StreamConfig]", is_new: bool
+    ) -> None:
+        """Refuse nothing."""
+
+
+class AccountRoom:
+    """Shared by the streams of an account, so that none of them takes the room of another.
+
+    What is held is counted anew only when it seems too much or a second has passed; in between it
+    is taken to be what it was and all that was let in since.
+    """
+
+    def __init__(
+        self, most: Callable[[], int], held: Callable[[], int], monotonic: Callable[[], float]
+    ) -> None:
+        self._most = most
+        self._count = held
+        self._monotonic = monotonic
+        self._held = 0
+        self._counted_at = float("-inf")
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether each record must be weighed."""
+        return self._most() >= 0
+
+    def takes(self, size: int, staged: int) -> bool:
+        """Let bytes in where they fit; ``staged`` are on their way and not yet in any log."""
+        most = self._most()
+        if most < 0:
+            return True
+        now = self._monotonic()
+        if now - self._counted_at > LONGEST_SECONDS or self._held + size + staged > most:
+            self._held, self._counted_at = self._count(), now
+            if self._held + size + staged > most:
+                return False
+        self._held += size
+        return True
+
+
+def unbounded() -> AccountRoom:
+    """Return the room of an account without a limit."""
+    return AccountRoom(lambda: -1, lambda: 0, lambda: 0.0)
