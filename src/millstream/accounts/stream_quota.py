@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 OUR_TIER = "R1"  # a server on its own keeps each record once
 
 
-def check_tiers(tiers: Mapping[str, StreamLimits]) -> None:
-    """Refuse where the account's limits are by replicas, and none is for one; raises."""
-    if tiers and OUR_TIER not in tiers:
+def check_tiers(tiers: Mapping[str, StreamLimits], tier: str = OUR_TIER) -> None:
+    """Refuse where the account's limits are by replicas, and none is for so many; raises."""
+    if tiers and tier not in tiers:
         raise AccountLimit(
             400, 10120, "no JetStream default or applicable tiered limit present", "tiered_limits"
         )

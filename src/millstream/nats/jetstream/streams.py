@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.accounts.account import StreamLimits
-from millstream.accounts.stream_quota import OUR_TIER
+from millstream.accounts.stream_quota import OUR_TIER, check_tiers
 from millstream.begun import next_turn
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
@@ -109,7 +109,11 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
     if wire.get("mirror_direct") is True and not wire.get("mirror"):
         raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
     await next_turn(len(body))
-    config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
+    try:
+        config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
+    except ReplicasUnsupported:
+        check_tiers(js.tiers(), f"R{wire['num_replicas']}")  # that comes first
+        raise
     await next_turn(len(body))
     js.server_limits.check_stream(config)
     account_limits.check_stream(js, config)
