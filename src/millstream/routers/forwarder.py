@@ -239,6 +239,7 @@ class Room:
             and config.max_msg_size <= 0
             and not config.sealed
             and not config.allow_msg_counter
+            and not dest.is_bounded
         )
         self._count = 0
         self._size = 0

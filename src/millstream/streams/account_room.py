@@ -57,15 +57,15 @@ class AccountRoom:
         """Whether each record must be weighed."""
         return self._most() >= 0
 
-    def takes(self, size: int, staged: int) -> bool:
-        """Let bytes in where they fit; ``staged`` are on their way and not yet in any log."""
+    def takes(self, size: int, before: int = 0) -> bool:
+        """Let bytes in where they fit behind ``before`` that come first and are not yet counted."""
         most = self._most()
         if most < 0:
             return True
         now = self._monotonic()
-        if now - self._counted_at > LONGEST_SECONDS or self._held + size + staged > most:
+        if now - self._counted_at > LONGEST_SECONDS or self._held + before + size > most:
             self._held, self._counted_at = self._count(), now
-            if self._held + size + staged > most:
+            if self._held + before + size > most:
                 return False
         self._held += size
         return True

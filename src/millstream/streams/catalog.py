@@ -319,7 +319,7 @@ class Catalog:
 
     def _held(self, account: str, storage: str) -> int:
         return sum(
-            stream.state().bytes
+            stream.state().bytes + stream.coming_bytes()
             for (owner, _), stream in self._streams.items()
             if owner == account and stream.config.storage == storage
         )

@@ -143,6 +143,15 @@ class Stream:
         """Take publishes only while the server does not hold more than it may."""
         self._admission.server_is_full = server_is_full
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether account or server may refuse a record for want of room."""
+        return self._admission.is_bounded
+
+    def coming_bytes(self) -> int:
+        """Return the size of what is on its way into the log."""
+        return self._writes.staged_size
+
     def feed_by(self, feeds: Sequence[Feed]) -> None:
         """Be fed by these from now on."""
         old, self.feeds = self.feeds, feeds

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
-from millstream.server.options.auth_options import DirectoryResolver
+from millstream.server.conf.trust import system_account_of
+from millstream.server.options.auth_options import DirectoryResolver, Trust
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import Options, WebsocketOptions
 from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT, ConfigError
@@ -106,6 +107,9 @@ def _trust(options: Options) -> Iterator[Contradiction]:
     if trust.operators and trust.trusted_keys:
         text = "operator and trusted_keys exclude each other: keep the operator"
         yield Contradiction(text, ("trusted_keys", "trusted"))
+    if options.system_account and _names_another(trust, options.system_account):
+        text = "system_account is another than the operator's JWT names: remove it"
+        yield Contradiction(text, ("system_account", "system"))
     if isinstance(trust.resolver, DirectoryResolver) and not options.system_account:
         text = "a directory resolver needs a system_account"
         yield Contradiction(text, ("resolver", "account_resolver", "accounts_resolver"))
@@ -113,6 +117,11 @@ def _trust(options: Options) -> Iterator[Contradiction]:
         if not nkeys.is_public(key, Role.ACCOUNT):
             text = f"resolver_pinned_accounts must list account keys (A…), not {key!r}"
             yield Contradiction(text, ("resolver_pinned_accounts",))
+
+
+def _names_another(trust: Trust, system: str) -> bool:
+    named = {system_account_of(token) for token in trust.operators} - {""}
+    return bool(named) and system not in named
 
 
 def _monitoring(options: Options) -> Iterator[Contradiction]:

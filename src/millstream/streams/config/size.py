@@ -27,7 +27,14 @@ def record_size(
     """Return the size of one record, as ``max_bytes`` counts it."""
     if counts_data(config):
         return len(payload) + len(meta)
-    return _around(config, len(headers)) + len(subject) + len(payload) + len(headers)
+    return counted_size(config, subject, headers, payload)
+
+
+def counted_size(
+    config: StreamConfig, subject: bytes, headers: bytes, payload: bytes, beside: int = 0
+) -> int:
+    """Return what one record adds to ``bytes``, ``beside`` being its tag, node and meta."""
+    return _around(config, len(headers)) + len(subject) + len(payload) + len(headers) + beside
 
 
 def stored_size(config: StreamConfig, state: LogState) -> int:

@@ -16,7 +16,7 @@ from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import counts_data
 from millstream.streams.config.feature_rules import transform_of
-from millstream.streams.config.size import record_size, size_of
+from millstream.streams.config.size import counted_size, record_size, size_of
 from millstream.streams.publishing import counter
 from millstream.streams.publishing.atomic_batch import (
     Abandoned,
@@ -141,12 +141,13 @@ class Admission:
 
     def check_account(self, batch: Batch) -> None:
         """Raise unless the account may store a batch, and the server has room."""
-        if not self._is_bounded():
+        if not self.is_bounded:
             return
         config, size = self._stream.config, 0
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
-            size += record_size(config, subject, headers, payload, batch.extras(at)[2])
+            beside = sum(map(len, batch.extras(at)))
+            size += counted_size(config, subject, headers, payload, beside)
         self._check_account(size)
 
     def renamed(self, batch: Batch) -> Batch:
@@ -186,8 +187,8 @@ class Admission:
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
         own = record_size(config, subject, headers, payload)
-        if self._is_bounded():
-            self._check_account(own, before=size - own)
+        if self.is_bounded:
+            self._check_account(counted_size(config, subject, headers, payload), before=size - own)
         if config.discard != "new":
             return
         if 0 < config.max_bytes < own:
@@ -229,7 +230,7 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self._is_bounded():
+        if self._looks_at_each or batch.any_oversized or self.is_bounded:
             return False
         if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
@@ -261,7 +262,7 @@ class Admission:
         config = self._stream.config
         if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
-        if len(headers) > MAX_HEADERS or self._is_bounded():
+        if len(headers) > MAX_HEADERS or self.is_bounded:
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
@@ -468,7 +469,8 @@ class Admission:
         self._check_room(subject, 1, size, rolls=rolls)
         return added
 
-    def _is_bounded(self) -> bool:
+    @property
+    def is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
         return self._room.is_bounded or self.server_is_full()
 
@@ -479,7 +481,7 @@ class Admission:
     def _check_account(self, size: int, before: int = 0) -> None:
         """Refuse bytes that the account has no room for behind ``before`` that come first."""
         self._check_server()
-        if self._room.is_bounded and not self._room.takes(size, self._writes.staged_size + before):
+        if self._room.is_bounded and not self._room.takes(size, before):
             raise AccountLimit(400, 10002, "resource limits exceeded for account", "storage")
 
     def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
