@@ -107,7 +107,7 @@ def test_a_private_export_is_open_to_whoever_holds_its_token() -> None:
         def part(value: object) -> str:
             return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
-        nats = {"type": "activation", "kind": "service", "subject": "svc"}
+        nats = {"type": "activation", "kind": "service", "subject": "svc", **more.pop("nats", {})}
         claims = {"iss": _key(signer), "sub": _key(subject), "iat": 100, "nats": nats, **more}
         text = f"{part({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{part(claims)}"
         signature = base64.urlsafe_b64encode(signer.sign(text.encode())).decode().rstrip("=")
@@ -133,6 +133,10 @@ def test_a_private_export_is_open_to_whoever_holds_its_token() -> None:
     assert not opened(token(owner, guest), revocations={_key(guest): 100})
     assert not opened(token(owner, guest), subject="svc.other")
     assert not opened(token(owner, guest), wants="other", subject=">")
+    assert not opened(token(owner, guest, nats={"kind": "stream"}))
+    assert not opened(token(owner, guest, nats={"subject": "other"}))
+    assert not opened(token(owner, guest, nats={"type": "account"}))
+    assert not opened(token(owner, guest), revocations={"*": 100})
     assert not opened(token(owner, guest)[:-3])
     assert not opened("")
 

@@ -42,9 +42,12 @@ def _all(fate: Field, *paths: str) -> dict[str, Field]:
 
 
 _BODY = {
-    **_all(_ACTS, "iss", "sub", "name", "iat", "exp", "nbf", "type", "nats"),
-    **_all(_DESCRIBES, "aud", "jti", "tags"),
+    **_all(_ACTS, "iss", "sub", "iat", "exp", "nbf", "type", "nats"),
+    **_all(_DESCRIBES, "name", "aud", "jti", "tags"),
 }
+_LASTING = Field(
+    Fate.WARNED, "trust in an operator ends with the file that names it, at nats-server too"
+)
 _GENERIC = _all(_ACTS, "nats.type", "nats.version")
 _GRANTS = {
     **_all(_ACTS, "pub.allow", "pub.deny", "sub.allow", "sub.deny", "resp.max", "resp.ttl"),
@@ -69,6 +72,8 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_GENERIC,
         **_all(_ACTS, "nats.signing_keys", "nats.system_account", "nats.assert_server_version"),
         "nats.strict_signing_key_usage": _ACTS,
+        "iat": _DESCRIBES,
+        **_all(_LASTING, "exp", "nbf"),
         **_all(_DESCRIBES, "nats.tags", "nats.operator_service_urls"),
         "nats.account_server_url": Field(
             Fate.WARNED, "account JWTs come from resolver_preload: list them there"
@@ -78,6 +83,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
     JwtKind.ACCOUNT: {
         **_BODY,
         **_GENERIC,
+        "name": _ACTS,  # people know the account by it
         **_below("nats.limits", _all(_ACTS, *_STREAM_LIMITS)),
         **_below("nats.limits.tiered_limits", _all(_ACTS, *_STREAM_LIMITS)),
         **_below(
@@ -140,6 +146,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
     JwtKind.USER: {
         **_BODY,
         **_GENERIC,
+        "name": _ACTS,  # people know the user by it, and templates name it
         **_below("nats", _GRANTS),
         "nats.issuer_account": _ACTS,
         "nats.tags": _ACTS,  # templates of scoped signing keys name them
@@ -175,24 +182,26 @@ def without_effect(kind: JwtKind, body: Mapping[str, Any]) -> list[Found]:
 
 
 def _leaves(known: Mapping[str, Field], path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Go through what is said, by path; keys that a user chose are no part of it."""
+    """Go through what is said, by path; names that the writer chose are no part of it."""
     if path in known and path != "nats":
         yield path, value
-    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
-        for inner in value:
-            yield from _leaves(known, path, inner) if isinstance(inner, dict) else ()
-    elif isinstance(value, dict) and path in _CHOSEN:
+    elif path in _CHOSEN and isinstance(value, dict):
         for inner in value.values():
-            yield from _leaves(known, path, inner)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(known, f"{path}.{key}" if path else key, inner)
-    elif value and path not in _LISTS:
+            yield from _fields(known, path, inner)
+    elif isinstance(value, dict | list):
+        yield from _fields(known, path, value)
+    elif value:
         yield path, value
+
+
+def _fields(known: Mapping[str, Field], path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Go into an object, or into each of a list; keys alone, in a list of signing keys, act."""
+    for each in value if isinstance(value, list) else [value]:
+        for key, inner in each.items() if isinstance(each, dict) else ():
+            yield from _leaves(known, f"{path}.{key}" if path else key, inner)
 
 
 _CHOSEN = ("nats.mappings", "nats.limits.tiered_limits")
-_LISTS = ("nats.signing_keys",)  # of keys alone
 
 
 def _found(known: Mapping[str, Field], path: str, value: Any) -> Found | None:

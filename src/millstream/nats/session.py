@@ -109,8 +109,8 @@ class Session:
         self._interest = interest
         self._domain = f"$JS.{info.domain}.API.".encode() if info.domain else b""
         waits = limits.handshake_timeout
-        if admitted is None and limits.auth_timeout:
-            waits = limits.auth_timeout
+        if admitted is None:
+            waits = transport.auth_timeout or limits.auth_timeout or waits
         self._handshake_until: float | None = now + waits
         self._handshake_end = now + _SLOW_HANDSHAKE * limits.handshake_timeout
         self._ping_at = now + self._ping_interval

@@ -71,6 +71,11 @@ class WebsocketTerms(Protocol):
         ...
 
     @property
+    def auth_timeout(self) -> float:
+        """How long a client may take to say who it is; 0 = as everywhere."""
+        ...
+
+    @property
     def ping_interval(self) -> float | None:
         """How often silent clients are asked whether they live; None = as everywhere."""
         ...

@@ -207,6 +207,7 @@ class WebsocketClient(FedClient):
             self._link.port,
             version,
             cipher,
+            auth_timeout=self._port.terms.auth_timeout,
             certificate=self._certificate,
         )
 

@@ -90,8 +90,7 @@ def _accounts(setting: Setting) -> tuple[str, ...]:
 def _latency(setting: Setting) -> Latency:
     if isinstance(setting.value, str):
         return Latency(setting.value)
-    table: Table = {"subject": ("subject", Setting.text), "sampling": ("sampling", _sampling)}
-    values = read(setting.block(), table, setting.findings)
+    values = read(setting.block(), _LATENCY, setting.findings)
     if "subject" not in values:
         raise setting.wrong("needs a subject to report to")
     return Latency(**values)
@@ -128,13 +127,14 @@ def _import(setting: Setting) -> Import | None:
 
 
 def _remote(setting: Setting) -> tuple[str, str]:
-    table: Table = {"account": ("account", Setting.text), "subject": ("subject", Setting.text)}
-    values = read(setting.block(), table, setting.findings)
+    values = read(setting.block(), _REMOTE, setting.findings)
     if not (values.get("account") and values.get("subject")):
         raise setting.wrong("needs both: { account: NAME, subject: SUBJECT }")
     return values["account"], values["subject"]
 
 
+_LATENCY: Table = {"subject": ("subject", Setting.text), "sampling": ("sampling", _sampling)}
+_REMOTE: Table = {"account": ("account", Setting.text), "subject": ("subject", Setting.text)}
 _EXPORT: Table = {
     "stream": ("stream", Setting.text),
     "service": ("service", Setting.text),

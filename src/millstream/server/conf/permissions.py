@@ -1,11 +1,16 @@
 """``permissions { publish, subscribe, allow_responses }`` as it stands in a file."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from msgspec.structs import replace
 
 from millstream.server.conf.setting import Setting, Table, read
 from millstream.server.conf.syntax import Block
 from millstream.server.options.auth_options import Permissions, ResponseRules, SubjectRules
 from millstream.subjects.subject import is_pattern
+
+_Subjects: TypeAlias = Callable[[Setting], tuple[str, ...]]
 
 
 def permissions(setting: Setting) -> Permissions:
@@ -19,23 +24,27 @@ def permissions(setting: Setting) -> Permissions:
 
 
 def _publish(setting: Setting) -> SubjectRules | None:
-    return _rules(setting, queues=False)
+    return _rules(setting, _plain, _PUBLISH)
 
 
 def _subscribe(setting: Setting) -> SubjectRules | None:
-    return _rules(setting, queues=True)
+    return _rules(setting, _with_queues, _SUBSCRIBE)
 
 
-def _rules(setting: Setting, *, queues: bool) -> SubjectRules | None:
+def _rules(setting: Setting, alone: _Subjects, table: Table) -> SubjectRules | None:
     if not isinstance(setting.value, Block):
-        return SubjectRules(allow=_subjects(setting, queues=queues))
+        return SubjectRules(allow=alone(setting))
     if not setting.value:
         return None
-    table: Table = {
-        "allow": ("allow", lambda inner: _subjects(inner, queues=queues)),
-        "deny": ("deny", lambda inner: _subjects(inner, queues=queues)),
-    }
     return SubjectRules(**read(setting.value, table, setting.findings))
+
+
+def _plain(setting: Setting) -> tuple[str, ...]:
+    return _subjects(setting, queues=False)
+
+
+def _with_queues(setting: Setting) -> tuple[str, ...]:
+    return _subjects(setting, queues=True)
 
 
 def _subjects(setting: Setting, *, queues: bool) -> tuple[str, ...]:
@@ -61,6 +70,8 @@ def _responses(setting: Setting) -> ResponseRules | None:
     return ResponseRules(**{name: value for name, value in values.items() if value})
 
 
+_PUBLISH: Table = {"allow": ("allow", _plain), "deny": ("deny", _plain)}
+_SUBSCRIBE: Table = {"allow": ("allow", _with_queues), "deny": ("deny", _with_queues)}
 _RESPONSES: Table = {
     **dict.fromkeys(
         ("max", "max_msgs", "max_messages", "max_responses"), ("max_messages", Setting.integer)

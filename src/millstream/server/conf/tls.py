@@ -65,13 +65,9 @@ def _check_files(options: TlsOptions, setting: Setting) -> None:
 
 
 def _certs(setting: Setting) -> tuple[CertificatePair, ...]:
-    table: Table = {
-        "cert_file": ("cert_file", Setting.text),
-        "key_file": ("key_file", Setting.text),
-    }
     made = []
     for element in setting.elements():
-        values = read(element.block(), table, setting.findings)
+        values = read(element.block(), _PAIR, setting.findings)
         if not (values.get("cert_file") and values.get("key_file")):
             raise element.wrong("needs both a cert_file and a key_file in each entry")
         made.append(CertificatePair(**values))
@@ -143,6 +139,7 @@ def _ocsp_peer(setting: Setting) -> None:
         raise setting.wrong("is not supported: certificates are checked without OCSP")
 
 
+_PAIR: Table = {"cert_file": ("cert_file", Setting.text), "key_file": ("key_file", Setting.text)}
 _TLS: Table = {
     "cert_file": ("cert_file", Setting.text),
     "key_file": ("key_file", Setting.text),

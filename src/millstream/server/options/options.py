@@ -68,6 +68,11 @@ class WebsocketOptions(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     ping_interval: float | None = None  # None = as everywhere
 
+    @property
+    def auth_timeout(self) -> float:
+        """How long a client may take to send its credentials; 0 = as everywhere."""
+        return (self.authorization.timeout or 0.0) if self.authorization is not None else 0.0
+
 
 class JetStreamLimits(msgspec.Struct, frozen=True):
     """Bounds for what clients may ask of JetStream; 0 means no bound but our own."""
