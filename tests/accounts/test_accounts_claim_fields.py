@@ -1,4 +1,4 @@
-"""No field of a JWT is dropped in silence: it acts, it describes, or it is named with the reason."""
+"""No field of a JWT is dropped in silence: it acts, describes, or is named with the reason."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ def said(path: str, value: Any) -> dict[str, Any]:
         inside = ".".join(parts[:at])
         if inside in ("nats.exports", "nats.imports", "nats.signing_keys", "nats.times"):
             made = [made]
-        if inside in ("nats.signing_keys.template.times",):
+        if inside == "nats.signing_keys.template.times":
             made = [made]
         if inside == "nats.mappings":
             made = {"a": [made]}
@@ -259,7 +259,8 @@ ACCOUNT_CASES: dict[str, Case] = {
     },
     **{
         f"nats.mappings.{key}": Case(
-            {"mappings": {"a": [{"subject": "b"}]}}, {"mappings": {"a": [{"subject": "b", key: to}]}}
+            {"mappings": {"a": [{"subject": "b"}]}},
+            {"mappings": {"a": [{"subject": "b", key: to}]}},
         )
         for key, to in {"weight": 7, "cluster": "c"}.items()
     },
@@ -378,3 +379,15 @@ def test_a_field_of_an_operator_makes_a_difference(path: str) -> None:
 def test_every_acting_field_of_an_operator_is_tried() -> None:
     tried = {*OPERATOR_CASES, "nats.assert_server_version"}  # the latter where files are read
     assert {path for path in acting(JwtKind.OPERATOR) if path.startswith("nats.")} == tried
+
+
+def test_the_docs_name_every_field_that_does_not_act() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/security.md").read_text()
+    missing = [
+        path
+        for kind, path in EVERY
+        if FIELDS[kind][path].fate in (Fate.WARNED, Fate.REFUSED)
+        and f"`{path.rpartition('.')[2]}`" not in page
+        and f"`limits.{path.rpartition('.')[2]}`" not in page
+    ]
+    assert missing == []

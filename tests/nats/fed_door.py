@@ -6,9 +6,12 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock, ManualClock, SystemClock
 from millstream.kernel._interest import Interest
+from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.door import NatsDoor
+from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
@@ -55,12 +58,14 @@ async def serving(
     websocket_tls: Tls | None = None,
     limits: NatsLimits | None = None,
     clock: Clock | None = None,
+    token: str = "",
 ) -> AsyncIterator[Serving]:
     loop = asyncio.get_running_loop()
     clock = clock or SystemClock()
     info = server_info(bytes(32), host="127.0.0.1", port=0)
     interest = Interest()
-    door = NatsDoor(loop, clock, interest, info, limits, tls=tls)
+    reception = Reception(Accounts(global_interest=interest), clock, Credentials(token=token))
+    door = NatsDoor(loop, clock, interest, info, limits, reception, tls)
     running = Serving(door, clock)
     running.interest = interest
     running.port = door.start("127.0.0.1", 0)[1]

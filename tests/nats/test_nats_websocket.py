@@ -21,6 +21,7 @@ from millstream.kernel._batch import Batch
 from millstream.nats.session import NatsLimits
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Cookies, Kind
+from millstream.server.options.auth_options import Authorization
 from millstream.server.options.options import WebsocketOptions
 from support.certificates import Authority
 from support.websocket_frames import (
@@ -364,6 +365,21 @@ async def test_a_client_that_asks_and_then_says_nothing_is_cut() -> None:
         running.pass_time(5.1)
         assert await client.closing() == (1008, b"Authentication Timeout")
         assert b"-ERR 'Authentication Timeout'" in client.stream
+
+
+async def test_who_must_log_in_has_as_long_as_this_port_says() -> None:
+    clock = ManualClock()
+    terms = Authorization(token="t", timeout=3.0)
+    options = WebsocketOptions(port=0, no_tls=True, authorization=terms)
+    async with (
+        serving(websocket=options, clock=clock, token="t") as running,
+        connected(running.websocket_port) as client,
+    ):
+        await client.until(b"\r\n")
+        running.pass_time(2.9)
+        assert running.door.sessions.all()
+        running.pass_time(0.2)
+        assert await client.closing() == (1008, b"Authentication Timeout")
 
 
 async def test_silent_clients_of_this_port_are_pinged_as_it_says() -> None:

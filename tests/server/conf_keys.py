@@ -90,7 +90,8 @@ BLOCKS = {
     "import": Block(
         "conf_exports",
         "_IMPORT",
-        "accounts { O { exports: [ { stream: 's.>' }, { service: q } ] }, A { imports: [ { % } ] } }",
+        "accounts { O { exports: [ { stream: 's.>' }, { service: q } ] }, "
+        "A { imports: [ { % } ] } }",
     ),
     "import source": Block(
         "conf_exports",
