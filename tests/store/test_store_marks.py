@@ -156,7 +156,7 @@ def test_a_reservation_that_is_lost_with_the_wal_still_holds() -> None:
     again = Bench(left).store.log(1)
     assert again is not None
     assert again.next_seq == log.reserved_seq + 1
-    assert {(g.reason) for g in again.gaps} == {"corruption", "void"}
+    assert {(g.reason) for g in again.gaps} == {"corruption", "unsynced"}
 
 
 def test_marks_of_a_dropped_log_bring_nothing_back() -> None:

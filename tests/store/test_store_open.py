@@ -195,7 +195,7 @@ def test_a_power_cut_never_gives_a_disk_sequence_out_again() -> None:
     assert again is not None
     assert again.next_seq > 5
     (gap,) = again.state().gaps
-    assert gap.reason == "void"
+    assert gap.reason == "unsynced"
     assert gap.first == len(records(again)) + 1
 
 

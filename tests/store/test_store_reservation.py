@@ -27,8 +27,10 @@ def test_the_first_promise_is_the_smallest_and_quick_use_makes_the_next_larger()
     reservation = Reservation()
     assert reservation.grow(10, now=5.0) == 10 + LEAST
     assert reservation.grow(300, now=5.0 + QUICK / 2) == 300 + 4 * LEAST
-    assert reservation.grow(2000, now=5.0 + SLOW / 2) == 2000 + 4 * LEAST
-    assert reservation.grow(4000, now=5.0 + SLOW * 2) == 4000 + LEAST
+    reservation.end()
+    assert reservation.grow(2000, now=5.0 + QUICK * SLOW / 2) == 2000 + 4 * LEAST
+    reservation.end()
+    assert reservation.grow(4000, now=5.0 + QUICK * SLOW * 2) == 4000 + LEAST
 
 
 def test_a_large_batch_is_promised_room_for_several_of_its_kind() -> None:

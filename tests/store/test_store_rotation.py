@@ -145,7 +145,7 @@ def test_a_first_file_that_lost_its_beginning_to_a_power_cut_is_no_missing_file(
     wal_node(left, 3)[:512] = bytes(512)  # with an entry that no snapshot covers
     found = image(Bench(left, FAR).store)[1]
     assert [record[0] for record in found[1]] == [1, 2, 3, 5, 6, 7]
-    assert [gap.reason for gap in found[0].gaps] == ["torn", "void"]
+    assert [gap.reason for gap in found[0].gaps] == ["torn", "unsynced"]
     assert image(Bench(left.after_crash(Mode.DROP, 0), FAR).store)[1] == found
 
 

@@ -219,11 +219,11 @@ def test_what_was_torn_in_one_shard_is_torn_for_another_that_waits_for_it() -> N
     Bench(dry, after)
     for call in range(
         1, dry.calls + 1
-    ):  # the void may be in one shard, and what is torn in another
+    ):  # what is in doubt may be in one shard, what is torn in another
         left = dark.copy()
         left.crash_at = call
         with pytest.raises(Crashed):
             Bench(left, after)
         again = Bench(left.after_crash(Mode.KEEP, 0), after).store
         logs = [log for log_id in LOGS if (log := again.log(log_id))]
-        assert {gap.reason for log in logs for gap in log.gaps} == {"torn", "void"}, call
+        assert {gap.reason for log in logs for gap in log.gaps} == {"torn", "unsynced"}, call

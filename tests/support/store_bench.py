@@ -22,7 +22,12 @@ SMALL = StoreOptions(
     threads=False,
     nonce=7,
     log=LogOptions(
-        segment_records=8, segment_bytes=2048, flush_bytes=512, cache_bytes=256, waste_bytes=256
+        segment_records=8,
+        segment_bytes=2048,
+        flush_bytes=512,
+        cache_bytes=256,
+        waste_bytes=256,
+        reserve_records=256,  # most tests are about something else
     ),
 )
 

@@ -12,6 +12,8 @@ DIRTY_BYTES = 8 << 20  # are synced before their time: whoever waits for a sync 
 MOST_DIRTY_BYTES = 256 << 20  # where a sync may be far away: a start logs all of them again
 FAR_PROMISE = 1 << 16  # sequences that a log reserves at once then: each promise is a sync
 FAR_GROWTH = 16
+FAR_QUICK = 2.0  # seconds in which a log should not use up a quarter of them
+QUIET = 0.8  # of a dirty age: the store looks once in one
 RARELY = 8  # times as far apart are snapshots then: each one syncs what it relies on
 
 
@@ -36,13 +38,23 @@ class StoreOptions:
         """Return these with another dirty age, and what goes with it."""
         log = self.log
         if seconds > SOON:
-            log = replace(log, reserve_records=FAR_PROMISE, reserve_growth=FAR_GROWTH)
+            log = replace(
+                log,
+                reserve_records=FAR_PROMISE,
+                reserve_growth=FAR_GROWTH,
+                reserve_quick=FAR_QUICK,
+            )
         return replace(self, dirty_age=seconds, log=log)
 
     @property
     def syncs_soon(self) -> bool:
         """Say whether what is written is stable soon, or as late as it may be."""
         return self.dirty_age <= SOON
+
+    @property
+    def quiet_age(self) -> float:
+        """Return after how long without a write a log promises no sequences ahead any more."""
+        return QUIET * self.dirty_age
 
     @property
     def dirty_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -72,6 +72,7 @@ class Store:
         self.worker: Worker = self._make_worker("files")
         self.syncer: Worker = self._make_worker("syncs")
         self.syncs_soon = options.syncs_soon
+        self.quiet_age = options.quiet_age
         self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
         self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
@@ -87,6 +88,7 @@ class Store:
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
         self._unsynced: set[FileLog] = set()
+        self._promised: set[FileLog] = set()  # logs that have promised sequences ahead
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
         self._problems: dict[str, str] = {}
         self._closed = False
@@ -171,6 +173,7 @@ class Store:
                 self.logs[log_id].erasure.again(seqs)
         for each in self.logs.values():
             each.drop_dead_segments()
+            each.keep_promise()
         self._remove_dead()
         controls = [control for replay in replays for control in replay.controls]
         self.recovery = Recovery(
@@ -289,6 +292,7 @@ class Store:
         if dropped is None:
             return
         self._unsynced.discard(dropped)
+        self._promised.discard(dropped)
         if dropped.durability is not Durability.EPHEMERAL:
             self._checkpoints.dropped.add(log_id)
         if self._copies.need(log_id):
@@ -315,6 +319,10 @@ class Store:
     def unsynced(self, log: FileLog) -> None:
         """Note that the log waits for the next timer sync."""
         self._unsynced.add(log)
+
+    def promised(self, log: FileLog) -> None:
+        """Note that the log has promised sequences ahead."""
+        self._promised.add(log)
 
     def written_position(self, log_id: int) -> int:
         """Return the newest position of the log's shard that is written."""
@@ -411,7 +419,7 @@ class Store:
         One that ``can_wait`` goes with whatever is committed next, or a moment later. What is
         appended behind one that stands ``apart`` does not wait for its sync.
         """
-        tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE else ()
+        tells = (((RESERVED, log_id), int(body)),) if kind == RESERVE and sync else ()
         self._controls.log(kind, log_id, body, done, sync, (), tells, can_wait, apart)
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
@@ -481,9 +489,15 @@ class Store:
         waiting = [each for each in self._unsynced if self.shards.of(each.log_id) is shard]
         for dirty in [each for each in waiting if each.note_synced(position)]:
             self._unsynced.discard(dirty)
+        self._rest(each for each in self._promised if self.shards.of(each.log_id) is shard)
         self._problems.pop(f"full {shard.number}", None)
         if self._dead:
             self._remove_dead()
+
+    def _rest(self, logs: Iterable[FileLog]) -> None:
+        """Have logs that fell quiet end their promises: after a power cut nothing is in doubt."""
+        if not self._closed:
+            self._promised.difference_update([each for each in list(logs) if each.rest()])
 
     def _failed(self, shard: Shard, error: MillstreamError) -> None:
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
@@ -509,6 +523,7 @@ class Store:
         """Call about once a second: seals by age, flushes, and checkpoints when due."""
         for each in list(self.logs.values()):
             each.tick()
+        self._rest(self._promised)
         if not self._closed:
             self.cold.tick(list(self.logs.values()))
 
@@ -598,6 +613,8 @@ class Store:
         self.syncer.close()
         self.worker = self.syncer = InlineWorker()
         self._checkpoints.finish()
+        for each in self._promised:
+            each.end_promise()
         self.shards.stop()
         self._remove_dead()
         if sections is not None and not self._problems and not self._controls.are_open:

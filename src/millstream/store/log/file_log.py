@@ -43,7 +43,7 @@ from millstream.store.segments.files import HEADER_BYTES, log_directory
 from millstream.store.segments.segment import Flush, Segment
 from millstream.store.wal.committer import Submission
 from millstream.store.wal.entry import Run
-from millstream.store.wal.reservation import GROWTH, LEAST, Reservation
+from millstream.store.wal.reservation import GROWTH, LEAST, QUICK, Reservation
 
 NO_FRAMES = Frames(b"", b"")
 MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment's base
@@ -64,6 +64,7 @@ class LogOptions:
     rewrite_ratio: float = 0.5  # of a sealed file's bytes that are dead when it is written anew
     reserve_records: int = LEAST  # sequences that a `disk` log promises at first
     reserve_growth: int = GROWTH  # times as many, once they were used up quickly
+    reserve_quick: float = QUICK  # seconds: what that means for a quarter of them
 
 
 class FileLog(LogRecords):
@@ -83,7 +84,9 @@ class FileLog(LogRecords):
         self._deleting: set[int] = set()
         self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
         self._watching: dict[object, Callable[[], None]] = {}  # told when more is synced
-        self._reservation = Reservation(options.reserve_records, options.reserve_growth)
+        self._reservation = Reservation(
+            options.reserve_records, options.reserve_growth, options.reserve_quick, host.quiet_age
+        )
         self.compressed = False  # what is sealed from now on
         self.name = ""  # of the stream, for those who read its files
         self.stays_hot = False  # segments are never moved to the cold place
@@ -153,9 +156,9 @@ class FileLog(LogRecords):
         self._host.check(self._log_id)
         first = self.next_seq
         last = first + count - 1
-        is_disk = self._durability is Durability.DISK
+        is_disk, is_lone = self._durability is Durability.DISK, False
         if is_disk and last > self._reservation.suffices_to(self.reserved_seq):
-            self._reserve_for(last, count)
+            is_lone = self._reserve_for(last, count)
         segment = self._growing(first, last)
         ts_ns = max(ts_ns, self.staged_ts_ns)
         before = self.subjects.headed
@@ -164,6 +167,7 @@ class FileLog(LogRecords):
         )
         segment.stage(data, first, last)
         headed = self.subjects.headed - before
+        noted = noted or is_lone
         return self._staged(first, last, count, headed, len(data), ts_ns, done, noted), data
 
     def _staged(
@@ -305,11 +309,11 @@ class FileLog(LogRecords):
         """Stage ``count`` sequences that hold nothing; the caller logs that, and reports it."""
         self._host.check(self._log_id)
         first = self.next_seq
+        sync = self._durability is Durability.FSYNC
         if self._durability is Durability.DISK:
-            self._reserve_for(first + count, count)
+            sync = self._reserve_for(first + count, count)
         self.next_seq = first + count
         committed = partial(self._skipped, first, self.next_seq - 1, reason, done)
-        sync = self._durability is Durability.FSYNC
         return Staged(first, committed, sync, self._log_id, count, reason=reason)
 
     def _skipped(
@@ -425,16 +429,24 @@ class FileLog(LogRecords):
         if error is not None:
             log.error("records in memory only log=%x error=%s", self._log_id, error)
 
-    def _reserve_for(self, last: int, count: int) -> None:
-        """See to it that ``last`` is never given out twice, also when the power fails."""
-        if not self._reservation.covers(last, self.reserved_seq):
+    def _reserve_for(self, last: int, count: int) -> bool:
+        """See to it that ``last`` is never given out twice, also when the power fails.
+
+        True: by no promise, so that what is appended now must itself be stable before it counts.
+        """
+        if self._reservation.covers(last, self.reserved_seq):
+            if self._reservation.is_low(last, self.reserved_seq):
+                self._reserve_ahead(count)
+        elif self._reservation.is_lone(self._host.clock.monotonic()):
+            return True
+        else:
             self._reserve(last, count)
-        elif self._reservation.is_low(last, self.reserved_seq):
-            self._reserve_ahead(count)
+        return False
 
     def _reserve(self, last: int, count: int) -> None:
         """Promise more before anything else: what is appended now waits for that sync."""
         self.reserved_seq = self._reservation.grow(last, self._host.clock.monotonic(), count)
+        self._host.promised(self)
         body = msgspec.json.encode(self.reserved_seq)
         self._host.control(RESERVE, self._log_id, body, self._reserve_logged, sync=True)
 
@@ -446,6 +458,7 @@ class FileLog(LogRecords):
         """Promise more while there is enough left, so that nobody waits for the sync."""
         reservation, now = self._reservation, self._host.clock.monotonic()
         wanted = self.reserved_seq = reservation.ahead(self.reserved_seq, now, count)
+        self._host.promised(self)
         done = partial(self._reserved_ahead, wanted)
         body = msgspec.json.encode(wanted)
         self._host.control(RESERVE, self._log_id, body, done, sync=True, apart=True)
@@ -455,6 +468,32 @@ class FileLog(LogRecords):
             self._reservation.granted(wanted)
         else:
             self.reserved_seq = self._reservation.refused(wanted, self.reserved_seq)
+
+    def keep_promise(self) -> None:
+        """Go on with the promise of the run before, where there is one."""
+        if self.reserved_seq > self.committed_seq:
+            self._reservation.is_open = True
+            self._host.promised(self)
+
+    def rest(self) -> bool:
+        """End the promise once nothing was appended for a while; True when there is none."""
+        is_settled = self.next_seq == self.committed_seq + 1 and not self._written
+        now = self._host.clock.monotonic()
+        if is_settled and self._reservation.is_quiet(self.next_seq, now):
+            self.end_promise()
+        return not self._reservation.is_open
+
+    def end_promise(self) -> None:
+        """Say in the WAL that nothing was given out above what is in it before this.
+
+        Nobody waits for that: until it is stable a start only knows less, and what is appended
+        from now on waits for a sync behind it.
+        """
+        self._reservation.end()
+        self.reserved_seq = self.next_seq - 1
+        body = msgspec.json.encode(self.reserved_seq)
+        with suppress(ShardReadOnly):
+            self._host.control(RESERVE, self._log_id, body, lambda error: None, sync=False)
 
     def _growing(self, first: int, last: int) -> Segment:
         """Return the segment that takes ``first..last``, a new one when the newest is full."""

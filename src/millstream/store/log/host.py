@@ -24,6 +24,7 @@ class Host(Protocol):
     directory: str
     keeping: Keeping
     syncs_soon: bool  # what is written is stable soon, not as late as it may be
+    quiet_age: float  # seconds without a write after which a log promises no sequences ahead
 
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
@@ -58,6 +59,10 @@ class Host(Protocol):
 
     def unsynced(self, log: "FileLog") -> None:
         """Note that the log has records that wait for the next timer sync."""
+        ...
+
+    def promised(self, log: "FileLog") -> None:
+        """Note that the log has promised sequences ahead; it is asked to end that when quiet."""
         ...
 
     def written_position(self, log_id: int) -> int:

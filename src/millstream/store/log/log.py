@@ -22,12 +22,21 @@ class Durability(StrEnum):
     FSYNC = "fsync"  # on stable storage
 
 
+UNSYNCED = "unsynced"  # given out since the last sync at most; a power cut took what there was
+DAMAGE = ("corruption", "torn", UNSYNCED)  # the disk lost what somebody may have been promised
+
+
 class Gap(msgspec.Struct, frozen=True):
     """Sequences ``first..last`` that were lost, and why: nothing is lost without one."""
 
     first: int
     last: int
-    reason: str  # "cap" | "ttl" | "corruption" | "source_trim" | "void" | "torn"
+    reason: str  # "cap" | "ttl" | "source_trim" | "void" | one of DAMAGE
+
+    @property
+    def size(self) -> int:
+        """Return how many sequences these are."""
+        return self.last - self.first + 1
 
 
 class LogState(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class _NoDisk:
         self.directory = ""
         self.keeping = Keeping()
         self.syncs_soon = True
+        self.quiet_age = 0.0
         self._post = post
 
     def check(self, log_id: int) -> None:
@@ -62,6 +63,9 @@ class _NoDisk:
 
     def unsynced(self, log: FileLog) -> None:
         """There is nothing to sync."""
+
+    def promised(self, log: FileLog) -> None:
+        """No power cut is survived, so nothing is promised for one."""
 
     def written_position(self, log_id: int) -> int:
         """Nothing is written."""

@@ -15,7 +15,6 @@ from millstream.store.log import derived
 from millstream.store.log.control_frames import (
     DELETE,
     ERASE,
-    RESERVE,
     SKIP,
     TRIM,
     VOID,
@@ -25,7 +24,7 @@ from millstream.store.log.control_frames import (
 )
 from millstream.store.log.derived import SOURCE_TRIM, Derivation, Part
 from millstream.store.log.file_log import MOST_DELTA, FileLog
-from millstream.store.log.log import Durability, Gap
+from millstream.store.log.log import UNSYNCED, Durability, Gap
 from millstream.store.log.snapshot import LogSnapshot, SegmentState, Snapshot
 from millstream.store.recovery import derived_again
 from millstream.store.recovery.found_files import FoundFiles
@@ -69,6 +68,7 @@ class Logs:
         self._logged: dict[int, int] = {}  # log → newest sequence that the WAL or snapshot has
         self._absent: list[tuple[int, int, int]] = []  # (log, first, last) of missing files
         self._damaged: list[tuple[FileLog, Segment]] = []
+        self._reserved_by: dict[int, int] = {}  # log → number of the frame that says how far
         self._spare: dict[int, tuple[list[Frame], list[Frame]]] = {}
         self._cuts: dict[int, set[int]] = {}
         self._durable: dict[tuple[int, int], int] = {}  # (log, base) → bytes that were loaded
@@ -409,12 +409,17 @@ class Logs:
             for owner, first, last in self._absent:
                 if owner == log_id:
                     target.forget([seq for seq in seqs if first <= seq <= last])
-        elif kind == RESERVE:
-            target.reserved_seq = max(target.reserved_seq, msgspec.json.decode(content, type=int))
         elif kind == VOID:
             self._void(target, msgspec.json.decode(content, type=Voided))
         elif kind == SKIP:
             self._skip(target, msgspec.json.decode(content, type=Skipped))
+
+    def reserve(self, log_id: int, number: int, content: bytes) -> None:
+        """Take up to where a log may have given out sequences, as its newest frame says."""
+        if log_id in self.dropped or number < self._reserved_by.get(log_id, 0):
+            return
+        self._reserved_by[log_id] = number
+        self._log(log_id).reserved_seq = msgspec.json.decode(content, type=int)
 
     def _skip(self, target: FileLog, skipped: Skipped) -> None:
         """Note what was never there; records that come behind it find nothing missing."""
@@ -482,7 +487,8 @@ class Logs:
         """Take whole batches that reached a segment file although the WAL's tail was lost."""
         self.torn = True
         for target in self.logs.values():
-            if any(g.reason == "void" and g.last == target.committed_seq for g in target.gaps):
+            given_up = [gap for gap in target.gaps if gap.reason in ("void", UNSYNCED)]
+            if any(gap.last == target.committed_seq for gap in given_up):
                 continue  # an earlier start gave up what was behind, as it had not all of it
             for batch in batches(self._spare_frames(target, target.next_seq, 1 << 63)):
                 seqs = [frame.seq for frame in batch]
@@ -522,16 +528,16 @@ class Logs:
     def _name_missed(self, marks: Known, named: set[int]) -> set[int]:
         """Name what was stable and is gone with the end of a WAL file; returns the logs.
 
-        No frame behind it tells, and without the mark its sequences would be given out again.
+        No frame behind it tells, and without the mark its sequences would be given out again. The
+        frame that reserved some may be among it; its sync covered records too.
         """
         missed: set[int] = set()
         for (kind, log_id), seq in sorted(marks.items()):
             if log_id in self.dropped or not (log_id in self.logs or log_id in named):
                 continue  # dropped, and long forgotten
             target = self._log(log_id)
-            if kind == RESERVED and seq > max(target.reserved_seq, target.committed_seq):
-                target.reserved_seq = seq
-                missed.add(log_id)
+            if kind == RESERVED and log_id in missed:
+                target.reserved_seq = max(target.reserved_seq, seq)
             elif kind == SYNCED and seq >= target.next_seq:
                 first = target.next_seq
                 torn, self.torn = self.torn, True  # have the gap logged
@@ -546,6 +552,14 @@ class Logs:
         for first, last in target.lost:
             for position in segment.positions(first, last):
                 segment.index.delete(position)
+
+    def _give_up(self, target: FileLog) -> None:
+        """Name the sequences as lost that may have been acknowledged since the last sync."""
+        new = target.add_gap(target.committed_seq + 1, target.reserved_seq, UNSYNCED)
+        self._log_gaps(target.log_id, new)
+        self.recovered[target.log_id].unsynced += sum(gap.size for gap in new)
+        target.committed_seq = target.reserved_seq
+        target.next_seq = target.committed_seq + 1
 
     def finish(self, power_lost: bool, marks: Known, named: set[int]) -> None:
         """Count what there is, and give up sequences that a power cut may have taken."""
@@ -562,10 +576,7 @@ class Logs:
                 self._take_out_lost(target, segment)
             lost = power_lost or log_id in missed
             if lost and target.reserved_seq > target.committed_seq:
-                first = target.committed_seq + 1
-                self._log_gaps(log_id, target.add_gap(first, target.reserved_seq, "void"))
-                target.committed_seq = target.reserved_seq
-                target.next_seq = target.committed_seq + 1
+                self._give_up(target)
             target.deleted.cut_above(target.committed_seq)  # skipped before records that are gone
             target.synced_seq = target.committed_seq
             target.holds_dead = False

@@ -21,6 +21,7 @@ class LogRecovery(msgspec.Struct):
     records: int = 0
     lost: int = 0
     torn: int = 0
+    unsynced: int = 0  # at most so many more: no trace shows how many of them held a record
     gaps: tuple[Gap, ...] = ()
 
 

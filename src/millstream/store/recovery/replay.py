@@ -504,7 +504,10 @@ class Replay:
         if number <= self.control_number:
             return  # in the snapshot, or the second copy
         self.control_number = number
-        if kind in (TRIM, DELETE, ERASE, VOID, RESERVE):
+        if kind == RESERVE:
+            self._logs.reserve(log_id, number, content)
+            return
+        if kind in (TRIM, DELETE, ERASE, VOID):
             self._logs.control(kind, log_id, content)
             return
         if kind == STREAM_DELETE:

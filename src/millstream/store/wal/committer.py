@@ -180,7 +180,7 @@ class Committer:
             self._queue.append(submission)
             if submission.can_wait and self._dirty_age <= LONGEST_WAIT and not self._thread_ended:
                 pass
-            elif submission.sync or self.backlog_bytes > SMALL_GROUP:
+            elif self._hurries(submission) or self.backlog_bytes > SMALL_GROUP:
                 self._call_thread()
             elif not self._stepping:
                 self._stepping = steps = True
@@ -189,6 +189,10 @@ class Committer:
         if not self._pressed and self.backlog_bytes >= self._high_water:
             self._pressed = True
             self.on_pressure(True)
+
+    def _hurries(self, submission: Submission) -> bool:
+        """Say whether its sync should come before the next that is due by age."""
+        return submission.sync and not (submission.apart and self._dirty_age <= LONGEST_WAIT)
 
     def hurry(self) -> None:
         """Commit what is queued without waiting for more to join it."""
@@ -394,9 +398,12 @@ class Committer:
             if self._paused or self._queue or self._appending:
                 return
             self._appending = True
-        if self._marked < self._engine.synced_position == self._engine.position - 1:
+        is_news = self._marked < self._engine.synced_position == self._engine.position - 1
+        if is_news:
             self._write_mark()
         self._appending = False
+        if is_news:  # a look at who has nothing more to write
+            self._post(partial(self.on_synced, self._engine.synced_position))
 
     def _commit(self, group: list[Submission]) -> None:
         written, error = self._write(group)
@@ -413,7 +420,7 @@ class Committer:
                 self._in_hand_awaits = awaited
             if self._dirty_since is None:
                 self._dirty_since = self._clock.monotonic()
-            due = bool(self._apart) or self._due(self._dirty_since)
+            due = self._due(self._dirty_since)
             kept_out = bool(self._queue)
         if early:
             self._post(partial(self._settle_early, early, None if late else position))
@@ -518,7 +525,7 @@ class Committer:
         self._post(partial(self._settle_failed, group, error, awaited))
 
     def _sync_if_due(self) -> bool:
-        if self._dirty_since is None or not (self._apart or self._due(self._dirty_since)):
+        if self._dirty_since is None or not self._due(self._dirty_since):
             return False
         try:
             self._sync()
@@ -541,10 +548,12 @@ class Committer:
 
     def _leaves_work(self) -> bool:
         """Say whether the thread has something to do before its time."""
-        return bool(self._apart) or self._engine.wants_file or self._is_much()
+        return self._engine.wants_file or self._is_much()
 
     def _is_much(self) -> bool:
         """Say whether to sync for what there is, not for its age."""
+        if any(map(self._hurries, self._apart)):
+            return True
         dirty = self._engine.written - self._synced_bytes
         return dirty >= self._dirty_bytes or self._engine.is_behind
 

@@ -4,26 +4,57 @@ A ``disk`` ack may be lost with the power, but its sequence must not come back u
 record. So the log promises on stable storage, by a RESERVE frame, that no sequence up to a limit is
 given out twice. The next promise is asked for while the one before it still reaches far enough:
 records wait for its sync only where the log outruns it.
+
+The promise is also what a start knows after a power cut: a sequence above it was acknowledged to
+nobody, one below it may have been. So it reaches no further than the log's pace asks for, and ends
+when the log falls quiet. From then on a record waits for the sync of the record itself, and a
+promise is made only when another follows at once.
 """
 
-LEAST = 256  # sequences
+LEAST = 16  # sequences
 MOST = 1 << 20
 GROWTH = 4
 BATCHES = 16  # for so many like one that is larger than the least: whoever sends it has more
-QUICK = 1.0  # seconds; a promise that was used up sooner is followed by a larger one
-SLOW = 10.0  # and one that lasted longer by a smaller one: a power cut costs what is left of it
+QUICK = 0.05  # seconds; a promise whose quarter was used up sooner is followed by a larger one
+SLOW = 5  # times as long, and the next is smaller: what is left of it is in doubt after a power cut
 
 
 class Reservation:
     """Decides for one log; times are passed in, and the log carries it out."""
 
-    def __init__(self, least: int = LEAST, growth: int = GROWTH) -> None:
+    def __init__(
+        self, least: int = LEAST, growth: int = GROWTH, quick: float = QUICK, quiet: float = 0.0
+    ) -> None:
         self._least = least
         self._growth = growth
+        self._quick = quick
+        self._quiet = quiet  # seconds without a record after which a promise ends
         self._step = 0
         self._asked_at = 0.0
         self._coming = 0  # asked for ahead, and not stable yet
         self._held = 0  # until it is: as far as the promise before it reaches
+        self._lone_at: float | None = None  # when a record came that waits for its own sync
+        self._seen = (0, 0.0)  # the log's next sequence, and since when it is that
+        self.is_open = False  # there is a promise, or there will be with the next sync
+
+    def is_lone(self, now: float) -> bool:
+        """Say whether a record is to wait for its own sync: the log is quiet but for this one."""
+        before, self._lone_at = self._lone_at, None if self._lone_at is None else now
+        return not self.is_open and before is not None and now - before >= self._quiet
+
+    def is_quiet(self, next_seq: int, now: float) -> bool:
+        """Say whether nothing was appended for long enough since this was asked first."""
+        if self._coming or self._seen[0] != next_seq:
+            self._seen = (next_seq, now)
+            return False
+        return now - self._seen[1] >= self._quiet
+
+    def end(self) -> None:
+        """Promise nothing any more."""
+        self.is_open = False
+        self._coming = 0
+        self._lone_at = float("-inf")
+        self._seen = (0, 0.0)
 
     def suffices_to(self, reserved: int) -> int:
         """Return the last sequence that leaves nothing to decide."""
@@ -37,27 +68,28 @@ class Reservation:
         """Say whether to ask ahead: a quarter of the last promise is used up."""
         return not self._coming and 4 * (reserved - last) < 3 * self._step
 
-    def grow(self, above: int, now: float, count: int = 1) -> int:
+    def grow(self, above: int, now: float, count: int = 1, outrun: bool = True) -> int:
         """Return how far the next promise reaches, asked for by a batch of ``count``.
 
-        Further, the faster the last one was used.
+        Further, the faster the last one was used, and where it did not last until the next.
         """
         lasted, self._asked_at = now - self._asked_at, now
         if not self._step:
             self._step = self._least
-        elif lasted < QUICK:
+        elif lasted < self._quick or (outrun and self.is_open):
             self._step *= self._growth
-        elif lasted > SLOW:
+        elif lasted > SLOW * self._quick:
             self._step = max(self._step // self._growth, self._least)
         if count > self._least:
             self._step = max(self._step, BATCHES * count)
         self._step = min(self._step, MOST)
         self._coming = 0
+        self.is_open = True
         return above + self._step
 
     def ahead(self, reserved: int, now: float, count: int = 1) -> int:
         """Return likewise how far it reaches, and hold at ``reserved`` until ``granted``."""
-        wanted = self.grow(reserved, now, count)
+        wanted = self.grow(reserved, now, count, outrun=False)
         self._coming, self._held = wanted, reserved
         return wanted
 
