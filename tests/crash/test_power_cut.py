@@ -1,5 +1,6 @@
 """The power goes off under load: what was synced is there, and what is gone is told."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -7,11 +8,21 @@ import random
 import shlex
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect as open_socket
 
+import nats
+from millstream.client.streams import open_streams
+from millstream.spark.reading import planner
+from millstream.store.disk.files import OsFiles
+from millstream.store.upkeep.dump import dump_directory
+from millstream.store.upkeep.inspect import check_directory
 from support.broker import serve_command
 from support.mounts import LoopDisk, loop_disk
 from support.peers import Peer, free_port, running
@@ -138,11 +149,19 @@ def check_written(port: int, publisher: Publisher) -> int:
         assert last >= max(acked)  # no sequence comes back
         newest = [seq for seq in acked if seq > max(gone)]
         assert not newest, "the loss is not at the tail"
-        named = gaps(port, "DISK")
+        named = losses(port, "DISK")
         assert all(any(a <= seq <= b for a, b in named) for seq in gone)
     for seq in gone:
         del publisher.acked[seq]
     return len(gone)
+
+
+def losses(port: int, name: str) -> list[tuple[int, int]]:
+    """Return the gaps that readers are told of: no acknowledged record may be in another."""
+    plan = api(port, f"$MILLSTREAM.API.PLAN.{name}", {})
+    found = plan["gaps"]
+    assert isinstance(found, list)
+    return [(first, last) for first, last, why in found if why != "void"]
 
 
 def gaps(port: int, name: str) -> list[tuple[int, int]]:
@@ -150,6 +169,159 @@ def gaps(port: int, name: str) -> list[tuple[int, int]]:
     found = plan["gaps"]
     assert isinstance(found, list)
     return [(first, last) for first, last, _ in json.loads(json.dumps(found))]
+
+
+def test_every_door_reports_what_the_power_took(tmp_path: Path) -> None:
+    with loop_disk(tmp_path, 900) as disk:
+        data = disk.path / "data"
+        with booted(data, tmp_path, 0) as peer:
+            for _ in range(4):
+                post(peer, "quiet", {"records": [{"data": 1}]})
+            post(peer, "busy", {"records": [{"data": 1}]})
+            config = {"durable_name": "C", "ack_policy": "explicit"}
+            made = {"stream_name": "busy", "config": config}
+            assert "error" not in api(peer.port, "$JS.API.CONSUMER.CREATE.busy.C", made)
+            wait_until_quiet(data, peer)
+            with ThreadPoolExecutor() as pool:
+                written = pool.submit(write_on, peer)
+                written_some(peer, 300)
+                disk.cut_power()
+                peer.process.kill()
+            acked = written.result()
+        disk.unmount()
+        assert disk.mount()
+        report = check_directory(str(data), OsFiles())
+        with booted(data, tmp_path, 1) as peer:
+            state = stream_state(peer.port, "busy")
+            first, last = state["messages"] + 1, state["last_seq"]
+            lost = last - first + 1
+            assert first <= acked + 1
+            assert acked <= last <= acked + 2000  # about a second of such writes
+            assert [(each.first, each.last) for each in report.lost] == [(first, last)]
+            assert f"busy: {first - 1:,} records, 0 to {lost:,} lost, 0 torn" in peer.output()
+            assert "quiet: 4 records, 0 lost, 0 torn" in peer.output()
+            check_doors(peer, first, last)
+            asyncio.run(check_consumer(peer, first, last))
+        with booted(data, tmp_path, 2) as peer:  # after an orderly stop, by a machine that rebooted
+            check_doors(peer, first, last)
+            assert f"busy: {first:,} records, 0 lost, 0 torn" in peer.output()  # one came since
+
+
+def post(peer: Peer, path: str, body: object) -> dict[str, Any]:
+    """Ask the HTTP API, over a connection of its own."""
+    connection = HTTPConnection("127.0.0.1", peer.http_port, timeout=10)
+    try:
+        headers = {"content-type": "application/json"}
+        connection.request("POST", f"/v0/topics/{path}", json.dumps(body), headers)
+        found = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    assert isinstance(found, dict)
+    return found
+
+
+def written_some(peer: Peer, least: int) -> None:
+    while post(peer, "busy/diff", {"from_seq": 1})["head_seq"] < least:
+        pass
+
+
+def wait_until_quiet(data: Path, peer: Peer) -> None:
+    """Wait until the log says that `quiet` gives out nothing, and that is on the disk."""
+    ended = {"kind": "control", "name": "reserve", "body": 4}
+    while not any(ended.items() <= each.items() for each in dump_directory(str(data), OsFiles())):
+        assert peer.process.poll() is None
+    create_stream(peer.port, "SYNCED", "disk")
+
+
+def write_on(peer: Peer) -> int:
+    """Write record after record until the power goes; returns the last that was acknowledged."""
+    last = 0
+    with contextlib.suppress(OSError, HTTPException):
+        while "last_seq" in (answer := post(peer, "busy", {"records": [{"data": 1}]})):
+            last = answer["last_seq"]
+    return last
+
+
+def get(peer: Peer, path: str) -> bytes:
+    connection = HTTPConnection("127.0.0.1", peer.http_port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def check_doors(peer: Peer, first: int, last: int) -> None:
+    """See that each door which looks at the log tells of ``first..last``, and nothing of quiet."""
+    lost = last - first + 1
+    doubt = {"gap_from": first, "gap_to": last, "reason": "unsynced", "in_doubt": lost}
+    tombstone = post(peer, "busy/diff", {"from_seq": first - 1})["tombstone"]
+    assert doubt.items() <= tombstone.items()
+    assert tombstone["missed_estimate"] == lost
+    assert doubt.items() <= first_event(peer, first - 1).items()
+    assert doubt.items() <= asyncio.run(first_message(peer, first - 1)).items()
+    state = stream_state(peer.port, "busy")
+    told: Any = state["lost"]
+    assert (told["msgs"], told["in_doubt"]) == (list(range(first, last + 1)), lost)
+    metrics = get(peer, "/metrics").decode().splitlines()
+    busy = [line for line in metrics if 'stream_name="busy"' in line]
+    assert [line.split()[-1] for line in busy if "_lost_records" in line] == ["0"]
+    assert [line.split()[-1] for line in busy if "_in_doubt_records" in line] == [str(lost)]
+    with contextlib.closing(open_streams(peer.url)) as streams:
+        plan = streams.plan("busy")
+    assert planner.lost(plan, 1, last) == ((first, last, "unsynced"),)
+    assert "lost" not in stream_state(peer.port, "quiet")
+    assert post(peer, "quiet/diff", {"from_seq": 4})["head_seq"] == 4
+
+
+def first_event(peer: Peer, after: int) -> dict[str, Any]:
+    """Return what the tombstone at the beginning of a tail says."""
+    connection = HTTPConnection("127.0.0.1", peer.http_port, timeout=10)
+    try:
+        connection.request("GET", f"/v0/topics/busy/tail?from_seq={after}")
+        answer = connection.getresponse()
+        while answer.readline() != b"event: tombstone\n":
+            pass
+        found = json.loads(answer.readline().removeprefix(b"data: "))
+    finally:
+        connection.close()
+    assert isinstance(found, dict)
+    return found
+
+
+async def first_message(peer: Peer, after: int) -> dict[str, Any]:
+    """Return the tombstone that a subscriber over a WebSocket gets."""
+    async with open_socket(f"ws://127.0.0.1:{peer.http_port}/v0/ws") as socket:
+        asked = {"op": "subscribe", "topics": {"busy": {"from_seq": after}}}
+        await socket.send(json.dumps(asked))
+        while True:
+            found = json.loads(await socket.recv())
+            if found["op"] == "tombstone":
+                assert isinstance(found, dict)
+                return found
+
+
+async def check_consumer(peer: Peer, first: int, last: int) -> None:
+    """See that a consumer is told with the next record, although it had come to the end."""
+    client = await nats.connect(peer.url)
+    told = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.GAP.busy.C")
+    messages = await client.jetstream().pull_subscribe_bind("C", "busy")
+    seen = 0
+    while seen < first - 1:
+        for message in await messages.fetch(1000, timeout=10):
+            await message.ack_sync(timeout=10)
+            seen = message.metadata.sequence.stream
+    with contextlib.suppress(TimeoutError):
+        await messages.fetch(1, timeout=0.1)  # at the end, before the loss is passed
+    await client.flush()
+    await asyncio.to_thread(post, peer, "busy", {"records": [{"data": "after"}]})
+    (message,) = await messages.fetch(1, timeout=10)
+    assert message.metadata.sequence.stream == last + 1
+    assert message.headers == {"Millstream-Gap": f"{first}-{last}"}
+    advisory = json.loads((await told.next_msg(10)).data)
+    assert (advisory["first_seq"], advisory["last_seq"]) == (first, last)
+    assert advisory["in_doubt"] == last - first + 1
+    await client.close()
 
 
 def test_a_dead_disk_is_mounted_anew_although_another_process_holds_its_mount(

@@ -61,7 +61,9 @@ def _recovered(facts: ServerFacts) -> Iterator[str]:
 
 
 def _counts(stream: RecoveredStream) -> str:
-    return f"{stream.name}: {stream.records:,} records, {stream.lost:,} lost, {stream.torn:,} torn"
+    at_most = f" to {stream.lost + stream.in_doubt:,}" if stream.in_doubt else ""
+    lost = f"{stream.lost:,}{at_most} lost, {stream.torn:,} torn"
+    return f"{stream.name}: {stream.records:,} records, {lost}"
 
 
 def _last_line(facts: ServerFacts, command: str) -> str:

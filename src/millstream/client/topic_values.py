@@ -64,6 +64,7 @@ class Gap(msgspec.Struct, frozen=True):
     earliest_seq: int
     head_seq: int
     topic: str = ""
+    in_doubt: int = 0  # of them held a record perhaps, and not for sure
 
 
 class CaughtUp(msgspec.Struct, frozen=True):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from millstream.store.log.log import DAMAGE, Gap
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
-
-_DAMAGE = ("corruption", "torn")
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -189,6 +188,7 @@ class Cursor:
         self._is_counted = False
         if lost:
             self._note_gap(start, min(evicted, first - 1), is_sure=is_sure)
+        self._note_damage(start, first - 1)
 
     # -- loss --------------------------------------------------------------------------------
 
@@ -206,12 +206,19 @@ class Cursor:
         self._gap = (self._gap[0] if self._gap else first, last)
         self._is_gap_sure = self._is_gap_sure or is_sure
 
+    def _damage(self) -> list[Gap]:
+        return [gap for gap in self._stream.log.state().gaps if gap.reason in DAMAGE]
+
+    def _note_damage(self, first: int, last: int) -> None:
+        """Note what the disk lost of ``first..last``, which is about to be passed."""
+        for gap in self._damage():
+            if gap.first <= last and gap.last >= first:
+                self._note_gap(max(gap.first, first), min(gap.last, last), is_sure=True)
+
     def _before_damage(self, page: Page) -> Page:
         """Note damage before the first record, and end the page before damage within it."""
-        gaps = [g for g in self._stream.log.state().gaps if g.reason in _DAMAGE]
-        for gap in gaps:
-            if self.position <= gap.first < page.frames.seq(page.start):
-                self._note_gap(gap.first, gap.last, is_sure=True)
+        self._note_damage(self.position, page.frames.seq(page.start) - 1)
+        for gap in self._damage():
             for at in range(1, page.count):
                 here = page.start + at
                 if page.frames.seq(here - 1) < gap.first < page.frames.seq(here):
@@ -248,6 +255,7 @@ class Cursor:
             return
         self._clear_to = max(self._clear_to, self._stream.log.committed_seq)
         if not self.is_woken:
+            self._note_damage(self.position, self._clear_to)
             self.position = max(self.position, self._clear_to + 1)
             self.read_to = self.position - 1
 

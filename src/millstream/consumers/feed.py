@@ -10,6 +10,7 @@ from millstream.consumers.outlet import Fields, Outlet, Routes, msg_size_growth
 from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies, ack_sizes
+from millstream.store.log.log import in_doubt
 from millstream.streams.config.times import time_ns
 
 if TYPE_CHECKING:
@@ -273,6 +274,10 @@ class Feed:
         else:
             self._outlet.records(routes, page, replies)
 
+    def _doubt(self, first: int, last: int) -> dict[str, int]:
+        doubt = in_doubt(self.stream.log.state().gaps, first, last)
+        return {"in_doubt": doubt} if doubt else {}
+
     def _loss(self) -> Fields:
         """Return the header that tells of records lost before this one, and tell everybody."""
         gap = self.cursor.take_gap()
@@ -285,5 +290,6 @@ class Feed:
             consumer=self.name,
             first_seq=gap[0],
             last_seq=gap[1],
+            **self._doubt(*gap),
         )
         return ((b"Millstream-Gap", b"%d-%d" % gap),)

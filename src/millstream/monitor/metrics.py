@@ -25,6 +25,7 @@ from millstream.http.exposition import (
 )
 from millstream.monitor import health, varz
 from millstream.monitor.facts import Facts, JetStreamAccount, JetStreamFacts
+from millstream.store.log.log import DAMAGE, in_doubt
 from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter
 
 if TYPE_CHECKING:
@@ -193,6 +194,22 @@ def _streams(places: list[Place], labels: list[Labels], prefix: str) -> Iterator
             figures.setdefault(name, []).append(Sample(value, label))
     for name, samples in figures.items():
         yield Family(f"{prefix}_stream_{name}", GAUGE, f"{name} of a stream", samples)
+    yield from _losses(places, labels)
+
+
+def _losses(places: list[Place], labels: list[Labels]) -> Iterator[Family]:
+    """Yield what the disk lost of each stream that lost anything."""
+    certain, doubtful = [], []
+    for (_, stream), label in zip(places, labels, strict=True):
+        gaps = [gap for gap in stream.state().gaps if gap.reason in DAMAGE]
+        if gaps:
+            doubt = in_doubt(gaps, 1, gaps[-1].last)
+            certain.append(Sample(sum(gap.size for gap in gaps) - doubt, label))
+            doubtful.append(Sample(doubt, label))
+    if certain:
+        lost, more = "millstream_stream_lost_records", "millstream_stream_in_doubt_records"
+        yield Family(lost, GAUGE, "Records that the disk lost for sure", certain)
+        yield Family(more, GAUGE, "Records that it may have lost besides, at most", doubtful)
 
 
 def _consumer_labels(facts: Facts, consumer: "Consumer", label: Labels) -> Labels:

@@ -10,6 +10,7 @@ class RecoveredStream(msgspec.Struct, frozen=True):
     records: int
     lost: int = 0
     torn: int = 0
+    in_doubt: int = 0  # more of them may be lost, and no trace shows how many
 
 
 class ServerFacts(msgspec.Struct, frozen=True):

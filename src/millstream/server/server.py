@@ -278,7 +278,8 @@ class Server:
         for stream in kept.jetstream.catalog.streams():
             found = kept.store.recovery.logs.get(stream.incarnation)
             if found is not None:
-                made.append(RecoveredStream(stream.name, found.records, found.lost, found.torn))
+                counts = (found.records, found.lost, found.torn, found.unsynced)
+                made.append(RecoveredStream(stream.name, *counts))
         return tuple(made)
 
 

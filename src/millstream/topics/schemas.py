@@ -138,7 +138,14 @@ _ANSWERS: dict[str, Schema] = {
         {"seqs": listed(COUNT), "performance": ref("Performance")},
     ),
     "Tombstone": shape(
-        {"gap_from": COUNT, "gap_to": COUNT, "reason": TEXT, "missed_estimate": COUNT, **_POSITIONS}
+        {
+            "gap_from": COUNT,
+            "gap_to": COUNT,
+            "reason": TEXT,
+            "missed_estimate": COUNT,
+            **_POSITIONS,
+        },
+        {"in_doubt": COUNT},
     ),
     "Page": shape(
         {

@@ -7,6 +7,7 @@ import msgspec
 
 from millstream.cli.directory.key_files import key_file_option, key_ring
 from millstream.store.disk.files import OsFiles
+from millstream.store.log.log import UNSYNCED
 from millstream.store.upkeep.inspect import Report, check_directory
 
 
@@ -35,7 +36,8 @@ def _print(report: Report) -> None:
     for line in report.findings:
         click.echo(line)
     for lost in report.lost:
-        known = " recorded" if lost.recorded else ""
+        known = " at most" if lost.reason == UNSYNCED else ""
+        known += " recorded" if lost.recorded else ""
         click.echo(
             f"lost log={lost.log_id} seq={lost.first}-{lost.last} reason={lost.reason}{known}"
         )

@@ -39,6 +39,12 @@ class Gap(msgspec.Struct, frozen=True):
         return self.last - self.first + 1
 
 
+def in_doubt(gaps: Iterable[Gap], first: int, last: int) -> int:
+    """Return how many lost sequences of ``first..last`` held a record perhaps, and not for sure."""
+    doubtful = [gap for gap in gaps if gap.reason == UNSYNCED]
+    return sum(max(0, min(gap.last, last) - max(gap.first, first) + 1) for gap in doubtful)
+
+
 class LogState(msgspec.Struct, frozen=True):
     """One consistent look at a log; ``last_seq`` is the newest committed sequence."""
 

@@ -13,6 +13,7 @@ from millstream.store.disk.files import Buffer, File, Files
 from millstream.store.disk.keys import KeyRing
 from millstream.store.disk.seq_ranges import SeqRanges
 from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import UNSYNCED
 from millstream.store.log.snapshot import load_snapshots
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
@@ -258,7 +259,8 @@ def check_directory(directory: str, files: Files, ring: KeyRing | None = None) -
 
 
 def _rot(report: Report) -> bool:
-    return any(lost.reason == "corruption" and not lost.recorded for lost in report.lost)
+    told = ("corruption", UNSYNCED)
+    return any(lost.reason in told and not lost.recorded for lost in report.lost)
 
 
 def _recorded(directory: str, files: Files, ring: KeyRing) -> dict[int, SeqRanges]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.store.log.log import in_doubt
 from millstream.streams.state import StreamState
 
 VOID = "void"  # sequences of a failed commit: nobody was promised them, so nobody misses them
@@ -17,6 +18,12 @@ class Tombstone(msgspec.Struct, frozen=True):
     reason: str
     earliest_seq: int
     head_seq: int
+    in_doubt: int = 0  # of them held a record perhaps; the others did for sure, or were removed
+
+    @property
+    def doubt(self) -> dict[str, int]:
+        """Return the field that says so, where there is something to say."""
+        return {"in_doubt": self.in_doubt} if self.in_doubt else {}
 
     def shown(self) -> dict[str, Any]:
         """Return the object of a diff answer."""
@@ -25,6 +32,7 @@ class Tombstone(msgspec.Struct, frozen=True):
             "gap_to": self.gap_to,
             "reason": self.reason,
             "missed_estimate": self.gap_to - self.gap_from + 1,
+            **self.doubt,
             "earliest_seq": self.earliest_seq,
             "head_seq": self.head_seq,
         }
@@ -47,13 +55,15 @@ def start_reading(state: StreamState, from_seq: int) -> Start:
     front = _front_loss(state)
     if from_seq < front:
         reason = _reason(state, from_seq + 1, front)
-        lost = Tombstone(from_seq + 1, front, reason, front + 1, head)
+        doubt = in_doubt(state.gaps, from_seq + 1, front)
+        lost = Tombstone(from_seq + 1, front, reason, front + 1, head, doubt)
         cursor = max(front, earliest - 1)
         return Start(cursor, lost, _next_gap(state, cursor))
     for gap in state.gaps:
         # Damage within the log: the reader stands right before it, or inside.
         if gap.reason != VOID and gap.first <= from_seq + 1 <= gap.last and gap.last >= earliest:
-            lost = Tombstone(from_seq + 1, gap.last, gap.reason, earliest, head)
+            doubt = in_doubt([gap], from_seq + 1, gap.last)
+            lost = Tombstone(from_seq + 1, gap.last, gap.reason, earliest, head, doubt)
             return Start(gap.last, lost, _next_gap(state, gap.last))
     cursor = max(from_seq, earliest - 1)
     return Start(cursor, None, _next_gap(state, cursor))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from millstream.errors import NotHere
 from millstream.http.request import Caller, Request
 from millstream.http.response import Parcel, Push, StreamedResponse
+from millstream.store.log.log import DAMAGE
 from millstream.streams.reading.presence import look_again
 from millstream.topics.audience.alarm import Alarm
 from millstream.topics.audience.pulse import Pulse
@@ -368,14 +369,16 @@ def _records(name: str, from_seq: int, page: Page) -> bytes:
 def _tombstone(name: str, page: Page, is_first: bool) -> bytes:
     lost = page.tombstone
     assert lost is not None
+    is_aged = lost.reason not in DAMAGE  # what the disk lost was not too old for anybody
     return _encode(
         {
             "topic": name,
-            "reason": "from_seq_too_old" if is_first else lost.reason,
+            "reason": "from_seq_too_old" if is_first and is_aged else lost.reason,
             "gap_from": lost.gap_from,
             "gap_to": lost.gap_to,
             "earliest_seq": lost.earliest_seq,
             "head_seq": lost.head_seq,
+            **lost.doubt,
         }
     )
 
