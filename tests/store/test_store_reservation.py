@@ -26,6 +26,7 @@ def filled(bench: Bench, count: int) -> FileLog:
 def test_the_first_promise_is_the_smallest_and_quick_use_makes_the_next_larger() -> None:
     reservation = Reservation()
     assert reservation.grow(10, now=5.0) == 10 + LEAST
+    reservation.end()
     assert reservation.grow(300, now=5.0 + QUICK / 2) == 300 + 4 * LEAST
     reservation.end()
     assert reservation.grow(2000, now=5.0 + QUICK * SLOW / 2) == 2000 + 4 * LEAST
@@ -61,7 +62,7 @@ def test_there_is_nothing_to_decide_until_then() -> None:
     assert reservation.suffices_to(reserved) == 2
     wanted = reservation.ahead(reserved, now=1.0)
     assert reservation.suffices_to(wanted) == 8
-    reservation.granted(wanted)
+    reservation.granted(wanted, now=1.0)
     assert reservation.suffices_to(wanted) == 40 - 24
 
 
@@ -73,7 +74,7 @@ def test_what_was_asked_for_ahead_counts_only_once_it_is_stable() -> None:
     assert reservation.covers(8, wanted)
     assert not reservation.covers(9, wanted)
     assert not reservation.is_low(8, wanted)  # one at a time
-    reservation.granted(wanted)
+    reservation.granted(wanted, now=1.0)
     assert reservation.covers(40, wanted)
 
 
@@ -81,7 +82,7 @@ def test_a_promise_in_order_overtakes_one_that_was_asked_for_ahead() -> None:
     reservation = Reservation(8)
     ahead = reservation.ahead(reservation.grow(0, now=1.0), now=1.0)
     reached = reservation.grow(60, now=1.0)
-    reservation.granted(ahead)
+    reservation.granted(ahead, now=1.0)
     assert reservation.covers(reached, reached)
     assert reservation.refused(ahead, reached) == reached
 

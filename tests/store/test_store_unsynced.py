@@ -10,7 +10,7 @@ from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Durability, Gap
 from millstream.store.options import StoreOptions
 from millstream.store.upkeep.inspect import CLEAN, DAMAGED, check_directory
-from millstream.store.wal.reservation import LEAST, Reservation
+from millstream.store.wal.reservation import LEAST, OUTRUN, Reservation
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.store_bench import SMALL, Bench, records, wal_syncs
 
@@ -184,9 +184,21 @@ def test_no_more_is_in_doubt_than_two_seconds_bring(each_second: int) -> None:
 def test_a_log_that_outruns_its_promise_gets_a_larger_one_however_slow_the_disk() -> None:
     reservation = Reservation(8)
     reached = reservation.grow(0, now=1.0)
-    assert reservation.grow(reached, now=2.0) == reached + 32
+    assert reservation.grow(reached, now=2.0) == reached + OUTRUN * 8
     reservation.end()
-    assert reservation.grow(reached, now=9.0) == reached + 8
+    assert reservation.grow(reached, now=9.0) == reached + OUTRUN * 8 // 4
+
+
+def test_a_slow_disk_needs_larger_promises_and_keeps_them() -> None:
+    reservation = Reservation(8, quick=0.05)
+    reserved = reservation.grow(0, now=1.0)
+    wanted = reservation.ahead(reserved, now=2.0)
+    assert wanted - reserved == 8
+    reservation.granted(wanted, now=2.2)  # so long took the disk
+    more = reservation.ahead(wanted, now=2.1)
+    assert more - wanted == 32
+    reservation.granted(more, now=2.3)
+    assert reservation.ahead(more, now=3.0) - more == 32
 
 
 def test_what_nobody_was_told_of_is_nobodys_loss() -> None:

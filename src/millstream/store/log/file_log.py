@@ -451,7 +451,9 @@ class FileLog(LogRecords):
         self._host.control(RESERVE, self._log_id, body, self._reserve_logged, sync=True)
 
     def _reserve_logged(self, error: MillstreamError | None) -> None:
-        if error is not None:
+        if error is None:
+            self._reservation.granted(0, self._host.clock.monotonic())
+        else:
             self.reserved_seq = self.committed_seq
 
     def _reserve_ahead(self, count: int) -> None:
@@ -461,11 +463,12 @@ class FileLog(LogRecords):
         self._host.promised(self)
         done = partial(self._reserved_ahead, wanted)
         body = msgspec.json.encode(wanted)
-        self._host.control(RESERVE, self._log_id, body, done, sync=True, apart=True)
+        can_wait = not reservation.is_pressed
+        self._host.control(RESERVE, self._log_id, body, done, True, can_wait, apart=True)
 
     def _reserved_ahead(self, wanted: int, error: MillstreamError | None) -> None:
         if error is None:
-            self._reservation.granted(wanted)
+            self._reservation.granted(wanted, self._host.clock.monotonic())
         else:
             self.reserved_seq = self._reservation.refused(wanted, self.reserved_seq)
 

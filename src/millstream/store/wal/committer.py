@@ -192,7 +192,7 @@ class Committer:
 
     def _hurries(self, submission: Submission) -> bool:
         """Say whether its sync should come before the next that is due by age."""
-        return submission.sync and not (submission.apart and self._dirty_age <= LONGEST_WAIT)
+        return submission.sync and not (submission.can_wait and self._dirty_age <= LONGEST_WAIT)
 
     def hurry(self) -> None:
         """Commit what is queued without waiting for more to join it."""

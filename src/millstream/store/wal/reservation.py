@@ -14,6 +14,7 @@ promise is made only when another follows at once.
 LEAST = 16  # sequences
 MOST = 1 << 20
 GROWTH = 4
+OUTRUN = 16  # times as many where the last did not do: somebody waits for each step
 BATCHES = 16  # for so many like one that is larger than the least: whoever sends it has more
 QUICK = 0.05  # seconds; a promise whose quarter was used up sooner is followed by a larger one
 SLOW = 5  # times as long, and the next is smaller: what is left of it is in doubt after a power cut
@@ -31,10 +32,12 @@ class Reservation:
         self._quiet = quiet  # seconds without a record after which a promise ends
         self._step = 0
         self._asked_at = 0.0
+        self._took = 0.0  # seconds until a promise was stable: a slow disk needs larger ones
         self._coming = 0  # asked for ahead, and not stable yet
         self._held = 0  # until it is: as far as the promise before it reaches
         self._lone_at: float | None = None  # when a record came that waits for its own sync
         self._seen = (0, 0.0)  # the log's next sequence, and since when it is that
+        self.is_pressed = False  # the rest of the promise may not last until the next sync by age
         self.is_open = False  # there is a promise, or there will be with the next sync
 
     def is_lone(self, now: float) -> bool:
@@ -74,11 +77,15 @@ class Reservation:
         Further, the faster the last one was used, and where it did not last until the next.
         """
         lasted, self._asked_at = now - self._asked_at, now
+        quick = max(self._quick, self._took)
+        self.is_pressed = lasted < quick / 2
         if not self._step:
             self._step = self._least
-        elif lasted < self._quick or (outrun and self.is_open):
+        elif outrun and self.is_open:
+            self._step *= OUTRUN
+        elif lasted < quick:
             self._step *= self._growth
-        elif lasted > SLOW * self._quick:
+        elif lasted > SLOW * quick:
             self._step = max(self._step // self._growth, self._least)
         if count > self._least:
             self._step = max(self._step, BATCHES * count)
@@ -93,8 +100,9 @@ class Reservation:
         self._coming, self._held = wanted, reserved
         return wanted
 
-    def granted(self, seq: int) -> None:
-        """Let sequences up to ``seq``, asked for ahead, be given out."""
+    def granted(self, seq: int, now: float) -> None:
+        """Let sequences up to ``seq`` be given out, also where they were asked for ahead."""
+        self._took = max(now - self._asked_at, self._took / 2)
         if self._coming == seq:
             self._coming = 0
 
