@@ -255,6 +255,16 @@ def test_as_many_connections_as_the_operator_grants(case: str, urls: tuple[str, 
     assert seen[0] == seen[1]
 
 
+def test_whoever_came_last_goes_when_fewer_may_connect(urls: tuple[str, str]) -> None:
+    for url in urls:
+        updated(url)
+        with Speaker(url, tenant()) as first, Speaker(url, tenant()) as last:
+            assert first.answers() == last.answers() == []
+            updated(url, **limits(conn=1))
+            assert list(last.rest()) == ["-ERR 'maximum account active connections exceeded'"]
+            assert first.answers() == []
+
+
 USERS: dict[str, dict[str, Any]] = {
     "no limit": {},
     "one subscription": {"subs": 1},

@@ -460,6 +460,10 @@ class Session:
         """End the connection: fewer may be here now."""
         self._end(errors.MAXIMUM_CONNECTIONS, Closed.MAX_CONNECTIONS)
 
+    def crowd_out(self) -> None:
+        """End the connection: fewer of the account may be here now."""
+        self._end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
+
     def send_away(self) -> None:
         """Tell the client to look for another server, if it understands."""
         if self.options.protocol >= 1:

@@ -173,8 +173,13 @@ class Sessions:
         dropped = [session for session in self.all() if not session.still_welcome()]
         for session in dropped:
             session.revoke()
+        gone = {session.cid for session in dropped}
+        spaces = self.reception.accounts
+        crowded = [session for space in spaces for session in space.surplus(gone)]
+        for session in crowded:
+            session.crowd_out()
         self.hub.flush()
-        return len(dropped)
+        return len(dropped) + len(crowded)
 
     def watch_closing(self, closing: Closing) -> None:
         """Call ``closing(cid, reason)`` while a connection that ends can still be looked at."""

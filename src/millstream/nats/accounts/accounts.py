@@ -1,7 +1,7 @@
 """Accounts at the NATS door: a subject space for each, and who is in it."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from millstream.accounts.account import (
@@ -45,6 +45,12 @@ class Space:
     def is_full(self) -> bool:
         """Whether no further connection fits."""
         return 0 <= self.account.limits.max_connections <= len(self.members)
+
+    def surplus(self, going: Collection[int]) -> "list[Session]":
+        """Return the connections above the limit, those that came last; some go already."""
+        most = self.account.limits.max_connections
+        staying = sorted(cid for cid in self.members if cid not in going)
+        return [] if most < 0 else [self.members[cid] for cid in staying[most:]]
 
     def become(self, account: Account) -> None:
         """Go on as this account is configured now."""
