@@ -163,3 +163,37 @@ def test_only_a_whole_ack_subject_names_a_sequence():
     assert acks.stream_seq(b"$JS.ACK.S.C.1.42.7.1700000000.0") == 42
     assert acks.stream_seq(b"$JS.ACK.S.C.1.x.7.1700000000.0") == 0
     assert acks.stream_seq(b"$JS.ACK.S.C") == 0
+
+
+def test_a_client_that_says_null_says_nothing():
+    body = (
+        b'{"batch":200,"expires":30000000000,"no_wait":null,"max_bytes":0,"min_pending":null,'
+        b'"min_ack_pending":null,"group":null,"id":null,"Priority":null}'
+    )
+    request = requests.parse(b"inbox", body, ConsumerConfig(name="c"), 1.0)
+    assert (request.batch, request.expires_at, request.group) == (200, 31.0, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"batch":"5"}', "json: cannot unmarshal string into Go struct field .batch of type int"),
+        (b'{"batch":', "unexpected end of JSON input"),
+        (b'{"id":5}', "json: cannot unmarshal number into Go struct field .id of type string"),
+            b'{"group":5}',
+            "json: cannot unmarshal number into Go struct field .group of type string",
+        ),
+        (b"{} x", "invalid character 'x' after top-level value"),
+    ],
+)
+def test_what_no_request_can_say_is_refused_in_the_words_of_the_reference(body, why):
+    with pytest.raises(requests.BadPull) as refused:
+        requests.parse(b"inbox", body, ConsumerConfig(name="c"), 1.0)
+    assert (refused.value.code, refused.value.description) == (400, f"Bad Request - {why}")
+
+
+def test_a_bare_number_is_read_as_atoi_reads_it():
+    def batch(body):
+        return requests.parse(b"inbox", body, ConsumerConfig(name="c"), 1.0).batch
+
+    assert [batch(body) for body in (b"+5", b"1_0", b"5x", b"99999999999999999999")] == [5, 1, 1, 1]

@@ -16,6 +16,8 @@ _STATE = Whole("server.ConnState", INT.allowed)
 _SORT = type(STRING)("server.SortOpt")
 _WITH_SUBSCRIPTIONS: dict[str, Kind] = {"subscriptions": BOOL, "subscriptions_detail": BOOL}
 
+SERVERS = Shape("EventFilterOptions", _SERVERS)
+
 
 def _options(name: str, fields: Mapping[str, Kind] | None = None) -> Shape:
     return Shape(f"{name}EventOptions", {**(fields or {}), **_SERVERS})
@@ -88,8 +90,8 @@ OPTIONS = {
     "STATZ": _options("AccountStatz", {"accounts": STRINGS, "include_unused": BOOL}),
     "INFO": _options("AccInfo"),
     "CONNS": Shape("accNumConnsReq", {"server": Shape("ServerInfo", {}), "acc": STRING}),
-    "KICK": Shape("KickClientReq", {"cid": UINT64, **_SERVERS}),
-    "LDM": Shape("LDMClientReq", {"cid": UINT64, **_SERVERS}),
-    "RELOAD": Shape("EventFilterOptions", _SERVERS),
+    "KICK": Shape("KickClientReq", {"cid": UINT64}),
+    "LDM": Shape("LDMClientReq", {"cid": UINT64}),
+    "RELOAD": SERVERS,
     "NSUBS": Shape("accNumSubsReq", {"acc": STRING, "subject": STRING, "queue": STRING}),
 }

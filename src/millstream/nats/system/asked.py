@@ -6,12 +6,13 @@ from typing import Any
 
 from millstream.errors import MillstreamError
 from millstream.nats.system.server_card import ServerCard
-from millstream.nats.system_shapes import OPTIONS
+from millstream.nats.system_shapes import OPTIONS, SERVERS
 from millstream.wire.go_json import GoJsonError, unmarshal
 
 log = logging.getLogger(__name__)
 
-_NEVER_EMPTY = ("KICK", "LDM", "NSUBS")
+_OF_A_CLIENT = ("KICK", "LDM")
+_NEVER_EMPTY = (*_OF_A_CLIENT, "NSUBS")
 _UNANSWERED = (*_NEVER_EMPTY, "CONNS")
 
 
@@ -33,10 +34,19 @@ def wanted_by(payload: bytes, what: str) -> dict[str, Any]:
     if shape is None or (not payload and what not in _NEVER_EMPTY):
         return {}
     try:
-        return unmarshal(payload, shape)
+        wanted = unmarshal(payload, shape)
     except GoJsonError as error:
         if what in _UNANSWERED:
             raise Unanswerable(str(error)) from error
+        raise RequestRefused(400, str(error)) from error
+    return {**wanted, **_servers(payload)} if what in _OF_A_CLIENT else wanted
+
+
+def _servers(payload: bytes) -> dict[str, Any]:
+    """Return which servers a request means whose other options were read already."""
+    try:
+        return unmarshal(payload, SERVERS)
+    except GoJsonError as error:
         raise RequestRefused(400, str(error)) from error
 
 

@@ -471,6 +471,7 @@ def _filled(
     fill["sources"] = tuple({k: v for k, v in one.items() if v} for one in config.sources)
     if config.mirror is not None:
         fill["mirror"] = {k: v for k, v in config.mirror.items() if v}
+    fill["consumer_limits"] = {k: v for k, v in config.consumer_limits.items() if v}
     if config.subject_transform is not None:
         fill["subject_transform"] = {"src": "", "dest": "", **config.subject_transform}
     if config.republish is not None:
@@ -546,8 +547,6 @@ def _check(
 
 
 def _check_name(config: StreamConfig) -> None:
-    if "/" in config.name or "\\" in config.name:
-        raise PathInStreamName()
     _refuse(
         (
             len(config.name) > MAX_NAME,
