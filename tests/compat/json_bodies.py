@@ -34,7 +34,7 @@ VALUES = [
     *(b"null", b"true", b"false", b"0", b"1", b"-1", b"-0", b"7", b"1.5", b"1.0", b"1e3", b"1E400"),
     *(b"2147483648", b"-2147483649", b"9223372036854775808", b"18446744073709551616"),
     *(b"1" + b"0" * 400, b'""', b'"x"', b'"1"', b'"null"', b'"a b"', b'"\xff"', b'"a\xe2\x82"'),
-    *(b'"\\ud800"', b'"\\u0041\\n\\/"', b"[]", b"[null]", b'["x"]', b"[1]", b"[[]]", b"[{}]"),
+    *(b'"\\ud800"', b'"\\u0041\\n\\/"', b"[]", b"[null]", b'["@x"]', b"[1]", b"[[]]", b"[{}]"),
     *(b"[ null , 5 ]", b'["@.a",null]', b"{}", b'{"a":1}', b'{"a":null}', b'{ "a" : "b" }'),
     *(b'{"a":"b","a":null}', b"tru", b"01", b"+1", b".5", b"1.", b"-", b"1e", b"0x10", b"NaN"),
     *(b"Infinity", b"'x'", b'"\x01"', b'"\\x"', b'"\\u12"', b"nul", b"", b"[", b"{", b"]"),
@@ -302,7 +302,7 @@ def fitting(kind: Kind) -> bytes:
     """Return a value that a field of this kind takes."""
     match kind:
         case Text():
-            return b'"q"'
+            return b'"@q"'
         case Flag():
             return b"true"
         case Whole():

@@ -4,7 +4,6 @@ from millstream.errors import BadRequest, InvalidStreamConfig
 from millstream.store.log.log import Durability
 from millstream.streams.config.config import (
     InvalidJson,
-    PathInStreamName,
     ReplicasUnsupported,
     StreamConfig,
     TypeChange,
@@ -91,7 +90,7 @@ def test_unknown_fields_and_words_are_invalid_json():
         request(max_msgs="many")
     with pytest.raises(ReplicasUnsupported):
         request(num_replicas=3)
-    with pytest.raises(PathInStreamName):
+    with pytest.raises(InvalidStreamConfig, match="stream name is required"):
         request(name="a/b")
 
 

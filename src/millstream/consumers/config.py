@@ -19,6 +19,7 @@ from millstream.streams.config.times import ZERO_TIME, time_ns
 from millstream.streams.config.times import go_text as go_text
 from millstream.subjects.pattern_set import LONGEST_SUBJECT, first_covered
 from millstream.subjects.subject import has_wildcard, is_pattern, overlap
+from millstream.wire.go_syntax import quoted
 
 ACK_WAIT_NS = 30_000_000_000
 MAX_WAITING = 512
@@ -413,7 +414,7 @@ def _check_sampling(config: ConsumerConfig) -> None:
     if not config.sample_freq:
         return
     text = config.sample_freq.removesuffix("%")
-    why = f'strconv.Atoi: parsing "{text}": invalid syntax'
+    why = f"strconv.Atoi: parsing {quoted(text)}: invalid syntax"
     if _NUMBER.fullmatch(text):
         if int(text) >= 0:
             return

@@ -141,6 +141,8 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         given = {key: value for key, value in wire.items() if value is not None}
         pedantic = given.pop("pedantic", False) is True
         given.pop("template_owner", None)
+        if isinstance(given.get("sources"), list):  # null is a source without a name
+            given["sources"] = [{} if one is None else one for one in given["sources"]]
         _check_counts(given)
         asked = _converted(given)
         config = _filled(asked, given, existing)
@@ -471,6 +473,8 @@ def _filled(
     fill["sources"] = tuple({k: v for k, v in one.items() if v} for one in config.sources)
     if config.mirror is not None:
         fill["mirror"] = {k: v for k, v in config.mirror.items() if v}
+    if config.placement is not None:
+        fill["placement"] = {k: v for k, v in config.placement.items() if v}
     fill["consumer_limits"] = {k: v for k, v in config.consumer_limits.items() if v}
     if config.subject_transform is not None:
         fill["subject_transform"] = {"src": "", "dest": "", **config.subject_transform}
