@@ -45,6 +45,7 @@ MOST_WAITING = 4  # messages that are read ahead of the one being carried out
 PING_SECONDS = 20.0
 SILENCE_SECONDS = 45.0  # a client that says nothing for so long, pings included, is gone
 TURN = 16  # looks at topics before other connections have their turn
+TURN_SECONDS = 0.002  # after which others have theirs, however few that were
 
 
 async def open_socket(request: Request, topics: Topics) -> Answer:
@@ -352,6 +353,7 @@ class Socket(asyncio.Protocol):
 
     def _send_records(self) -> None:
         """Send records while the client takes them and others have their turn."""
+        until = self._topics.clock.monotonic() + TURN_SECONDS
         for _ in range(TURN):
             if self._closing or self.stalled or self._transport is None:
                 return
@@ -361,6 +363,8 @@ class Socket(asyncio.Protocol):
             if not frames:
                 break
             self._transport.write(frames)
+            if self._topics.clock.monotonic() >= until:
+                break
         self._wake()
 
     def _look_around(self) -> None:
