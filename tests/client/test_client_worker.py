@@ -1,9 +1,11 @@
 """What a worker does while its queue has nothing."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
 from millstream.client.async_worker import AsyncWorker
 from millstream.client.patience import Patience
@@ -68,6 +70,29 @@ def test_a_worker_says_of_each_look_whether_it_was_in_vain() -> None:
     told = worker._idleness = Told(worker)
     worker.run()
     assert told.told == ["in vain", "a job", *["in vain"] * (LOOKS - 1)]
+    assert worker.done == 1
+
+
+def test_a_worker_whose_leases_nobody_keeps_any_more_stops_and_says_why() -> None:
+    ended = threading.Event()
+    job = Job(1, "lease", 0, 1, msgspec.Raw(b"{}"))
+    found = iter([[job]])
+
+    def extend(*_: Any, **__: Any) -> None:
+        ended.set()
+        raise ValueError("not a number")
+
+    queue: Any = SimpleNamespace(
+        name="q",
+        state=lambda: STATE,
+        patience=lambda: Patience(1.0),
+        claim=lambda *_, **__: next(found, []),
+        ack=lambda *_: 1,
+        extend=extend,
+    )
+    worker = Worker(queue, WorkTerms("n", 1, 20, 0), lambda job: ended.wait(20) and None)
+    with pytest.raises(ValueError, match="not a number"):
+        worker.run()
     assert worker.done == 1
 
 

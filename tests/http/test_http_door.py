@@ -313,6 +313,26 @@ async def test_a_stream_is_sent_piece_by_piece_and_closed_when_the_client_leaves
             await closed.wait()
 
 
+async def test_a_stream_that_fails_halfway_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise ValueError("no more")
+
+    async def stream(request: Request) -> Answer:
+        return StreamedResponse(pieces())
+
+    async with Served(stream) as served:
+        reader, writer = await served.connect()
+        writer.write(GET)
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                assert not (await reader.read()).endswith(b"0\r\n\r\n")
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == "answer not finished method=GET path='/'"
+
+
 async def test_a_handler_is_cancelled_when_its_client_disconnects() -> None:
     cancelled = asyncio.Event()
     entered = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import Any
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import pytest
 
@@ -29,6 +30,7 @@ class Client:
         self.bodies: dict[int, bytes] = {}
         self.statuses: dict[int, str] = {}
         self.ended: set[int] = set()
+        self.reset: dict[int, int] = {}
         self.terminated = False
         self.flush()
 
@@ -59,6 +61,8 @@ class Client:
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, h2.events.StreamEnded):
                 self.ended.add(event.stream_id)
+            elif isinstance(event, h2.events.StreamReset):
+                self.reset[event.stream_id] = int(event.error_code)
             elif isinstance(event, h2.events.ConnectionTerminated):
                 self.terminated = True
         self.flush()
@@ -79,9 +83,15 @@ async def served() -> AsyncIterator[Any]:
         await release.wait()
         yield b"two"
 
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise ValueError("no more")
+
     async def app(request: Request) -> Answer:
         if request.path == "/slow":
             await release.wait()
+        if request.path == "/broken":
+            return StreamedResponse(broken())
         if request.path == "/stream":
             return StreamedResponse(pieces())
         if request.path == "/big":
@@ -148,6 +158,18 @@ async def test_a_stream_is_sent_piece_by_piece(served: Any) -> None:
         await client.step()
     served.go.set()
     assert await client.answer(stream) == ("200", b"onetwo")
+
+
+async def test_a_stream_that_fails_halfway_is_reset_and_the_connection_goes_on(
+    served: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await served.client()
+    stream = client.ask("/broken")
+    while stream not in client.reset:
+        assert await client.step()
+    assert client.reset[stream] == h2.errors.ErrorCodes.INTERNAL_ERROR
+    assert await client.answer(client.ask("/hello")) == ("200", b"/hello")
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
 
 
 async def test_a_body_above_the_limit_is_refused(served: Any) -> None:

@@ -288,6 +288,21 @@ async def test_watchers_hear_of_commits_and_grown_returns():
     await stream.grown(after=1)
 
 
+async def test_a_watcher_that_fails_keeps_no_other_from_hearing_of_a_commit():
+    world = World()
+    stream = await make(world)
+    heard = []
+
+    def fails() -> None:
+        raise ValueError("bad")
+
+    stream.watch(fails)
+    stream.watch(lambda: heard.append(stream.state().last_seq))
+    with pytest.raises(ValueError, match="bad"):
+        publish(stream, b"s.a")
+    assert heard == [1]
+
+
 async def test_purge_removes_by_filter_sequence_and_count():
     world = World()
     stream = await make(world)

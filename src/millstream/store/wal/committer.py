@@ -254,8 +254,8 @@ class Committer:
         with self._lock:
             self._appending = False
             self._note(written)
-            if self._paused and error is None:  # a sync has failed meanwhile
-                written, error = [], ShardReadOnly("a sync of the write-ahead log failed")
+            if self._paused and error is None:  # a sync has failed, or the thread has ended
+                written, error = [], self._engine.refusal
             if self._dirty_since is None and not self._paused:
                 self._dirty_since = now
             apart = [each for each in written if each.sync]
