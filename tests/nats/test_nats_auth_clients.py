@@ -370,8 +370,9 @@ async def test_an_account_uses_no_more_of_jetstream_than_it_may() -> None:
             first = await js.add_consumer("one", durable_name="d", ack_policy="explicit")
             assert first.config.max_ack_pending == 50
             with pytest.raises(nats.js.errors.BadRequestError) as too_many:
-                await js.add_consumer("two", durable_name="e", ack_policy="explicit")
+                await js.add_consumer("one", durable_name="e", ack_policy="explicit")
             assert too_many.value.err_code == 10026
+            await js.add_consumer("two", durable_name="e", ack_policy="explicit")  # of each stream
             with pytest.raises(nats.js.errors.BadRequestError) as too_much:
                 await js.add_consumer("one", durable_name="d", max_ack_pending=51)
             assert too_much.value.err_code == 10121
