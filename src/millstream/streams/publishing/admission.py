@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 MAX_HEADERS = 65_535
 LONGEST_NODE = 255
+_LARGER = 4  # what a record with headers may count above its entry
 _NO_EXTRAS = (b"", b"", b"")
 
 
@@ -230,15 +231,15 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self.is_bounded:
+        if self._looks_at_each or batch.any_oversized or self.server_is_full():
             return False
         if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
-        if not batch.any_headers:
-            return True
-        # One search over the buffer: a payload that looks like a header only costs time.
-        buffer = batch.buffer
-        return not (b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer)
+        return not _has_demands(batch) and self._fits_whole(batch)
+
+    def _fits_whole(self, batch: Batch) -> bool:
+        """Whether the account has room for all of a batch; an entry is no smaller than a record."""
+        return not self._room.is_bounded or self._room.takes(batch.size + _LARGER * len(batch))
 
     def _publish_each(self, batch: Batch) -> None:
         """Look at each message; neighbours that are stored as they are make one run."""
@@ -550,6 +551,14 @@ def _may_refuse(config: StreamConfig) -> bool:
         return False
     by_subject = config.discard_new_per_subject and config.max_msgs_per_subject > 0
     return by_subject or config.max_msgs > 0 or config.max_bytes > 0
+
+
+def _has_demands(batch: Batch) -> bool:
+    if not batch.any_headers:
+        return False
+    # One search over the buffer: a payload that looks like a header only costs time.
+    buffer = batch.buffer
+    return b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer
 
 
 def _never() -> bool:
