@@ -738,6 +738,22 @@ def test_frames_with_several_routes_leave_in_their_own_order() -> None:
         door.hub.publish_frames(door.interest, routes, frames, 2, [b"r"] * 4)
 
 
+def test_a_subscription_that_ends_between_two_frames_gets_the_first_alone() -> None:
+    frames_module = pytest.importorskip("millstream.kernel._frames")
+    door = Recorder()
+    a = door.client()
+    door.hub.feed(a, b"SUB inbox 1\r\nUNSUB 1 1\r\n")
+    batch = Batch()
+    for body in (b"1", b"2"):
+        batch.add(b"s", b"", b"", body)
+    encoded = frames_module.encode_batch(batch, 0, 2, 1, 10, 0, None, 0, True)
+    frames = frames_module.Frames(encoded, [0, int.from_bytes(encoded[4:8], "little")])
+    route = b"inbox"
+    assert door.hub.publish_frames(door.interest, [route, route], frames, 0, [b"", b""]) == 1
+    door.hub.flush()
+    assert door.sent(a) == b"MSG s 1 1\r\n1\r\n"
+
+
 def test_a_subject_is_heard_until_the_last_subscription_has_its_maximum() -> None:
     door = Recorder()
     a, b = door.client(), door.client()

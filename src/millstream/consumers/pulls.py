@@ -96,7 +96,7 @@ class PullDesk:
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
             most, room = self._reach(request, room)
-            parcel = self._feed.next(min(most, budget - sent), self._page_bytes(room))
+            parcel = self._feed.next(min(most, budget - sent), self._page_bytes(request, room))
             if parcel is None:
                 self._nothing_left()
                 break
@@ -137,9 +137,10 @@ class PullDesk:
         """Whether its listeners unsubscribe before they have all that it asks for."""
         return self._outlet.heard_for(request.reply) < request.batch
 
-    def _page_bytes(self, room: int) -> int:
+    def _page_bytes(self, request: PullRequest, room: int) -> int:
         """Return how much to read at once: what whoever waits takes, and some for the frames."""
-        return min(room // 2, self.line.wanted_bytes(PAGE_BYTES) * 2, PAGE_BYTES)
+        wanted = self.line.wanted_bytes(PAGE_BYTES) * 2 if request.limited else PAGE_BYTES
+        return min(room // 2, wanted, PAGE_BYTES)
 
     def _hand_out(self, request: PullRequest, parcel: Parcel) -> int:
         """Deliver a parcel to whoever's turn it is, message by message; returns how many went.
@@ -164,8 +165,11 @@ class PullDesk:
         return count
 
     def _share(self, request: PullRequest, parcel: Parcel) -> Shares:
-        if not self._is_chosen and self.line.is_even(parcel.page.count):
-            return self.line.share_evenly(parcel.page.count)
+        count = parcel.page.count
+        if len(self.line) == 1 and not request.limited:
+            return self.line.give(request, count)
+        if not self._is_chosen and self.line.is_even(count):
+            return self.line.share_evenly(count)
         return self.line.share(self._feed.sizes(parcel), request if self._is_chosen else None)
 
     def _send(self, parcel: Parcel, routes: Routes) -> None:

@@ -293,6 +293,14 @@ class WaitingLine:
                     self._line.append(request)
         return shares
 
+    def give(self, request: PullRequest, count: int) -> Shares:
+        """Let who is alone in line and takes any size have all, which is no more than it wants."""
+        request.served += count
+        request.batch -= count
+        if not request.batch:
+            self._line.clear()
+        return Shares([request.reply] * count, {request}, [])
+
     def requeue(self, request: PullRequest) -> None:
         """Go from wherever it stands to where a new one would stand."""
         if self._line[0] is request and not self._prioritized:

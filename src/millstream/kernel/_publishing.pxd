@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
-from millstream.kernel._interest cimport Interest
+from millstream.kernel._interest cimport Interest, Match
 from millstream.kernel._operations cimport Operations
 
 
@@ -22,8 +22,8 @@ cdef packed struct FrameHead:
 cdef class Publishing(Operations):
     cdef object decorate
 
-    cdef Py_ssize_t _publish_frame(
-        self, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
-        Py_ssize_t offset, bytes reply,
+    cdef bint _publish_frame(
+        self, Match *match, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
+        Py_ssize_t offset, bytes reply, Py_ssize_t *delivered,
     ) except -1
     cdef bytes _decorated(self, FrameHead *head, const char *at)

@@ -104,14 +104,23 @@ cdef class Publishing(Operations):
         cdef Py_buffer view
         cdef list offsets = frames.offsets
         cdef Py_ssize_t i, count = len(routes), delivered = 0
+        cdef bytes route = None
+        cdef Match *match = NULL
+        cdef uint64_t epoch = 0
         if start < 0 or start + count > len(offsets) or len(replies) < count:
             raise IndexError("no such frames, or fewer replies than frames")
         PyObject_GetBuffer(frames.buffer, &view, PyBUF_SIMPLE)
         try:
             for i in range(count):
-                delivered += self._publish_frame(
-                    interest, routes[i], <const char *>view.buf, view.len, offsets[start + i],
-                    replies[i])
+                if match == NULL or routes[i] is not route or interest.epoch != epoch:
+                    route, epoch = routes[i], interest.epoch
+                    if route is None:
+                        raise TypeError("a frame without a route")
+                    match = interest.match_once(PyBytes_AS_STRING(route), PyBytes_GET_SIZE(route))
+                if self._publish_frame(
+                        match, interest, route, <const char *>view.buf, view.len,
+                        offsets[start + i], replies[i], &delivered):
+                    match = NULL
         finally:
             PyBuffer_Release(&view)
         return delivered
@@ -158,10 +167,11 @@ cdef class Publishing(Operations):
         put(to, frame_tail(head) + head.headers_len, head.payload_len)
         return self._deliver(interest.match_once(pub.subject, pub.subject_len), &pub)
 
-    cdef Py_ssize_t _publish_frame(
-        self, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
-        Py_ssize_t offset, bytes reply,
+    cdef bint _publish_frame(
+        self, Match *match, Interest interest, bytes route, const char *buffer, Py_ssize_t size,
+        Py_ssize_t offset, bytes reply, Py_ssize_t *delivered,
     ) except -1:
+        """Deliver a frame; True when Python code was called meanwhile, which may end ``match``."""
         cdef FrameHead head
         cdef const char *at
         cdef Pub pub
@@ -191,8 +201,9 @@ cdef class Publishing(Operations):
             pub.headers_len = len(body)
             body += pub.body[head.headers_len:head.headers_len + <Py_ssize_t>head.payload_len]
             pub.body = PyBytes_AS_STRING(body)
-        return self._deliver(
-            interest.match_once(PyBytes_AS_STRING(route), PyBytes_GET_SIZE(route)), &pub)
+            match = interest.match_once(PyBytes_AS_STRING(route), PyBytes_GET_SIZE(route))
+        delivered[0] += self._deliver(match, &pub)
+        return extras and self.decorate is not None
 
     cdef bytes _decorated(self, FrameHead *head, const char *at):
         """Return the header block with the record's tag, node and meta in it."""
