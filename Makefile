@@ -57,8 +57,8 @@ docs: .venv/.docs build ## the manual as HTML, in build/docs
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 	@echo "open build/docs/index.html"
 
-shape: .venv/.run ## how long files and functions are
-	$(BIN)/python scripts/shape.py src
+shape: .venv/.run ## how large files, functions, classes and folders are; ARGS="--against CHECKOUT"
+	$(BIN)/python scripts/shape.py src $(ARGS)
 
 lock: .venv/.dev .venv/.spark .venv/.docs ## write what is installed into requirements/
 	$(BIN)/python scripts/lock.py
