@@ -29,17 +29,29 @@ SYNC_INTERVAL = {UNSYNCED: "2m", SYNCED: "always", SOON: "50ms"}
 
 @contextlib.contextmanager
 def broker(name: str, setting: str) -> Iterator[Peer]:
-    """Run the server of this name for cases of this setting."""
+    """Run a server for cases of this setting: nats-server, this millstream, or another checkout's.
+
+    ``name`` is ``nats-server``, ``millstream`` or the path of a checkout.
+    """
     sync = SYNC_INTERVAL.get(setting, "")
-    if name != "millstream":
+    if name == "nats-server":
         with nats_server(jetstream=True, sync=sync) as peer:
             yield peer
         return
     with scratch_directory("millstream-conf") as directory:
         config = directory / "server.conf"
         config.write_text(f'jetstream {{ sync_interval: "{sync}" }}\n' if sync else "")
-        with millstream(extra=["--config", str(config)]) as peer:
+        python = sys.executable if name == "millstream" else python_of(Path(name))
+        with millstream(extra=["--config", str(config)], python=python) as peer:
             yield peer
+
+
+def python_of(checkout: Path) -> str:
+    """Return the Python of a checkout's own environment."""
+    python = checkout.absolute() / ".venv" / "bin" / "python"
+    if not python.exists():
+        raise FileNotFoundError(f"{python} is missing: run `make build` in {checkout}")
+    return str(python)
 
 
 def fresh_stream(peer: Peer, setting: str) -> None:

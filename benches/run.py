@@ -1,4 +1,4 @@
-"""Measure millstream beside the real nats-server: ``python benches/run.py --help``."""
+"""Measure millstream beside nats-server or an earlier commit: ``python benches/run.py --help``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from brokers import ApiError, broker
+from brokers import ApiError, broker, python_of
 from cases import Case, all_cases
 from measure import BenchFailed, Figures, build_load, measured, middle
 from memory import hold_memory
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEAD = "| case | msg/s | ratio | server CPU ns/msg | ratio | p50 µs | p99 µs | wanted |"
+MOST_MORE = 1.05  # times the CPU of an earlier commit in one row
 RULE = "|---|---:|---:|---:|---:|---:|---:|---|"
 
 
@@ -53,9 +55,12 @@ def main() -> int:
         for row in _rows(arguments):
             rows.append(row)
             if not arguments.json:
-                print(_line(row), flush=True)
+                print(_line(row, arguments.against), flush=True)
     if arguments.json:
-        print(json.dumps({"conditions": _conditions(arguments), "rows": [_plain(r) for r in rows]}))
+        shown = {"conditions": _conditions(arguments), "cpu_median": _cpu_median(rows)}
+        print(json.dumps({**shown, "rows": [_plain(row) for row in rows]}))
+    else:
+        print(f"\n{_summary(rows)}")
     return int(any(row.failure for row in rows))
 
 
@@ -72,9 +77,20 @@ def _arguments() -> argparse.Namespace:
         default="millstream",
         help="nats-server: compare it with itself, to see the noise of this machine",
     )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        help="a checkout with an environment of its own: its millstream instead of nats-server",
+    )
     build = Path(__file__).parent / "build" / "data"
     parser.add_argument("--directory", type=Path, default=build, help="where the servers store")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.against:
+        try:
+            python_of(arguments.against)
+        except FileNotFoundError as error:
+            parser.error(str(error))
+    return arguments
 
 
 def _rows(arguments: argparse.Namespace) -> Iterable[Row]:
@@ -86,11 +102,15 @@ def _rows(arguments: argparse.Namespace) -> Iterable[Row]:
     for setting in dict.fromkeys(case.setting for case in cases):
         with (
             broker(arguments.candidate, setting) as ours,
-            broker("nats-server", setting) as theirs,
+            broker(_peer(arguments), setting) as theirs,
         ):
             for case in cases:
                 if case.setting == setting:
                     yield _row(case, ours, theirs, arguments)
+
+
+def _peer(arguments: argparse.Namespace) -> str:
+    return str(arguments.against or "nats-server")
 
 
 def _row(case: Case, ours: Peer, theirs: Peer, arguments: argparse.Namespace) -> Row:
@@ -106,7 +126,7 @@ def _row(case: Case, ours: Peer, theirs: Peer, arguments: argparse.Namespace) ->
     return Row(case, middle(runs[ours.pid]), middle(runs[theirs.pid]))
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, against: Path | None) -> str:
     if row.ours is None or row.theirs is None:
         return f"| {row.case.name} | not measured: {row.failure[:200]} |"
     ours, theirs = row.ours, row.theirs
@@ -117,7 +137,7 @@ def _line(row: Row) -> str:
         *(_pair(ours.cpu_ns, theirs.cpu_ns), f"{cpu:.2f}"),
         _pair(ours.p50_us, theirs.p50_us),
         _pair(ours.p99_us, theirs.p99_us),
-        _wanted(row.case, speed, cpu),
+        _wanted(row.case, speed, cpu) if against is None else _kept(cpu),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -137,6 +157,36 @@ def _wanted(case: Case, speed: float, cpu: float) -> str:
     return ", ".join(parts)
 
 
+def _kept(cpu: float) -> str:
+    """Whether a row costs what it did before, but for the noise of one run."""
+    return f"CPU ≤ {MOST_MORE:g} {'yes' if cpu <= MOST_MORE else 'no'}"
+
+
+def _cpu_ratios(rows: Iterable[Row]) -> list[float]:
+    """Ours over theirs, of the rows that were measured."""
+    return [
+        row.ours.cpu_ns / row.theirs.cpu_ns
+        for row in rows
+        if row.ours is not None and row.theirs is not None and row.theirs.cpu_ns
+    ]
+
+
+def _cpu_median(rows: Iterable[Row]) -> float | None:
+    ratios = _cpu_ratios(rows)
+    return median(ratios) if ratios else None
+
+
+def _summary(rows: Iterable[Row]) -> str:
+    """One line over all rows."""
+    ratios = _cpu_ratios(rows)
+    if not ratios:
+        return "no row was measured"
+    return (
+        f"server CPU per message, ours over theirs: median {median(ratios):.3f} of "
+        f"{len(ratios)} rows, {min(ratios):.2f} to {max(ratios):.2f}"
+    )
+
+
 def _plain(row: Row) -> dict[str, object]:
     return {
         "case": row.case.name,
@@ -148,16 +198,29 @@ def _plain(row: Row) -> dict[str, object]:
 
 def _conditions(arguments: argparse.Namespace) -> str:
     """One line that says what these figures are worth."""
-    version = subprocess.run([nats_server_path(), "-v"], capture_output=True, text=True).stdout
     order = "one run each" if arguments.quick else f"median of {2 * arguments.rounds} runs each"
     load = os.getloadavg()[0]
     parts = [
-        f"{arguments.candidate} beside {version.strip()}",
+        f"{_ours(arguments)} beside {_version(arguments.against)}",
         f"{os.cpu_count()} cores ({_processor()}), load {load:.1f} at start",
         f"Linux {platform.release()} with {_congestion_control()}",
         f"Python {platform.python_version()}, {order}",
     ]
     return "; ".join(parts) + "\n"
+
+
+def _ours(arguments: argparse.Namespace) -> str:
+    here = Path(__file__).parent.parent
+    return _version(here) if arguments.against else str(arguments.candidate)
+
+
+def _version(checkout: Path | None) -> str:
+    """What the peer is: nats-server with its version, or the commit of a checkout."""
+    if checkout is None:
+        command = [nats_server_path(), "-v"]
+    else:
+        command = ["git", "-C", str(checkout), "log", "-1", "--format=millstream %h (%cs)"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 def _congestion_control() -> str:

@@ -19,19 +19,26 @@ def servable() -> bool:
     return importlib.util.find_spec("millstream.server.server") is not None
 
 
-def serve_command(port: int, http_port: int, data_dir: Path) -> list[str]:
+def serve_command(
+    port: int, http_port: int, data_dir: Path, python: str = sys.executable
+) -> list[str]:
     """The command line that serves on these ports over this directory."""
     return [
-        *(sys.executable, "-m", "millstream", "serve", "--host", "127.0.0.1"),
+        *(python, "-m", "millstream", "serve", "--host", "127.0.0.1"),
         *("--port", str(port), "--http-port", str(http_port), "--data-dir", str(data_dir)),
     ]
 
 
 @contextlib.contextmanager
-def millstream(*, data_dir: Path | None = None, extra: Sequence[str] = ()) -> Iterator[Peer]:
-    """A millstream of its own; give ``data_dir`` to start again over the same records."""
+def millstream(
+    *, data_dir: Path | None = None, extra: Sequence[str] = (), python: str = sys.executable
+) -> Iterator[Peer]:
+    """A millstream of its own; give ``data_dir`` to start again over the same records.
+
+    ``python`` is another environment's, to run the version that is installed there.
+    """
     with scratch_directory("millstream") as directory:
         port, http_port = free_port(), free_port()
-        command = serve_command(port, http_port, data_dir or directory / "data")
+        command = serve_command(port, http_port, data_dir or directory / "data", python)
         with running("millstream", [*command, *extra], port, directory, http_port) as peer:
             yield peer
