@@ -6,9 +6,7 @@ import re
 import signal
 import ssl
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import nats
 from support.certificates import Authority
 from support.clients import flushed
 from support.server_process import LIMIT, OURS, Wire, started
+from support.waiting import until
 
 
 def finished(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -149,28 +148,21 @@ def test_a_warning_tells_that_anyone_may_connect() -> None:
 def test_without_log_time_lines_have_none(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     with started("-T=false", "-l", str(file), "-P", str(tmp_path / "pid")) as server:
-        wait_for(lambda: file.exists() and "Server is ready" in file.read_text())
+        until(lambda: file.exists() and "Server is ready" in file.read_text())
         assert f"[{server.process.pid}] [INF] Server is ready\n" in file.read_text()
 
 
 def test_the_log_file_is_opened_anew_on_sigusr1(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     with started("-l", str(file)) as server:
-        wait_for(lambda: file.exists() and "Server is ready" in file.read_text())
+        until(lambda: file.exists() and "Server is ready" in file.read_text())
         file.rename(tmp_path / "moved.log")
         server.tell(signal.SIGUSR1)
-        wait_for(lambda: file.exists() and "File log re-opened" in file.read_text())
+        until(lambda: file.exists() and "File log re-opened" in file.read_text())
 
 
 def write(file: Path, text: str) -> None:
     file.write_text(text)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_reload_applies_what_can_change_and_names_the_rest(conf: Path, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from millstream.cli.interrupts import HeldInterrupts
 from millstream.client.topic_values import Job
 from support.broker import millstream, serve_command
 from support.peers import Peer, free_port, running
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -181,14 +181,6 @@ def test_the_second_interrupt_counts_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         held.heed()
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Look until it is so."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_mistakes_are_told_in_one_line(peer: Peer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from millstream.client.topic_values import (
     wrapped,
 )
 from millstream.client.topics import Topics
+from support.waiting import until
 
 LEASE_MS = 1500  # a worker that renews it at each third may stop for a second
 LONGER = 2.2
@@ -245,8 +245,7 @@ def test_a_worker_looks_again_when_a_job_comes_back_during_a_look(
         if not found and not looked.is_set():
             looked.set()
             given_back.wait(5)
-            while handle._held:
-                time.sleep(0.001)
+            until(lambda: not handle._held)
         return found
 
     def nack_and_tell(*arguments: Any, **terms: Any) -> Any:
@@ -323,8 +322,7 @@ def test_a_worker_keeps_a_lease_that_another_claimer_has_shortened(
 
     first = threading.Thread(target=claim_shortly)
     first.start()
-    while ("POST", "/v0/topics/jobs/claim") not in site.seen:
-        time.sleep(0.001)
+    until(lambda: ("POST", "/v0/topics/jobs/claim") in site.seen)
     handle.run()
     first.join()
     assert (handle.done, handle.lost) == (1, 0)

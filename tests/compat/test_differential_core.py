@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from compat.differences import differences, shrink
 from compat.replay import play
 from compat.sessions import Session, generate
-from support.broker import millstream, servable
 from support.peers import Peer, nats_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROOF = bool(os.environ.get("MILLSTREAM_PROOF"))
 SESSIONS = int(os.environ.get("MILLSTREAM_SESSIONS", "5000" if PROOF else "200"))
 AT_ONCE = 24
 SHOWN = 10
-
-
-@pytest.fixture(scope="module")
-def reference() -> Iterator[Peer]:
-    with nats_server() as peer:
-        yield peer
-
-
-@pytest.fixture(scope="module")
-def candidate() -> Iterator[Peer]:
-    if not servable():
-        pytest.skip("this tree does not serve yet")
-    with millstream() as peer:
-        yield peer
 
 
 async def disagreements(session: Session, candidate: Peer, reference: Peer) -> list[str]:

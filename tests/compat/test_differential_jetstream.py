@@ -14,7 +14,6 @@ from compat.differences import shrink
 from compat.jetstream_excuses import Occasions, differences
 from compat.jetstream_replay import Player, Server
 from compat.jetstream_sessions import Session, generate
-from support.broker import servable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,8 +120,6 @@ async def report(pair: Pair, found: list[Session]) -> str:
 
 @pytest.fixture
 def pair(tmp_path: Path):
-    if not servable():
-        pytest.skip("this tree does not serve yet")
     made = Pair(tmp_path)
     yield made
     made.stop()

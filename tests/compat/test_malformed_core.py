@@ -11,11 +11,11 @@ import pytest
 
 from compat.malformed import corpus, ways_to_send
 from compat.replay import Delivery, Event, Line, Wire
-from support.broker import millstream, servable
-from support.peers import Peer, nats_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from support.peers import Peer
 
 PROOF = bool(os.environ.get("MILLSTREAM_PROOF"))
 INPUTS = int(os.environ.get("MILLSTREAM_INPUTS", "2000" if PROOF else "260"))
@@ -24,20 +24,6 @@ SHOWN = 20
 GROWTH = 32 << 20
 
 End: TypeAlias = tuple[str, tuple[Event, ...]]
-
-
-@pytest.fixture(scope="module")
-def reference() -> Iterator[Peer]:
-    with nats_server() as peer:
-        yield peer
-
-
-@pytest.fixture(scope="module")
-def candidate() -> Iterator[Peer]:
-    if not servable():
-        pytest.skip("this tree does not serve yet")
-    with millstream() as peer:
-        yield peer
 
 
 def settled(events: Sequence[Event]) -> tuple[Event, ...]:

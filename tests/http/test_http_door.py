@@ -24,16 +24,9 @@ from millstream.http.door import App, HttpDoor
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse
+from support.waiting import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(5000):
-        if condition():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("it never came true")
 
 
 class Served:
@@ -59,7 +52,7 @@ class Served:
         return reader, writer
 
     async def accepted(self, count: int) -> None:
-        await until(lambda: self.door.connections >= count)
+        await eventually(lambda: self.door.connections >= count)
 
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -89,7 +82,7 @@ async def test_pipelined_requests_are_answered_in_order_even_when_the_first_is_s
     async with Served(slow_first) as served:
         reader, writer = await served.connect()
         writer.write(b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in (1, 2, 3)))
-        await until(lambda: started)
+        await eventually(lambda: started)
         assert started == ["/1"]
         release.set()
         assert [(await read_answer(reader))[1] for _ in range(3)] == [b"/1", b"/2", b"/3"]
@@ -162,7 +155,7 @@ async def test_who_closed_their_half_is_let_go_with_the_last_answer() -> None:
         await asyncio.sleep(0.01)
         gate.set()
         assert (await read_answer(reader))[1] == b"done"
-        await until(lambda: not served.door.connections)  # no clock moves: nobody lingers
+        await eventually(lambda: not served.door.connections)  # no clock moves: nobody lingers
 
 
 async def test_no_more_than_the_read_ahead_is_taken_while_a_request_is_answered() -> None:
@@ -189,7 +182,7 @@ async def test_no_more_than_the_read_ahead_is_taken_while_a_request_is_answered(
     connection.data_received(b"GET /" + b"a" * door.limits.read_ahead_bytes)
     assert read == ["paused"]
     gate.set()
-    await until(lambda: not connection.busy)
+    await eventually(lambda: not connection.busy)
     assert read[:2] == ["paused", "answered"]
     connection.connection_lost(None)
 
@@ -247,7 +240,7 @@ async def test_a_slow_body_is_cut_and_a_steady_one_is_not() -> None:
         slow_writer.write(head)
         steady_writer.write(head)
         await served.accepted(2)
-        await until(lambda: all(each._parser.in_body for each in served.door._connections))  # type: ignore[attr-defined]
+        await eventually(lambda: all(each._parser.in_body for each in served.door._connections))  # type: ignore[attr-defined]
         for second in range(10):
             if second < 5:
                 slow_writer.write(b"x")
@@ -279,9 +272,9 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
         _, writer = await served.connect()
         writer.write(GET)
         await served.accepted(1)
-        await until(served.door.stalled)
+        await eventually(served.door.stalled)
         served.pass_time(31)
-        await until(lambda: not served.door.connections)
+        await eventually(lambda: not served.door.connections)
 
 
 async def test_a_stream_is_sent_piece_by_piece_and_closed_when_the_client_leaves() -> None:
@@ -552,7 +545,7 @@ def test_clients_that_are_refused_and_gone_at_once_are_no_error(
                 gone_at_once(served.port)
             reader, _ = await served.connect()
             assert (await read_answer(reader))[0] == 503
-            await until(lambda: served.door.connections == 2)
+            await eventually(lambda: served.door.connections == 2)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(refuse())

@@ -3,23 +3,16 @@
 import os
 import select
 import threading
-from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hub_recorder import Collector, Recorder, close_hubs
+from hub_recorder import Collector, Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.kernel import _frames, _hub
 from millstream.kernel._batch import Batch
 from millstream.kernel._interest import Interest
-
-
-@pytest.fixture(autouse=True)
-def no_open_hubs() -> Iterator[None]:
-    yield
-    close_hubs()
 
 
 def test_a_publish_is_delivered_with_the_subscribers_sid() -> None:

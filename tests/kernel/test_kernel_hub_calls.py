@@ -1,18 +1,12 @@
 """Calls and sinks that end in a way that nobody expects of them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from hub_recorder import Collector, Recorder, close_hubs
+from hub_recorder import Collector, Recorder
 
 from millstream.kernel._batch import Batch
-
-
-@pytest.fixture(autouse=True)
-def no_open_hubs() -> Iterator[None]:
-    yield
-    close_hubs()
 
 
 def cancelled() -> None:

@@ -1,17 +1,9 @@
 """What the hub is told about clients: how long their lines may be, and where publishes go."""
 
-from collections.abc import Iterator
-
 import pytest
-from hub_recorder import Recorder, close_hubs
+from hub_recorder import Recorder
 
 from millstream.kernel import _hub
-
-
-@pytest.fixture(autouse=True)
-def no_open_hubs() -> Iterator[None]:
-    yield
-    close_hubs()
 
 
 class Mapping(Recorder):

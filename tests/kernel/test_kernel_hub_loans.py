@@ -11,17 +11,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hub_recorder import QUIET, Recorder, close_hubs
+from hub_recorder import QUIET, Recorder
 
 CHOICES = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 UNPACED = b"reno"
 SMALL, LARGE = 100, 40_000
-
-
-@pytest.fixture(autouse=True)
-def no_open_hubs() -> Iterator[None]:
-    yield
-    close_hubs()
 
 
 class Client:

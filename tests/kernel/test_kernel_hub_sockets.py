@@ -4,23 +4,16 @@ import contextlib
 import select
 import socket
 import time
-from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hub_recorder import QUIET, Recorder, close_hubs
+from hub_recorder import QUIET, Recorder
 
 from millstream.kernel import _hub
 from millstream.kernel._batch import Batch
 from millstream.nats.transport.closed import Closed
 
 LARGE = 40_000
-
-
-@pytest.fixture(autouse=True)
-def no_open_hubs() -> Iterator[None]:
-    yield
-    close_hubs()
 
 
 class Wire:

@@ -9,8 +9,7 @@ from typing import Any
 
 import nats
 from support.certificates import Authority
-from support.nats_server import binary
-from support.peers import free_port, running
+from support.peers import free_port, nats_server_path, running
 
 SUBJECT = [("C", "US"), ("O", "Mill"), ("OU", "stones"), ("CN", "derek")]
 
@@ -50,6 +49,6 @@ def test_a_clients_certificate_is_shown_to_who_asks_for_it(tmp_path: Path) -> No
     ours = [sys.executable, "-m", "millstream", "nats-server"]
     assert (
         served(ours, authority, tmp_path / "ours")
-        == served([binary()], authority, tmp_path / "theirs")
+        == served([nats_server_path()], authority, tmp_path / "theirs")
         == {"subject": "CN=derek,OU=stones,O=Mill,C=US", "spki_sha256": 64, "cert_sha256": 64}
     )

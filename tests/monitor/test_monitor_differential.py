@@ -17,12 +17,9 @@ from typing import Any
 import pytest
 
 import nats
-from support.broker import millstream, servable
+from support.broker import millstream
 from support.clients import flushed
-from support.nats_server import binary
-from support.peers import Peer, free_port, running, scratch_directory
-
-pytestmark = pytest.mark.skipif(not servable(), reason="this tree has no server yet")
+from support.peers import Peer, free_port, nats_server_path, running, scratch_directory
 
 # What nats-server tells and we do not: path → why.
 NOT_OURS = {
@@ -83,7 +80,7 @@ def reference() -> Iterator[Peer]:
     with scratch_directory("nats-server") as directory:
         port, http_port = free_port(), free_port()
         command = [
-            *(binary(), "-a", "127.0.0.1", "-p", str(port), "-m", str(http_port)),
+            *(nats_server_path(), "-a", "127.0.0.1", "-p", str(port), "-m", str(http_port)),
             *("-js", "-sd", str(Path(directory) / "data")),
         ]
         with running("nats-server", command, port, directory, http_port) as peer:

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from millstream.accounts.credentials import Credentials
 from millstream.clock import Clock, ManualClock, SystemClock
+from millstream.kernel._batch import Batch
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.door import NatsDoor
@@ -26,13 +27,6 @@ WAIT = 10
 def tls_options(server: Issued, **changes: Any) -> TlsOptions:
     pair = CertificatePair(server.cert_file, server.key_file)
     return TlsOptions(certificates=(pair,), **changes)
-
-
-async def eventually(true: Callable[[], bool]) -> None:
-    """Return once the other end has come so far; a deadline makes it a failure."""
-    async with asyncio.timeout(WAIT * 3):
-        while not true():  # noqa: ASYNC110 (what is watched knows nothing of events)
-            await asyncio.sleep(0.005)
 
 
 class Serving:
@@ -124,3 +118,13 @@ async def raw(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator
         yield client
     finally:
         await client.close()
+
+
+class Collector:
+    """A sink that counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def deliver(self, batch: Batch) -> None:
+        self.count += len(batch)

@@ -13,16 +13,11 @@ import nats
 from millstream.message import NewRecord
 from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, decompress_block, encode
 from millstream.streams.config.config import StreamConfig
+from support.jetstream_api import api
 from support.nats_server import nats_server
 
 CONFIG = {"name": "S", "subjects": ["s.*"], "allow_direct": True, "max_msgs": 900}
 CONSUMER = {"name": "c", "durable_name": "c", "ack_policy": "explicit"}
-
-
-async def api(client: Client, subject: str, body: Any = b"") -> Any:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await client.request(f"$JS.API.{subject}", data, timeout=5)
-    return json.loads(reply.data)
 
 
 async def fill(client: Client, count: int = 600) -> None:

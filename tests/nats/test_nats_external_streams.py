@@ -1,17 +1,15 @@
 """Mirrors and sources of other accounts, along the imports that are in force."""
 
-import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.aio.client import Client
 
 import nats
 from millstream.accounts.account import Account, Export, Import
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.external_streams import ExternalStreams
+from support.jetstream_api import api, info_at
 from support.server_process import started
 
 API = "$JS.API.CONSUMER.>"
@@ -96,20 +94,6 @@ accounts {
 """
 
 
-async def api(client: Client, subject: str, body: Any) -> Any:
-    reply = await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)
-    return json.loads(reply.data)
-
-
-async def until(client: Client, stream: str, last_seq: int) -> Any:
-    for _ in range(1000):
-        info = await api(client, f"STREAM.INFO.{stream}", {})
-        if info["state"]["last_seq"] >= last_seq:
-            break
-        await asyncio.sleep(0.02)
-    return info
-
-
 async def test_records_of_another_account_are_mirrored_and_sourced_where_it_lets_us(tmp_path: Path):
     external = {"api": "RI.JS.API", "deliver": "RI.DELIVER.SYNC.X"}
     config = tmp_path / "server.conf"
@@ -127,11 +111,11 @@ async def test_records_of_another_account_are_mirrored_and_sourced_where_it_lets
         for client in (importer, other):
             await api(client, "STREAM.CREATE.M", mirror)
         await api(importer, "STREAM.CREATE.S", {"name": "S", "sources": [source]})
-        info = await until(importer, "M", 4)
+        info = await info_at(importer, "M", 4)
         assert (info["state"]["messages"], info["mirror"]["external"]) == (4, external)
-        assert (await until(importer, "S", 2))["state"]["messages"] == 2
+        assert (await info_at(importer, "S", 2))["state"]["messages"] == 2
         await origin.request("o.1", b"later", timeout=5)
-        assert (await until(importer, "M", 5))["state"]["last_seq"] == 5
+        assert (await info_at(importer, "M", 5))["state"]["last_seq"] == 5
         apart = await api(other, "STREAM.INFO.M", {})
         assert (apart["state"]["messages"], apart["mirror"]["active"]) == (0, -1)
         for client in (origin, importer, other):

@@ -1,6 +1,5 @@
 """How records come into streams other than by plain publish: here and at the real nats-server."""
 
-import asyncio
 import base64
 import json
 import re
@@ -12,12 +11,7 @@ from jetstream_broker import Broker, both
 from nats.aio.client import Client
 
 import nats
-
-
-async def api(client: Client, subject: str, body: Any = b"") -> Any:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await client.request(f"$JS.API.{subject}", data, timeout=5)
-    return json.loads(reply.data)
+from support.jetstream_api import api, info_at
 
 
 async def create(client: Client, name: str, **config: Any) -> Any:
@@ -28,16 +22,6 @@ async def publish(client: Client, subject: str, data: bytes = b"x", **headers: s
     named = {key.replace("_", "-"): value for key, value in headers.items()}
     reply = await client.request(subject, data, timeout=5, headers=named or None)
     return json.loads(reply.data) if reply.data else None
-
-
-async def until(client: Client, stream: str, last_seq: int) -> dict[str, Any]:
-    """Return a stream's info once it has come so far, or as it is after twenty seconds."""
-    for _ in range(1000):
-        info = await api(client, f"STREAM.INFO.{stream}", {"deleted_details": True})
-        if info["state"]["last_seq"] >= last_seq:
-            break
-        await asyncio.sleep(0.02)
-    return info
 
 
 def told(answer: dict[str, Any]) -> Any:
@@ -85,16 +69,16 @@ async def mirroring(client: Client) -> list[Any]:
     for at, (asked, last) in enumerate(MIRRORS):
         made = await create(client, f"M{at}", mirror={"name": "O", **asked})
         seen.append((made["config"]["mirror"], made["config"]["mirror_direct"]))
-        seen += shown(await until(client, f"M{at}", last))
+        seen += shown(await info_at(client, f"M{at}", last))
         seen.append(await records(client, f"M{at}", last))
     await create(client, "MM", mirror={"name": "M0"})
-    seen += shown(await until(client, "MM", 6))
+    seen += shown(await info_at(client, "MM", 6))
     # What the origin loses stays; what it lost before it came is a hole.
     await api(client, "STREAM.PURGE.O", {})
     await publish(client, "o.1")
     await publish(client, "o.2")
     for name in ("M0", "M4", "MM"):
-        seen += shown(await until(client, name, 8))
+        seen += shown(await info_at(client, name, 8))
     return seen
 
 
@@ -108,7 +92,7 @@ async def promoting(client: Client) -> list[Any]:
     await create(client, "O", subjects=["o.*"])
     await publish(client, "o.1")
     await create(client, "M", mirror={"name": "O"})
-    await until(client, "M", 1)
+    await info_at(client, "M", 1)
     seen = [
         told(await api(client, "STREAM.UPDATE.M", {"name": "M", "mirror": {"name": "X"}})),
         told(await api(client, "STREAM.UPDATE.O", {"name": "O", "mirror": {"name": "X"}})),
@@ -118,7 +102,7 @@ async def promoting(client: Client) -> list[Any]:
     promoted = await api(client, "STREAM.UPDATE.M", {"name": "M", "subjects": ["m.*"]})
     seen += [promoted["config"].get("mirror"), promoted["config"]["duplicate_window"]]
     seen += [await publish(client, "m.1", b"mine"), await publish(client, "o.1", b"not mine")]
-    seen.append((await until(client, "M", 2))["state"]["last_seq"])
+    seen.append((await info_at(client, "M", 2))["state"]["last_seq"])
     return seen
 
 
@@ -192,13 +176,13 @@ async def counting(client: Client) -> list[Any]:
         [("A.x", "5"), ("B.x", "+7"), ("A.x", "-2"), ("T.x", "100"), ("A.y", "1")], 1
     ):
         seen.append(await publish(client, subject, b"", Nats_Incr=added))
-        await until(client, "T", at)
+        await info_at(client, "T", at)
     batch = {"Nats_Incr": "10", "Nats_Batch_Id": "b"}
     seen += [
         await publish(client, "A.x", b"", **batch, Nats_Batch_Sequence="1"),
         await publish(client, "A.x", b"", **batch, Nats_Batch_Sequence="2", Nats_Batch_Commit="1"),
     ]
-    await until(client, "T", 7)
+    await info_at(client, "T", 7)
     for name, last in (("A", 5), ("B", 1), ("T", 7)):
         seen.append(await records(client, name, last))
     wrong: list[dict[str, str]] = [
@@ -285,12 +269,12 @@ async def coming_true(client: Client) -> list[Any]:
         client, "s.at", b"once", Nats_Schedule=past, Nats_Schedule_Target="t.at", H="v",
         Nats_Msg_Id="id", Nats_Schedule_TTL="50s",
     )  # fmt: skip
-    await until(client, "S", 3)
+    await info_at(client, "S", 3)
     await publish(
         client, "s.from", b"own", Nats_Schedule=past, Nats_Schedule_Target="t.from",
         Nats_Schedule_Source="s.src", Nats_Schedule_Rollup="sub",
     )  # fmt: skip
-    await until(client, "S", 5)
+    await info_at(client, "S", 5)
     return await records(client, "S", 6)
 
 
@@ -308,8 +292,8 @@ async def test_mirrors_sources_and_schedules_go_on_after_a_restart(tmp_path: Pat
     await create(client, "T", sources=[{"name": "O"}])
     await publish(client, "o.1", b"one")
     await publish(client, "o.2", b"two")
-    await until(client, "M", 2)
-    await until(client, "T", 2)
+    await info_at(client, "M", 2)
+    await info_at(client, "T", 2)
     await api(client, "STREAM.MSG.DELETE.M", {"seq": 1})
     await api(client, "STREAM.PURGE.T")
     await client.close()
@@ -317,8 +301,8 @@ async def test_mirrors_sources_and_schedules_go_on_after_a_restart(tmp_path: Pat
     broker = Broker(str(tmp_path))
     client = await nats.connect(broker.start(), allow_reconnect=False)
     await publish(client, "o.3", b"three")
-    await until(client, "M", 3)
-    await until(client, "T", 3)
+    await info_at(client, "M", 3)
+    await info_at(client, "T", 3)
     assert [(r[0], r[3]) for r in await records(client, "M", 3)] == [(2, b"two"), (3, b"three")]
     # All that the source had brought was purged, and still it is not taken in again.
     assert [(r[0], r[3]) for r in await records(client, "T", 4)] == [(3, b"three")]
@@ -333,7 +317,7 @@ async def test_a_mirror_answers_direct_gets_of_an_origin_that_is_gone(tmp_path: 
     await publish(client, "o.1", b"one")
     for name in ("M", "N"):
         await create(client, name, mirror={"name": "O"})
-        await until(client, name, 1)
+        await info_at(client, name, 1)
     reply = await client.request("$JS.API.DIRECT.GET.O", b'{"seq":1}', timeout=5)
     assert (reply.headers or {})["Nats-Stream"] == "O"
     await api(client, "STREAM.DELETE.O")
@@ -354,7 +338,7 @@ async def test_consumers_read_a_mirror_under_its_origin_s_sequences(tmp_path: Pa
     await create(client, "M", mirror={"name": "O", "filter_subject": "o.1"})
     for at in range(4):
         await publish(client, f"o.{at % 2}", b"%d" % at)
-    await until(client, "M", 13)
+    await info_at(client, "M", 13)
     subscription = await client.jetstream().pull_subscribe("o.1", "c", "M")
     found = await subscription.fetch(2, timeout=10)
     assert [(m.metadata.sequence.stream, m.data) for m in found] == [(11, b"1"), (13, b"3")]

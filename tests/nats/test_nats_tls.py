@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from fed_door import CONNECT, Raw, Serving, eventually, raw, serving, tls_options
+from fed_door import CONNECT, Collector, Raw, Serving, raw, serving, tls_options
 from msgspec.structs import replace
 
 import nats
 from millstream.clock import ManualClock
-from millstream.kernel._batch import Batch
 from millstream.nats.session import NatsLimits
 from millstream.nats.transport import certificate
 from millstream.nats.transport.tls import Tls
@@ -21,6 +20,7 @@ from millstream.nats.transport.tls_transport import TlsPort
 from millstream.server.options.options import CertificatePair
 from support.certificates import Authority, Issued
 from support.clients import flushed
+from support.waiting import eventually
 
 TLS_REQUIRED = b"-ERR 'Secure Connection - TLS Required'\r\n"
 
@@ -464,14 +464,6 @@ async def test_a_client_that_does_not_read_is_closed_before_it_costs_much(
         assert running.door.hub.stats()["slow_consumers"] == 1
         assert most <= 3 << 20
         await greeted(publisher)
-
-
-class Collector:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def deliver(self, batch: Batch) -> None:
-        self.count += len(batch)
 
 
 async def test_a_publisher_into_a_sink_that_is_behind_is_not_read(

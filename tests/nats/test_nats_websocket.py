@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fed_door import CONNECT, Raw, Serving, eventually, raw, serving, tls_options
+from fed_door import CONNECT, Collector, Raw, Serving, raw, serving, tls_options
 
 import nats
 from millstream.clock import ManualClock
-from millstream.kernel._batch import Batch
 from millstream.nats.session import NatsLimits
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Cookies, Kind
 from millstream.server.options.auth_options import Authorization
 from millstream.server.options.options import WebsocketOptions
 from support.certificates import Authority
+from support.waiting import eventually
 from support.websocket_frames import (
     BINARY,
     CLOSE,
@@ -605,14 +605,6 @@ async def test_a_client_that_does_not_read_is_closed_before_it_costs_much() -> N
                 await publisher.raw.writer.drain()
                 await asyncio.sleep(0)
         assert running.door.hub.stats()["slow_consumers"] == 1
-
-
-class Collector:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def deliver(self, batch: Batch) -> None:
-        self.count += len(batch)
 
 
 async def test_a_publisher_into_a_sink_that_is_behind_is_not_read(packed: Serving) -> None:

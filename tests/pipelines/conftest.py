@@ -1,7 +1,6 @@
 """The session that all Spark tests share, and a broker that pipelines run against."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,33 +24,15 @@ from millstream.pipelines.progress import Done
 from millstream.pipelines.run import run
 from support.broker import millstream
 from support.peers import Peer
+from support.spark_session import spark_session
+from support.waiting import until
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The same as in tests/spark: Spark has one session a process, whoever comes first."""
-    from millstream.spark import register
-
-    home = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("millstream tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # the machine may be busy
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
-        .config("spark.local.dir", str(home / "local"))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    register(session)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +73,9 @@ class Bench:
 
     def sealed(self, stream: str) -> ReadPlan:
         """Return the plan once it names a file; sealing happens behind the publishes."""
-        until = time.monotonic() + 60
         with closing(open_streams(self.broker.url)) as streams:
-            while not (plan := streams.plan(stream)).segments:
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            return plan
+            until(lambda: streams.plan(stream).segments)
+            return streams.plan(stream)
 
     def checkpoint(self, pipeline: str, sink: str) -> Path:
         """Return where a sink remembers how far it is."""

@@ -1,6 +1,5 @@
 """Queues over a store on a fake disk, driven by hand."""
 
-import asyncio
 from collections.abc import Coroutine
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -15,8 +14,9 @@ from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream
-from support.fake_disk import Crashed, FakeDisk
+from support.fake_disk import FakeDisk
 from support.store_bench import Bench
+from support.waiting import driven
 
 _T = TypeVar("_T")
 
@@ -50,19 +50,7 @@ class QueueBench:
 
     async def drive(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Turn the loop and the disk until the work is done."""
-        before = asyncio.all_tasks()
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                await asyncio.sleep(0)
-                self.bench.run()
-        except Crashed:  # the process is gone, and all that was under way with it
-            halted = asyncio.all_tasks() - before
-            for each in halted:
-                each.cancel()
-            await asyncio.gather(*halted, return_exceptions=True)
-            raise
-        return task.result()
+        return await driven(work, self.bench.run)
 
     def checkpoint(self) -> None:
         self.store.checkpoint({STREAMS: self.catalog.section(), QUEUES: self.queues.section()})

@@ -11,7 +11,7 @@ from millstream.server.conf.document import from_block
 from millstream.server.conf.setting import BadConfiguration
 from millstream.server.conf.syntax import ConfError, parse
 from millstream.server.options.options_check import contradictions
-from support.nats_server import binary
+from support.peers import nats_server_path
 
 USER = nkeys.encode(Role.USER, bytes(range(32)))
 ACCOUNT = nkeys.encode(Role.ACCOUNT, bytes(range(32)))
@@ -361,7 +361,11 @@ def theirs(text: str, directory: Path) -> str:
     file = directory / "nats.conf"
     file.write_text(text)
     done = subprocess.run(
-        [binary(), "-t", "-c", str(file)], capture_output=True, text=True, timeout=20, check=False
+        [nats_server_path(), "-t", "-c", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
     )
     return "" if done.returncode == 0 else done.stderr
 

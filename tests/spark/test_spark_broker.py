@@ -1,6 +1,5 @@
 """Spark and a running broker: what NATS clients published is what Spark reads."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from millstream.spark.reading.stream_source import StreamingReader
 from millstream.spark.source import BatchReader
 from millstream.streams.config.config import StreamConfig
 from support.small_broker import SmallBroker, small_broker
+from support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -120,8 +120,7 @@ def test_a_segment_trimmed_after_planning_is_told(broker: SmallBroker) -> None:
     first_kept = parts[1].from_seq
     broker.trim("ORDERS", first_kept, "cap")
     removed = Path(parts[0].path)
-    while removed.exists():  # the file goes behind the trim
-        time.sleep(0.005)
+    until(lambda: not removed.exists())  # the file goes behind the trim
     rows = [
         row
         for partition in partitions

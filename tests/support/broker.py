@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,6 @@ from support.peers import Peer, free_port, running, scratch_directory
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-
-def servable() -> bool:
-    """Whether this tree has a server to start."""
-    return importlib.util.find_spec("millstream.server.server") is not None
 
 
 def serve_command(

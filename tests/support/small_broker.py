@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from millstream.streams.config.config import StreamConfig
 from millstream.streams.deposits.deposits import Sinks
 from millstream.streams.stream import Stream
 from millstream.wire.info import server_info
+from support.waiting import until
 
 _Result = TypeVar("_Result")
 WAIT_SECONDS = 20.0
@@ -86,27 +86,24 @@ class SmallBroker:
         """Remove what is below and wait until the log says so."""
         log = self.stream(name).log
         self.do(lambda: log.trim(first_kept, reason))
-        while self.do(lambda: log.state().first_seq) < first_kept:
-            time.sleep(0.005)
+        until(lambda: self.do(lambda: log.state().first_seq) >= first_kept)
 
     def stream(self, name: str) -> Stream:
         return self._catalog.get(name)
 
     def seal(self, name: str, count: int) -> None:
         """Wait until so many segments are sealed; sealing happens behind the appends."""
-        while self.do(lambda: self._sealed(name)) < count:
-            time.sleep(0.005)
+        until(lambda: self.do(lambda: self._sealed(name)) >= count)
 
     def flushed(self, name: str) -> None:
         """Wait until the delete flags of sealed segments are in their files."""
         segments = self.stream(name).log.segments  # type: ignore[attr-defined]
 
-        def waiting() -> bool:
+        def done() -> bool:
             self._store.tick()
-            return any(segment.flags or segment.busy for segment in segments if segment.sealed)
+            return not any(segment.flags or segment.busy for segment in segments if segment.sealed)
 
-        while self.do(waiting):
-            time.sleep(0.005)
+        until(lambda: self.do(done))
 
     def files_done(self) -> None:
         """Wait until the file thread has done what it was given so far."""

@@ -1,8 +1,6 @@
 """Clients that leave in the middle: what they asked for is done whole, or not at all."""
 
 import asyncio
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from xxhash import xxh3_64_hexdigest
 
 from millstream.kernel._batch import Batch
 from millstream.streams.deposits.deposits import Sinks
+from support.waiting import eventually
 
 
 async def leave_during(api: Api, method: str, target: str, body: object = None) -> None:
@@ -21,14 +20,6 @@ async def leave_during(api: Api, method: str, target: str, body: object = None) 
         await asyncio.sleep(0)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        for _ in itertools.count():
-            if condition():
-                return
-            await asyncio.sleep(0)
 
 
 async def close(api: Api) -> None:
@@ -53,7 +44,7 @@ async def test_a_topic_whose_deleter_left_is_gone_before_a_restart_as_after_it(
     api = Api(directory)
     await api.write("t", 1)
     await leave_during(api, "DELETE", "/v0/topics/t")
-    await until(lambda: api.catalog.find("t") is None)
+    await eventually(lambda: api.catalog.find("t") is None)
     await api.write("t", "kept", config={"durability": "fsync"})
     api = await restarted(api, directory)
     assert [each["data"] for each in (await api.diff("t"))["records"]] == ["kept"]
@@ -63,11 +54,11 @@ async def test_a_topic_whose_deleter_left_is_gone_before_a_restart_as_after_it(
 async def test_a_topic_whose_maker_left_is_there(directory: Path) -> None:
     api = Api(directory)
     await leave_during(api, "PUT", "/v0/topics/t", {"cap_records": 7})
-    await until(lambda: api.catalog.find("t"))
+    await eventually(lambda: api.catalog.find("t"))
     await leave_during(api, "PUT", "/v0/topics/t", {"cap_records": 8})
-    await until(lambda: api.stream("t").config.max_msgs == 8)
+    await eventually(lambda: api.stream("t").config.max_msgs == 8)
     await leave_during(api, "POST", "/v0/topics/u", {"records": [{"data": 1}]})
-    await until(lambda: api.catalog.find("u"))
+    await eventually(lambda: api.catalog.find("u"))
     await close(api)
 
 
@@ -76,9 +67,9 @@ async def test_a_router_whose_maker_or_deleter_left_is_as_after_a_restart(direct
     for name in ("a", "b"):
         await api.call("PUT", f"/v0/topics/{name}")
     await leave_during(api, "PUT", "/v0/routers/r", {"source": "a", "dest": "b"})
-    await until(lambda: api.topics.routers.find("r", "$G"))
+    await eventually(lambda: api.topics.routers.find("r", "$G"))
     await leave_during(api, "DELETE", "/v0/routers/r")
-    await until(lambda: api.topics.routers.find("r", "$G") is None)
+    await eventually(lambda: api.topics.routers.find("r", "$G") is None)
     api = await restarted(api, directory)
     assert len(api.topics.routers) == 0
     await close(api)
@@ -91,7 +82,7 @@ async def test_dead_letters_whose_sender_left_go_back_once(directory: Path) -> N
     fsync = {"durability": "fsync"}
     await api.call("POST", "/v0/topics/dead", {"records": [letter], "config": fsync})
     await leave_during(api, "POST", "/v0/topics/dead/redrive", {})
-    await until(lambda: not api.stream("dead").state().messages)
+    await eventually(lambda: not api.stream("dead").state().messages)
     assert api.stream("q").state().messages == 1
     await close(api)
 
@@ -107,7 +98,7 @@ async def test_a_sinks_commit_that_is_sent_again_is_stored_once(directory: Path)
     file = {"id": "f", "bytes": len(batch.buffer), "check": xxh3_64_hexdigest(batch.buffer)}
     commit = {"sink": "s", "batch": 0, "files": [file]}
     asking = asyncio.ensure_future(api.call("POST", "/v0/topics/t/commit", commit))
-    await until(lambda: api.stream("t").log.next_seq > 1)  # it is being committed
+    await eventually(lambda: api.stream("t").log.next_seq > 1)  # it is being committed
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     status, again = await api.call("POST", "/v0/topics/t/commit", commit)

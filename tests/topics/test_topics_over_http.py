@@ -4,28 +4,19 @@ import asyncio
 import http.client
 import socket
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import uvloop
 from topics_api import Api
 
 from millstream.http.door import HttpDoor
+from support.waiting import eventually
 
 # libuv opens its signal pipe with the first loop and keeps it for the life of the process.
 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as _first:
     _first.run(asyncio.sleep(0))
-
-
-@pytest.fixture
-async def port(api: Api) -> AsyncIterator[int]:
-    loop = asyncio.get_running_loop()
-    door = HttpDoor(loop, api.routes, api.clock, on_stop=api.topics.stop)
-    yield await door.start("127.0.0.1", 0)
-    await door.stop()
 
 
 async def test_a_client_creates_writes_and_reads(port: int) -> None:
@@ -170,9 +161,7 @@ async def test_a_watcher_that_stops_reading_its_socket_changes_nothing_for_the_o
     assert left.index(b'"n":0,') < left.index(b"event: tombstone")  # told, not skipped in silence
     stuck.close()
     quick.close()
-    async with asyncio.timeout(10):
-        while api.topics.sse_connections:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not api.topics.sse_connections)
 
 
 def _tail(port: int, buffer: int | None) -> socket.socket:

@@ -3,14 +3,12 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from topics_api import Api, Events
 
 from millstream.errors import StorageFull
-from millstream.http.door import HttpDoor
 from millstream.http.response import StreamedResponse
 
 START_MS = 1_700_000_000_000
@@ -354,14 +352,6 @@ async def test_a_claim_that_fails_ends_the_stream_and_says_why(
 
 
 # -- real sockets ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def port(api: Api) -> AsyncIterator[int]:
-    loop = asyncio.get_running_loop()
-    door = HttpDoor(loop, api.routes, api.clock, on_stop=api.topics.stop)
-    yield await door.start("127.0.0.1", 0)
-    await door.stop()
 
 
 WORK = b"GET /v0/topics/q/work?node=w&max=2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
