@@ -14,7 +14,7 @@ from millstream.accounts.account import (
     goes_round,
 )
 from millstream.accounts.claims import account_of_claims, accounts_of_claims
-from millstream.accounts.jwt import Claims
+from millstream.accounts.jwt import JwtClaims
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_private_export_is_open_to_whoever_holds_its_token() -> None:
         signature = base64.urlsafe_b64encode(signer.sign(text.encode())).decode().rstrip("=")
         return f"{text}.{signature}"
 
-    def importer(text: str, subject: str) -> Claims:
+    def importer(text: str, subject: str) -> JwtClaims:
         item = {"account": _key(owner), "subject": subject, "type": "service", "token": text}
-        return Claims("O", _key(guest), "guest", 0, 0, 0, {"imports": [item]})
+        return JwtClaims("O", _key(guest), "guest", 0, 0, 0, {"imports": [item]})
 
     def opened(text: str, wants: str = "svc", **more: Any) -> bool:
         export = {"subject": "svc", "type": "service", "token_req": True, **more}
-        owning = Claims("O", _key(owner), "owner", 0, 0, 0, {"exports": [export]})
+        owning = JwtClaims("O", _key(owner), "owner", 0, 0, 0, {"exports": [export]})
         made = {a.name: a for a in accounts_of_claims([owning, importer(text, wants)], now=1000)}
         wanted = made[_key(guest)].imports[0]
         return made[_key(owner)].offer(wanted, _key(guest)) is not None
@@ -161,7 +161,7 @@ def test_an_account_is_read_from_its_jwt() -> None:
         "mappings": {"a": [{"subject": "b", "weight": 40}, {"subject": "c"}]},
     }
 
-    account = account_of_claims(Claims("O", "AME", "mine", 0, 0, 0, nats))
+    account = account_of_claims(JwtClaims("O", "AME", "mine", 0, 0, 0, nats))
 
     assert (account.name, account.label, account.jetstream) == ("AME", "mine", True)
     assert account.exports[1].response_type is ResponseType.STREAM
@@ -177,4 +177,4 @@ def test_an_account_is_read_from_its_jwt() -> None:
         ("b", 40),
         ("c", 100),
     ]
-    assert not account_of_claims(Claims("O", "AME", "mine", 0, 0, 0, {})).jetstream
+    assert not account_of_claims(JwtClaims("O", "AME", "mine", 0, 0, 0, {})).jetstream

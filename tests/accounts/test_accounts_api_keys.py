@@ -10,8 +10,8 @@ from millstream.accounts import api_keys
 from millstream.accounts.api_keys import (
     SCOPES,
     ApiKey,
+    ApiKeyRing,
     BadKeys,
-    KeyRing,
     decode_keys,
     encode_keys,
     make_key,
@@ -94,7 +94,7 @@ def test_a_secret_is_in_no_form_of_its_key() -> None:
 
 
 def test_a_ring_finds_exactly_the_key_of_a_secret() -> None:
-    ring = KeyRing(parse_keys("one:read,two"))
+    ring = ApiKeyRing(parse_keys("one:read,two"))
     found = ring.find(b"one")
     assert found is not None
     assert found.scopes == {"read"}
@@ -114,7 +114,7 @@ def test_every_key_is_compared_wherever_the_right_one_stands(
             return one == other
 
     monkeypatch.setattr(api_keys, "hmac", Counting)
-    ring = KeyRing(parse_keys("a,b,c"))
+    ring = ApiKeyRing(parse_keys("a,b,c"))
     for secret in (b"a", b"c", b"x"):
         compared.clear()
         ring.find(secret)
@@ -122,7 +122,7 @@ def test_every_key_is_compared_wherever_the_right_one_stands(
 
 
 def test_a_ring_that_lost_its_last_key_lets_nobody_in() -> None:
-    ring = KeyRing()
+    ring = ApiKeyRing()
     assert not ring.required
     key, secret = make_key("one")
     ring.replace([key])

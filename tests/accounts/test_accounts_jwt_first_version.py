@@ -5,7 +5,7 @@ from typing import Any
 import nkeys as signing
 import pytest
 
-from millstream.accounts.jwt import Claims, Refused, decode
+from millstream.accounts.jwt import JwtClaims, Refused, decode
 from millstream.accounts.jwt_kind import JwtKind
 
 OPERATOR = signing.from_seed(signing.encode_seed(bytes(32), signing.PREFIX_BYTE_OPERATOR))
@@ -15,7 +15,7 @@ def part(value: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def read(*, header_signed: bool = False, **nats: Any) -> Claims:
+def read(*, header_signed: bool = False, **nats: Any) -> JwtClaims:
     public = OPERATOR.public_key.decode()
     header = part({"typ": "jwt", "alg": "ed25519"})
     body = part({"iss": public, "sub": public, "type": "operator", "nats": nats})

@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.accounts.permissions import Answers, BadPermission, Responses, Rule
+from millstream.accounts.permissions import BadPermission, ReplyAllowance, Responses, Rule
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_entry_that_is_no_subject_is_refused() -> None:
 
 
 def test_an_answer_is_allowed_once_and_in_time() -> None:
-    answers = Answers(Responses(max_messages=1, seconds=10))
+    answers = ReplyAllowance(Responses(max_messages=1, seconds=10))
     answers.asked("_INBOX.1", now=0)
     answers.asked("_INBOX.2", now=0)
 
@@ -60,7 +60,7 @@ def test_an_answer_is_allowed_once_and_in_time() -> None:
 
 
 def test_remembered_requests_are_bounded() -> None:
-    answers = Answers(Responses(max_messages=-1, seconds=-1), most=2)
+    answers = ReplyAllowance(Responses(max_messages=-1, seconds=-1), most=2)
     for reply in ("a", "b", "c"):
         answers.asked(reply, now=0)
 

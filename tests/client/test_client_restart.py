@@ -17,7 +17,7 @@ from millstream.client.errors import ApiError, ClientError, ConnectFailed
 from millstream.client.patience import LONGEST_PAUSE, Patience
 from millstream.client.topic_values import CaughtUp, Job, Record, TopicDeleted
 from millstream.client.topics import Topics
-from millstream.client.watched import Watched
+from millstream.client.watch_position import WatchPosition
 from millstream.clock import ManualClock
 
 AWAY = ConnectFailed("nobody there")
@@ -137,7 +137,7 @@ def test_a_watch_tells_of_topics_that_went_while_nobody_listened(server: Restart
 def test_a_watch_goes_on_behind_a_loss_but_at_the_beginning_of_a_topic_made_anew(
     gap_from: int, gap_to: int, earliest_seq: int, position: int
 ) -> None:
-    watched = Watched({"t": 2}, {})
+    watched = WatchPosition({"t": 2}, {})
     told = {"gap_from": gap_from, "gap_to": gap_to, "earliest_seq": earliest_seq}
     gap = {"topic": "t", "reason": "from_seq_too_old", "head_seq": 9, **told}
     assert list(watched.read("tombstone", msgspec.json.encode(gap)))

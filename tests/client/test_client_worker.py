@@ -13,7 +13,7 @@ from millstream.client.topic_values import Job
 from millstream.client.worker import (
     FIRST_POLL_SECONDS,
     POLL_SECONDS,
-    Idleness,
+    IdleWait,
     Worker,
     WorkTerms,
 )
@@ -23,7 +23,7 @@ STATE = SimpleNamespace(config={"claim_jitter_ms": 0})
 LOOKS = 4
 
 
-class Told(Idleness):
+class Told(IdleWait):
     """Waits for nothing, and has its worker stop after some looks; notes what it was told."""
 
     def __init__(self, worker: Any) -> None:
@@ -48,7 +48,7 @@ def jobs() -> list[list[Job]]:
 
 
 def test_an_idle_worker_looks_less_and_less_often_until_there_is_a_job() -> None:
-    idleness = Idleness()
+    idleness = IdleWait()
     pauses = [idleness.pause() for _ in range(8)]
     assert pauses[:3] == [FIRST_POLL_SECONDS, 2 * FIRST_POLL_SECONDS, 4 * FIRST_POLL_SECONDS]
     assert pauses == sorted(pauses)

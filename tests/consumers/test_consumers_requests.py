@@ -149,7 +149,7 @@ def test_deadlines_are_expiry_or_heartbeat_whichever_comes_first():
         (b"-NAK", acks.Nak(0.0)),
         (b'-NAK {"delay":1500000000}', acks.Nak(1.5)),
         (b"-NAK 1m2s", acks.Nak(62.0)),
-        (b"+WPI", acks.Progress()),
+        (b"+WPI", acks.InProgress()),
         (b"+TERM too bad", acks.Term("too bad")),
         (b"+NXT 5", acks.Next(b"5")),
         (b"hello", None),

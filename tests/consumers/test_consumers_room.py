@@ -5,8 +5,8 @@ from typing import Any
 
 from millstream.clock import ManualClock
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.cursor import Page
-from millstream.consumers.feed import Feed, Parcel
+from millstream.consumers.cursor import CursorPage
+from millstream.consumers.feed import Feed, FeedParcel
 from millstream.consumers.push import PushDesk
 from millstream.kernel._frames import Frames
 
@@ -22,16 +22,16 @@ class Records(Feed):
         self.is_blocked = False
         self.sent = 0
 
-    def next(self, most: int, max_bytes: int) -> Parcel | None:
-        return Parcel(Page(Frames(b"", []), 0, 1), again=False)
+    def next(self, most: int, max_bytes: int) -> FeedParcel | None:
+        return FeedParcel(CursorPage(Frames(b"", []), 0, 1), again=False)
 
-    def put_back(self, parcel: Parcel) -> None:
+    def put_back(self, parcel: FeedParcel) -> None:
         pass  # there is always one more
 
-    def size(self, parcel: Parcel) -> int:
+    def size(self, parcel: FeedParcel) -> int:
         return SIZE
 
-    def send(self, route: bytes, parcel: Parcel, each: object = ()) -> int:
+    def send(self, route: bytes, parcel: FeedParcel, each: object = ()) -> int:
         self.sent += 1
         return SIZE
 

@@ -94,7 +94,7 @@ BUGS: dict[str, Plant] = {
     "retry a failed sync": replaced(ENGINE, "sync", retry_sync),
     "never sync the log": replaced(ENGINE, "sync", no_sync_at_all),
     "truncate at the first bad entry": replaced(replay, "scan_entries", first_bad_ends_the_log),
-    "skip the checksum of an entry": replaced(entry.Entry, "sound", always_sound),
+    "skip the checksum of an entry": replaced(entry.WalEntry, "sound", always_sound),
     "retry a failed sync of a segment": replaced(segment_module.Segment, "sync", resynced),
     "never sync a segment": replaced(segment_module.Segment, "sync", nothing),
     "skip directory syncs": replaced(FakeDisk, "sync_dir", nothing),

@@ -11,7 +11,7 @@ from millstream.errors import StorageUnusable
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.log import Durability
 from millstream.store.upkeep.inspect import CLEAN, DAMAGED, UNUSABLE, check_directory
-from millstream.store.upkeep.overhaul import plan_repair, repair_directory
+from millstream.store.upkeep.repair import plan_repair, repair_directory
 from millstream.store.wal.local_engine import HEADER_CHECKED
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count

@@ -21,7 +21,7 @@ from test_repair import (
 from millstream.errors import StorageUnusable
 from millstream.store.disk.keys import KeyRing
 from millstream.store.upkeep.inspect import CLEAN, check_directory
-from millstream.store.upkeep.overhaul import plan_repair, repair_directory
+from millstream.store.upkeep.repair import plan_repair, repair_directory
 from support.fake_disk import Crashed, FakeDisk, Mode
 from support.scale import count
 from support.store_bench import FORMS, SMALL, Bench

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from millstream.begun import begin
+from millstream.eager_task import begin
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 

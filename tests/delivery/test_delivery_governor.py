@@ -5,22 +5,22 @@ import pytest
 from millstream.delivery.governor import (
     Governor,
     Measures,
-    Sample,
+    PressureSample,
     coalesce_window_ms,
     commit_window_ms,
 )
 
-FULL = Sample(depth=100, busy=1.0, ingest_full=True)
+FULL = PressureSample(depth=100, busy=1.0, ingest_full=True)
 
 
-def pressed(governor: Governor, latency_ms: float, seen: Sample) -> Measures:
+def pressed(governor: Governor, latency_ms: float, seen: PressureSample) -> Measures:
     for _ in range(50):
         governor.waited(latency_ms)
     return governor.sample(seen)
 
 
 def test_an_idle_server_takes_no_measure() -> None:
-    assert Governor().sample(Sample(0, 0.0)) == Measures()
+    assert Governor().sample(PressureSample(0, 0.0)) == Measures()
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_an_idle_server_takes_no_measure() -> None:
 def test_pressure_is_made_of_latency_depth_and_busy_time(
     latency_ms: float, depth: int, busy: float, pressure: float
 ) -> None:
-    found = pressed(Governor(), latency_ms, Sample(depth, busy)).pressure
+    found = pressed(Governor(), latency_ms, PressureSample(depth, busy)).pressure
     assert found == pytest.approx(pressure, abs=0.002)
 
 
 def test_more_workers_bear_more_depth() -> None:
-    assert pressed(Governor(workers=4), 0, Sample(8, 0.0)).pressure == pytest.approx(0.075)
+    assert pressed(Governor(workers=4), 0, PressureSample(8, 0.0)).pressure == pytest.approx(0.075)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_deferring_needs_pressure_that_lasts_and_ends_well_below_where_it_began(
     assert not pressed(governor, 50, FULL).defers
     assert not governor.sample(FULL).defers
     assert governor.sample(FULL).defers
-    calmer = Sample(depth=8, busy=0.5)  # 0.4 + 0.3
+    calmer = PressureSample(depth=8, busy=0.5)  # 0.4 + 0.3
     assert governor.sample(calmer).defers
     assert governor.measures.pressure == pytest.approx(0.7, abs=0.01)
     assert not pressed(governor, 0, calmer).defers
@@ -77,8 +77,8 @@ def test_deferring_needs_pressure_that_lasts_and_ends_well_below_where_it_began(
 def test_writes_are_refused_only_at_full_pressure_with_a_full_log() -> None:
     governor = Governor()
     assert pressed(governor, 50, FULL).refuses
-    assert not governor.sample(Sample(depth=100, busy=1.0, ingest_full=False)).refuses
-    assert not governor.sample(Sample(depth=0, busy=1.0, ingest_full=True)).refuses
+    assert not governor.sample(PressureSample(depth=100, busy=1.0, ingest_full=False)).refuses
+    assert not governor.sample(PressureSample(depth=0, busy=1.0, ingest_full=True)).refuses
 
 
 def test_latency_is_smoothed() -> None:

@@ -46,7 +46,7 @@ ALLOWED = {
     "nats/transport/tls_transport.py:TlsClient": CONNECTION,
     "queues/queue.py:Queue._start": REQUEST,
     "server/server.py:_follow": "whatever an order raises stops the server",
-    "streams/reading/presence.py:look_again": WAITER,
+    "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Sinks.commit": REQUEST,
     "topics/audience/alarm.py:Alarm": WAITER,
     "topics/context.py": REQUEST,

@@ -8,7 +8,7 @@ from millstream.clock import ManualClock
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.http.routes import Routes
-from millstream.monitor.facts import Account, Connection, Facts, Subscription
+from millstream.monitor.facts import AccountFacts, ConnectionFacts, Facts, SubscriptionFacts
 from millstream.monitor.routes import monitor_routes
 
 SECOND = 1_000_000_000
@@ -31,7 +31,7 @@ def facts(**more: Any) -> Facts:
     return Facts(**given)
 
 
-def connection(cid: int, now_ns: int, **more: Any) -> Connection:
+def connection(cid: int, now_ns: int, **more: Any) -> ConnectionFacts:
     """Return a connection that came ``cid`` seconds ago."""
     given: dict[str, Any] = {
         "ip": "127.0.0.1",
@@ -40,12 +40,12 @@ def connection(cid: int, now_ns: int, **more: Any) -> Connection:
         "last_activity_ns": now_ns - SECOND,
         **more,
     }
-    return Connection(cid, **given)
+    return ConnectionFacts(cid, **given)
 
 
-def subscription(cid: int, subject: str, sid: str = "1", **more: Any) -> Subscription:
+def subscription(cid: int, subject: str, sid: str = "1", **more: Any) -> SubscriptionFacts:
     given: dict[str, Any] = {"account": "$G", "queue": "", "msgs": 0, "max": 0, **more}
-    return Subscription(subject=subject, sid=sid, cid=cid, **given)
+    return SubscriptionFacts(subject=subject, sid=sid, cid=cid, **given)
 
 
 def busy_server() -> Facts:
@@ -93,13 +93,13 @@ def busy_server() -> Facts:
         "avg_fanout": 1.0,
     }
     made.accounts = lambda: [
-        Account("$G", interest, lambda: {"acc": "$G", "conns": 2}),
-        Account(
+        AccountFacts("$G", interest, lambda: {"acc": "$G", "conns": 2}),
+        AccountFacts(
             "A",
             {"num_subscriptions": 1, "num_cache": 1, "avg_fanout": 5.0},
             lambda: {"acc": "A", "conns": 1},
         ),
-        Account("$SYS", is_system=True, has_jetstream=False),
+        AccountFacts("$SYS", is_system=True, has_jetstream=False),
     ]
     made.system_account = "$SYS"
     return made

@@ -92,11 +92,11 @@ async def test_users_accounts_and_subscriptions_are_shown_only_when_asked_for() 
 
 
 def test_connections_can_be_filtered_by_what_they_listen_to() -> None:
-    wish = connz.Options(acc="$G", filter_subject="orders.new")
+    wish = connz.ConnzQuery(acc="$G", filter_subject="orders.new")
     shown = connz.describe(busy_server(), wish)
     assert [each["cid"] for each in shown["connections"]] == [2, 3]
     with pytest.raises(BadRequest):
-        connz.describe(busy_server(), connz.Options(filter_subject="orders.new"))
+        connz.describe(busy_server(), connz.ConnzQuery(filter_subject="orders.new"))
 
 
 async def test_subsz_sums_the_subject_spaces() -> None:

@@ -6,7 +6,7 @@ import pytest
 from monitor_facts import busy_server, facts, get, text
 
 from millstream.accounts.account import Export, Import
-from millstream.monitor.facts import Account
+from millstream.monitor.facts import AccountFacts
 from millstream.monitor.machine import CpuMeter
 from millstream.monitor.times import uptime
 from millstream.wire.times import rfc3339
@@ -164,7 +164,7 @@ async def test_accstatz_shows_accounts_without_clients_only_if_asked() -> None:
 
 
 async def test_accountz_shows_what_accounts_share() -> None:
-    shop = Account(
+    shop = AccountFacts(
         "shop",
         label="The Shop",
         exports=(Export("prices.>"), Export("buy", service=True, accounts=("A",))),

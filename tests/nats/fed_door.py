@@ -11,8 +11,8 @@ from millstream.clock import Clock, ManualClock, SystemClock
 from millstream.kernel._batch import Batch
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts.accounts import Accounts
+from millstream.nats.authenticator import Authenticator
 from millstream.nats.door import NatsDoor
-from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
@@ -58,7 +58,7 @@ async def serving(
     clock = clock or SystemClock()
     info = server_info(bytes(32), host="127.0.0.1", port=0)
     interest = Interest()
-    reception = Reception(Accounts(global_interest=interest), clock, Credentials(token=token))
+    reception = Authenticator(Accounts(global_interest=interest), clock, Credentials(token=token))
     door = NatsDoor(loop, clock, interest, info, limits, reception, tls)
     running = Serving(door, clock)
     running.interest = interest

@@ -11,7 +11,7 @@ from millstream.clock import ManualClock
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.sharing import Sharing
-from millstream.nats.reception import Reception
+from millstream.nats.authenticator import Authenticator
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.wire.info import server_info
@@ -30,7 +30,7 @@ class GuardedSessions:
     ) -> None:
         self.clock = ManualClock()
         self.accounts = Accounts(accounts)
-        self.reception = Reception(self.accounts, self.clock, credentials)
+        self.reception = Authenticator(self.accounts, self.clock, credentials)
         info = server_info(bytes(32), host="127.0.0.1", port=4222, jetstream=True)
         self.sessions = Sessions(
             self.clock, Interest(), info, limits or NatsLimits(), self.reception

@@ -10,7 +10,7 @@ import nkeys as signing
 import pytest
 from guarded_sessions import Client, GuardedSessions
 
-from millstream.accounts.account import Account, Limits
+from millstream.accounts.account import Account, AccountLimits
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.jwt import Trust
 from millstream.accounts.permissions import Permissions, Rule
@@ -341,7 +341,7 @@ def test_a_jwt_accounts_time_runs_out(serve: Callable[..., GuardedSessions]) -> 
 def test_an_account_takes_only_so_many_connections_subscriptions_and_bytes(
     serve: Callable[..., GuardedSessions],
 ) -> None:
-    limits = Limits(max_connections=2, max_subscriptions=3, max_payload=5)
+    limits = AccountLimits(max_connections=2, max_subscriptions=3, max_payload=5)
     users = [User("a", "secret", account="A")]
     serving = serve(Credentials(users), [Account("A", limits=limits)])
     first, second = serving.user("a"), serving.user("a")
@@ -359,7 +359,7 @@ def test_guests_are_counted_before_they_say_anything(
     serve: Callable[..., GuardedSessions],
 ) -> None:
     known = Credentials([User("guest", "x", account="A")], no_auth_user="guest")
-    serving = serve(known, [Account("A", limits=Limits(max_connections=1))])
+    serving = serve(known, [Account("A", limits=AccountLimits(max_connections=1))])
     first, second = serving.client(), serving.client()
 
     assert first.tell(b"PING\r\n") == b"PONG\r\n"

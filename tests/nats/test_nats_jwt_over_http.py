@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.accounts.api_keys import KeyRing
+from millstream.accounts.api_keys import ApiKeyRing
 from millstream.accounts.credentials import Credentials
 from millstream.accounts.jwt import Trust
 from millstream.clock import ManualClock
@@ -30,7 +30,7 @@ class Door:
         known = Credentials(trust=trust)
         self.clock = ManualClock()
         users = Users(lambda: known, lambda account, name: None, lambda account: True)
-        self.authorize = Authorizer(KeyRing(()), users, self.clock)
+        self.authorize = Authorizer(ApiKeyRing(()), users, self.clock)
 
     def caller(self, token: str, topic: str = "orders") -> Caller:
         request = Request("GET", f"/v0/topics/{topic}", headers=[

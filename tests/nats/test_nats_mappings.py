@@ -9,7 +9,7 @@ from two_servers import Step, both
 from millstream.accounts.account import Account, Destination, Mapping
 from millstream.accounts.claims import account_of_claims
 from millstream.accounts.credentials import Credentials, User
-from millstream.accounts.jwt import Claims
+from millstream.accounts.jwt import JwtClaims
 
 USERS = """
 accounts {
@@ -177,7 +177,7 @@ def test_an_account_jwt_brings_its_mappings() -> None:
         "foo": [{"subject": "bar"}],
         "w": [{"subject": "v", "weight": 20}, {"subject": "u", "weight": 30, "cluster": "west"}],
     }
-    account = account_of_claims(Claims("O", "A", "team", 0, 0, 0, {"mappings": listed}))
+    account = account_of_claims(JwtClaims("O", "A", "team", 0, 0, 0, {"mappings": listed}))
     assert account.mappings == (
         Mapping("foo", (Destination("bar"),)),
         Mapping("w", (Destination("v", 20),)),

@@ -12,7 +12,7 @@ from guarded_sessions import Client, GuardedSessions
 from millstream.accounts.account import Account, Export, Import, Latency
 from millstream.accounts.claims import account_of_claims
 from millstream.accounts.credentials import Credentials, User
-from millstream.accounts.jwt import Claims
+from millstream.accounts.jwt import JwtClaims
 from millstream.nats.accounts.service_latency import sampled_by
 from support.server_process import OURS, THEIRS, Wire, started
 
@@ -163,5 +163,5 @@ def test_an_account_jwt_says_where_to_tell() -> None:
         },
         {"subject": "c", "type": "service"},
     ]
-    account = account_of_claims(Claims("O", "A", "team", 0, 0, 0, {"exports": exports}))
+    account = account_of_claims(JwtClaims("O", "A", "team", 0, 0, 0, {"exports": exports}))
     assert [e.latency for e in account.exports] == [Latency("t", 20), Latency("t", 0), None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from millstream.client.blocking import connect
-from millstream.pipelines.paced import Pace, publish
+from millstream.pipelines.paced import ReplayPace, publish
 from millstream.pipelines.problems import PipelineError
 from millstream.spark.server import Server
 from support.peers import Peer
@@ -59,10 +59,10 @@ def stored(broker: Peer, name: str) -> list[dict[str, object]]:
 
 
 def test_a_record_is_due_as_long_after_the_first_as_it_was_divided_by_the_speed() -> None:
-    assert Pace(1).due(61 * SECOND, SECOND) == 60.0
-    assert Pace(60).due(61 * SECOND, SECOND) == 1.0
-    assert Pace(0.5).due(2 * SECOND, SECOND) == 2.0
-    assert Pace(1).due(0, SECOND) == 0.0
+    assert ReplayPace(1).due(61 * SECOND, SECOND) == 60.0
+    assert ReplayPace(60).due(61 * SECOND, SECOND) == 1.0
+    assert ReplayPace(0.5).due(2 * SECOND, SECOND) == 2.0
+    assert ReplayPace(1).due(0, SECOND) == 0.0
 
 
 def test_records_are_published_in_order_each_when_it_is_due(broker: Peer) -> None:
@@ -74,7 +74,7 @@ def test_records_are_published_in_order_each_when_it_is_due(broker: Peer) -> Non
         Row(3, 12 * SECOND),
         Row(4, 16 * SECOND),
     ]
-    sent = publish(Server(broker.url), rows, "PACED", None, Pace(2), clock.sleep, clock.now)
+    sent = publish(Server(broker.url), rows, "PACED", None, ReplayPace(2), clock.sleep, clock.now)
     assert (sent, clock.slept) == (4, [1.0, 2.0])
     found = stored(broker, "PACED")
     assert [one["subject"] for one in found] == ["paced.old", "paced.b", "paced.old", "paced.old"]
@@ -84,7 +84,7 @@ def test_a_subject_of_another_stream_is_refused_and_not_stored_there(broker: Pee
     create(broker, "LIVE")
     create(broker, "TEST")
     with pytest.raises(PipelineError, match=r"'TEST' does not take .* --subject"):
-        publish(Server(broker.url), [Row(1, 1, subject="live.a")], "TEST", None, Pace(1))
+        publish(Server(broker.url), [Row(1, 1, subject="live.a")], "TEST", None, ReplayPace(1))
     assert stored(broker, "LIVE") == stored(broker, "TEST") == []
 
 
@@ -95,7 +95,7 @@ def test_a_replay_that_starts_again_is_stored_once_within_the_duplicate_window(
     rows = [Row(seq, seq * SECOND) for seq in range(1, 601)]  # more than are on their way at once
     clock = Clock()
     for _ in range(2):
-        pace = Pace(1_000_000)
+        pace = ReplayPace(1_000_000)
         sent = publish(
             Server(broker.url), rows, "AGAINST", "against.x", pace, clock.sleep, clock.now
         )
@@ -105,4 +105,4 @@ def test_a_replay_that_starts_again_is_stored_once_within_the_duplicate_window(
 
 def test_a_subject_that_no_stream_takes_is_told(broker: Peer) -> None:
     with pytest.raises(PipelineError, match=r"no stream of .* takes these subjects"):
-        publish(Server(broker.url), [Row(1, 1)], "NOBODY", "nobody.listens", Pace(1))
+        publish(Server(broker.url), [Row(1, 1)], "NOBODY", "nobody.listens", ReplayPace(1))

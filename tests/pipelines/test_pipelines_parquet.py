@@ -18,7 +18,7 @@ from millstream.cli.main import run
 from millstream.client.blocking import connect
 from millstream.pipelines.file.spec import TableSink
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.tables.parquet_table import AppendedParquet, Owner
+from millstream.pipelines.tables.parquet_table import AppendedParquet, TableOwner
 from support.scale import count
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(count(600, 3600))]
@@ -238,8 +238,8 @@ def test_a_pipeline_that_is_killed_all_the_time_writes_each_record_once(bench: A
 
 def test_owners_are_told_apart_by_pipeline_and_sink(bench: Any, tmp_path: Path) -> None:
     frame = bench.spark.range(1)
-    mine = Owner("p", "s", "here")
+    mine = TableOwner("p", "s", "here")
     AppendedParquet(sink(tmp_path / "t"), "q1", mine).put(frame, 0)
-    AppendedParquet(sink(tmp_path / "t"), "q2", Owner("p", "other", "there")).put(frame, 0)
+    AppendedParquet(sink(tmp_path / "t"), "q2", TableOwner("p", "other", "there")).put(frame, 0)
     with pytest.raises(PipelineError, match=r"\(here\)"):
         AppendedParquet(sink(tmp_path / "t"), "q3", mine).put(frame, 0)

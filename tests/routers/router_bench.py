@@ -7,7 +7,7 @@ from millstream.clock import ManualClock
 from millstream.delivery.timers import Timers
 from millstream.message import NewRecord
 from millstream.routers.registry import SECTION as ROUTERS
-from millstream.routers.registry import Routers, Wish
+from millstream.routers.registry import RouterRequest, Routers
 from millstream.routers.router import Router
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.options import StoreOptions
@@ -59,7 +59,7 @@ class RouterBench:
             return self.stream(source), self.stream(dest)
 
         wanted = TagFilter.read(tags) if tags else None
-        wish = Wish("$G", name, source, dest, filter=wanted, **more)
+        wish = RouterRequest("$G", name, source, dest, filter=wanted, **more)
         router, _ = await self.drive(self.routers.put(wish, streams))
         return router
 

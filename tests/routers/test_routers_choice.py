@@ -8,8 +8,8 @@ from millstream.routers.hops import Hops
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.log.derived import (
     Derivation,
+    DerivedPart,
     Fields,
-    Part,
     as_ranges,
     decode,
     encode,
@@ -114,7 +114,7 @@ def test_hops_are_known_until_every_router_has_passed() -> None:
 
 
 def test_a_derivation_is_read_as_it_was_written() -> None:
-    part = Part(1, 9, 2, 7, 5, 0, [(1, 3), (5, 5)], "b", 3, "r")
+    part = DerivedPart(1, 9, 2, 7, 5, 0, [(1, 3), (5, 5)], "b", 3, "r")
     assert decode(encode(Derivation(4, 12, "a", [part]))) == Derivation(4, 12, "a", [part])
     assert (part.count, part.last) == (4, 8)
 

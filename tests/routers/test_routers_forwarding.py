@@ -12,7 +12,7 @@ from millstream.routers.registry import MOST_ROUTERS
 from millstream.store.log.derived import DERIVE
 from millstream.store.log.log import Durability, Gap
 from millstream.store.options import StoreOptions
-from millstream.store.wal.entry import Entry, scan_entries
+from millstream.store.wal.entry import WalEntry, scan_entries
 from millstream.store.wal.local_engine import HEADER
 from support.fake_disk import FakeDisk, Mode
 
@@ -27,7 +27,7 @@ def frames_of_wal(disk: FakeDisk) -> dict[int, int]:
             continue
         view = memoryview(data)
         for item in scan_entries(view, HEADER.size, 0):
-            if isinstance(item, Entry):
+            if isinstance(item, WalEntry):
                 for kind, _, stream, number, *_ in scan(view, item.body, item.end)[0]:
                     found.setdefault(kind, set()).add((stream, number))
     return {kind: len(numbers) for kind, numbers in found.items()}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from millstream.routers.line import Line
+from millstream.routers.source_routers import SourceRouters
 
 
 @dataclass(eq=False)
@@ -16,8 +16,8 @@ class Member:
         return self.ready
 
 
-def line_of(count: int) -> Line[Member]:
-    line: Line[Member] = Line()
+def line_of(count: int) -> SourceRouters[Member]:
+    line: SourceRouters[Member] = SourceRouters()
     line.extend(Member() for _ in range(count))
     return line
 

@@ -18,7 +18,7 @@ from millstream.server.conf.syntax import parse
 from millstream.server.options.auth_options import DirectoryResolver, UrlResolver
 from millstream.server.options.options import Options
 from millstream.server.options.serve_config import ConfigError
-from millstream.server.options.support import refuse_missing
+from millstream.server.options.unsupported import refuse_missing
 
 SOURCE = Path(millstream.__file__).parent
 READERS = sorted(SOURCE.glob("server/conf_*.py"))

@@ -11,12 +11,12 @@ from millstream.server.conf.syntax import parse
 from millstream.server.options.auth_options import (
     Authorization,
     DirectoryResolver,
-    Export,
-    Import,
+    ExportOptions,
+    ImportOptions,
     MapDestination,
-    Mapping,
+    MappingOptions,
     MemoryResolver,
-    Permissions,
+    PermissionOptions,
     ResponseRules,
     SubjectRules,
     UrlResolver,
@@ -26,7 +26,7 @@ from millstream.server.options.options import (
     JetStreamLimits,
     JetStreamOptions,
     LimitOptions,
-    LogOptions,
+    LoggingOptions,
     MonitorOptions,
     Options,
     WebsocketOptions,
@@ -104,7 +104,7 @@ def test_log_settings_go_together() -> None:
     assert options(
         "debug: true\ntrace_verbose: on\nlogtime: no\nlogtime_utc: yes\nlog_file: x.log\n"
         "log_size_limit: 1k\nlogfile_max_num: 2\nmax_traced_msg_len: 9"
-    ).log == LogOptions(
+    ).log == LoggingOptions(
         debug=True,
         trace=True,
         time=False,
@@ -134,14 +134,17 @@ def test_users_carry_permissions_and_defaults_fill_the_gaps() -> None:
       ]
     }"""
     assert options(file.replace("%s", USER)).authorization.users == (
-        UserOptions("a", "b", permissions=Permissions(publish=SubjectRules(("all.>",)))),
+        UserOptions("a", "b", permissions=PermissionOptions(publish=SubjectRules(("all.>",)))),
         UserOptions(
-            nkey=USER, permissions=Permissions(subscribe=SubjectRules(("x.>",), ("x.y q", "z")))
+            nkey=USER,
+            permissions=PermissionOptions(subscribe=SubjectRules(("x.>",), ("x.y q", "z"))),
         ),
         UserOptions(
             "c",
             connection_types=("STANDARD",),
-            permissions=Permissions(publish=SubjectRules(allow=()), responses=ResponseRules()),
+            permissions=PermissionOptions(
+                publish=SubjectRules(allow=()), responses=ResponseRules()
+            ),
         ),
     )
 
@@ -155,7 +158,7 @@ def test_answers_may_be_counted_and_timed() -> None:
     file = "authorization { users: [{user: a, permissions { %s }}] }"
     answers = "allow_responses { max: 5, expires: '10s' }"
     [user] = options(file.replace("%s", answers)).users
-    assert user.permissions == Permissions(
+    assert user.permissions == PermissionOptions(
         publish=SubjectRules(allow=()), responses=ResponseRules(5, 10.0)
     )
 
@@ -163,7 +166,7 @@ def test_answers_may_be_counted_and_timed() -> None:
 def test_variables_are_no_settings() -> None:
     file = "rules = { publish: a }\nauthorization { users: [{user: u, permissions: $rules}] }"
     [user] = options(file).users
-    assert user.permissions == Permissions(publish=SubjectRules(("a",)))
+    assert user.permissions == PermissionOptions(publish=SubjectRules(("a",)))
 
 
 def test_accounts_hold_users_limits_and_what_they_share() -> None:
@@ -195,28 +198,28 @@ def test_accounts_hold_users_limits_and_what_they_share() -> None:
     assert a.jetstream == StreamLimits(1000, 2000, 3, 4, max_ack_pending=5, max_bytes_required=True)
     assert a.limits.max_connections == 6
     assert a.exports == (
-        Export("s.>", accounts=("B",)),
-        Export(
+        ExportOptions("s.>", accounts=("B",)),
+        ExportOptions(
             "q.*",
             service=True,
             response_type="stream",
             response_threshold=5.0,
             account_token_position=2,
         ),
-        Export("t", service=True, latency=Latency("lat", 50)),
+        ExportOptions("t", service=True, latency=Latency("lat", 50)),
     )
-    assert a.mappings == (Mapping("old", (MapDestination("new"),)),)
+    assert a.mappings == (MappingOptions("old", (MapDestination("new"),)),)
     assert b.jetstream == StreamLimits()
     assert b.imports == (
-        Import("A", "s.x", prefix="from.a"),
-        Import("A", "t", service=True, to="ours", share=True),
+        ImportOptions("A", "s.x", prefix="from.a"),
+        ImportOptions("A", "t", service=True, to="ours", share=True),
     )
 
 
 def test_mappings_carry_weights() -> None:
     text = "mappings { a: [{dest: b, weight: 40%}, {destination: c, weight: 20, cluster: x}] }"
     assert options(text).mappings == (
-        Mapping("a", (MapDestination("b", 40), MapDestination("c", 20, "x"))),
+        MappingOptions("a", (MapDestination("b", 40), MapDestination("c", 20, "x"))),
     )
 
 

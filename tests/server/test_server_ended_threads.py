@@ -16,7 +16,7 @@ import nats
 from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Response
-from millstream.server.build import Parts, build, routes
+from millstream.server.build import ServerParts, build, routes
 from millstream.server.command_line.serve_options import load_serve
 from millstream.server.opening import begin
 from millstream.server.server import Server
@@ -93,7 +93,7 @@ class FaultyFiles(MeteredFiles):
 class Site:
     """A whole server in this process, with a fault to be struck."""
 
-    def __init__(self, parts: Parts, server: Server, fault: Fault, app: Any) -> None:
+    def __init__(self, parts: ServerParts, server: Server, fault: Fault, app: Any) -> None:
         self.parts = parts
         self.server = server
         self.fault = fault
@@ -152,13 +152,13 @@ def fault() -> Fault:
     return Fault()
 
 
-def checkpoint(parts: Parts) -> None:
+def checkpoint(parts: ServerParts) -> None:
     """Give both file threads something to do."""
     assert parts.kept is not None
     parts.kept.store.checkpoint(parts.kept.sections())
 
 
-THREADS: dict[str, Callable[[Parts], None]] = {
+THREADS: dict[str, Callable[[ServerParts], None]] = {
     "millstream-committer-0": lambda parts: None,  # the writes themselves are its work
     "millstream-files": checkpoint,
     "millstream-syncs": checkpoint,

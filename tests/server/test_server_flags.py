@@ -8,7 +8,7 @@ from millstream.server.command_line.flags import BadFlag, parse_flags
 from millstream.server.options.auth_options import Authorization
 from millstream.server.options.options import (
     JetStreamOptions,
-    LogOptions,
+    LoggingOptions,
     MonitorOptions,
     Options,
     TlsOptions,
@@ -81,13 +81,13 @@ def test_what_is_typed_wins_over_what_is_written() -> None:
         port=1,
         server_name="file",
         monitor=MonitorOptions(port=2),
-        log=LogOptions(debug=True, file="file.log"),
+        log=LoggingOptions(debug=True, file="file.log"),
         jetstream=JetStreamOptions(store_dir="file", domain="hub"),
     )
     assert made("-m", "0", "-D=false", "-l", "typed.log", "-sd", "typed", over=written) == replace(
         written,
         monitor=MonitorOptions(),
-        log=LogOptions(file="typed.log"),
+        log=LoggingOptions(file="typed.log"),
         jetstream=JetStreamOptions(store_dir="typed", domain="hub"),
     )
 
@@ -95,17 +95,17 @@ def test_what_is_typed_wins_over_what_is_written() -> None:
 @pytest.mark.parametrize(
     ("flag", "log"),
     [
-        ("-D", LogOptions(debug=True)),
-        ("-V", LogOptions(trace=True)),
-        ("-DV", LogOptions(debug=True, trace=True)),
-        ("-VV", LogOptions(trace=True, trace_verbose=True)),
-        ("-DVV", LogOptions(debug=True, trace=True, trace_verbose=True)),
-        ("-T=false", LogOptions(time=False)),
-        ("--logtime_utc", LogOptions(utc=True)),
-        ("--log_size_limit=9", LogOptions(size_limit=9)),
+        ("-D", LoggingOptions(debug=True)),
+        ("-V", LoggingOptions(trace=True)),
+        ("-DV", LoggingOptions(debug=True, trace=True)),
+        ("-VV", LoggingOptions(trace=True, trace_verbose=True)),
+        ("-DVV", LoggingOptions(debug=True, trace=True, trace_verbose=True)),
+        ("-T=false", LoggingOptions(time=False)),
+        ("--logtime_utc", LoggingOptions(utc=True)),
+        ("--log_size_limit=9", LoggingOptions(size_limit=9)),
     ],
 )
-def test_log_flags_switch_what_they_say(flag: str, log: LogOptions) -> None:
+def test_log_flags_switch_what_they_say(flag: str, log: LoggingOptions) -> None:
     assert made(flag).log == log
 
 

@@ -77,7 +77,7 @@ def test_accounts_keep_what_they_share_and_may_use() -> None:
     assert a.exports == (
         account.Export("s", service=True, response_type=ResponseType.CHUNKED, response_seconds=3.0),
     )
-    assert a.limits == account.Limits(2, 3, 4)
+    assert a.limits == account.AccountLimits(2, 3, 4)
     assert a.jetstream
     assert b.imports == (account.Import("A", "s", service=True, to="t"),)
     assert not b.jetstream

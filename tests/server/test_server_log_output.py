@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.options.options import LogOptions
+from millstream.server.options.options import LoggingOptions
 from millstream.server.process.log_output import TRACE, LogOutput, level
 
-Open = Callable[[LogOptions], tuple[logging.Logger, LogOutput]]
+Open = Callable[[LoggingOptions], tuple[logging.Logger, LogOutput]]
 
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
     outputs: list[tuple[logging.Logger, LogOutput]] = []
 
-    def open_output(options: LogOptions) -> tuple[logging.Logger, LogOutput]:
+    def open_output(options: LoggingOptions) -> tuple[logging.Logger, LogOutput]:
         logger = logging.Logger("test", TRACE)
         outputs.append((logger, LogOutput(options)))
         logger.addHandler(outputs[-1][1])
@@ -31,7 +31,7 @@ def opened() -> Iterator[Open]:
 def test_lines_look_like_those_of_nats_server(
     opened: Open, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logger, _ = opened(LogOptions())
+    logger, _ = opened(LoggingOptions())
     logger.info("Server is ready")
     line = capsys.readouterr().err
     pattern = (
@@ -43,7 +43,7 @@ def test_lines_look_like_those_of_nats_server(
 def test_whoever_asks_for_traces_alone_gets_no_debug_lines(
     opened: Open, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logger, _ = opened(LogOptions(time=False, trace=True))
+    logger, _ = opened(LoggingOptions(time=False, trace=True))
     logger.log(TRACE, "traced")
     logger.debug("debugged")
     assert "traced" in (said := capsys.readouterr().err)
@@ -51,7 +51,7 @@ def test_whoever_asks_for_traces_alone_gets_no_debug_lines(
 
 
 def test_each_level_has_its_label(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
-    logger, _ = opened(LogOptions(time=False, debug=True))
+    logger, _ = opened(LoggingOptions(time=False, debug=True))
     for number in (TRACE, logging.DEBUG, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logger.log(number, "x %d", 1)
     labels = re.findall(r"\[(\w{3})\] x 1", capsys.readouterr().err)
@@ -60,7 +60,7 @@ def test_each_level_has_its_label(opened: Open, capsys: pytest.CaptureFixture[st
 
 def test_a_moved_file_is_opened_anew_on_demand(opened: Open, tmp_path: Path) -> None:
     file = tmp_path / "a.log"
-    logger, output = opened(LogOptions(file=str(file)))
+    logger, output = opened(LoggingOptions(file=str(file)))
     logger.info("one")
     file.rename(tmp_path / "moved.log")
     logger.info("two")
@@ -75,7 +75,7 @@ def test_a_moved_file_is_opened_anew_on_demand(opened: Open, tmp_path: Path) -> 
 
 def test_a_file_is_put_aside_at_its_size_and_few_are_kept(opened: Open, tmp_path: Path) -> None:
     file = tmp_path / "a.log"
-    logger, _ = opened(LogOptions(time=False, file=str(file), size_limit=200, max_files=3))
+    logger, _ = opened(LoggingOptions(time=False, file=str(file), size_limit=200, max_files=3))
     for _ in range(100):
         logger.info("0123456789" * 4)
     names = sorted(path.name for path in tmp_path.iterdir())
@@ -85,17 +85,17 @@ def test_a_file_is_put_aside_at_its_size_and_few_are_kept(opened: Open, tmp_path
 
 
 def test_the_output_can_change_while_it_runs(opened: Open, tmp_path: Path) -> None:
-    logger, output = opened(LogOptions(file=str(tmp_path / "a.log")))
-    output.change(LogOptions(file=str(tmp_path / "b.log"), time=False))
+    logger, output = opened(LoggingOptions(file=str(tmp_path / "a.log")))
+    output.change(LoggingOptions(file=str(tmp_path / "b.log"), time=False))
     logger.info("here")
     assert (tmp_path / "b.log").read_text() == f"[{os.getpid()}] [INF] here\n"
 
 
 def test_a_file_that_cannot_be_opened_leaves_the_old_one(opened: Open, tmp_path: Path) -> None:
     file = tmp_path / "a.log"
-    logger, output = opened(LogOptions(file=str(file)))
+    logger, output = opened(LoggingOptions(file=str(file)))
     with pytest.raises(OSError, match="No such file"):
-        output.change(LogOptions(file=str(tmp_path / "no" / "b.log")))
+        output.change(LoggingOptions(file=str(tmp_path / "no" / "b.log")))
     logger.info("still here")
     assert file.read_text().endswith("still here\n")
 
@@ -103,10 +103,10 @@ def test_a_file_that_cannot_be_opened_leaves_the_old_one(opened: Open, tmp_path:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (LogOptions(), logging.INFO),
-        (LogOptions(debug=True), logging.DEBUG),
-        (LogOptions(trace=True), TRACE),
+        (LoggingOptions(), logging.INFO),
+        (LoggingOptions(debug=True), logging.DEBUG),
+        (LoggingOptions(trace=True), TRACE),
     ],
 )
-def test_debug_and_trace_say_more(options: LogOptions, expected: int) -> None:
+def test_debug_and_trace_say_more(options: LoggingOptions, expected: int) -> None:
     assert level(options) == expected

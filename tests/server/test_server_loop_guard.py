@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from millstream.client.blocking import Client, connect
-from millstream.server.loop_guard import GuardedLoop, Hold, LoopGuard
+from millstream.server.process.loop_guard import GuardedLoop, Hold, LoopGuard
 from support.broker import millstream
 from support.loop_holds import LoopHolds
 

@@ -11,7 +11,7 @@ from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.transport import Kind, Transport
-from millstream.server.observed import CLOSED_SUBSCRIPTIONS, Observer
+from millstream.server.observer import CLOSED_SUBSCRIPTIONS, Observer
 from millstream.wire.info import server_info
 
 CONNECT = b'CONNECT {"verbose":false,"name":"app","lang":"go","version":"1.2"}\r\n'

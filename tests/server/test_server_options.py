@@ -6,7 +6,12 @@ import pytest
 from millstream.server.command_line.flags import Flags
 from millstream.server.command_line.options_file import load
 from millstream.server.command_line.serve_options import load_serve
-from millstream.server.options.auth_options import AccountOptions, Authorization, Trust, UserOptions
+from millstream.server.options.auth_options import (
+    AccountOptions,
+    Authorization,
+    TrustOptions,
+    UserOptions,
+)
 from millstream.server.options.options import Options, TlsOptions, WebsocketOptions
 from millstream.server.options.options_check import contradictions
 from millstream.server.options.serve_config import ConfigError
@@ -38,7 +43,7 @@ def test_credentials_are_asked_for_once_anybody_is_known() -> None:
     assert Options(authorization=Authorization(token="t")).credentials
     assert Options(authorization=Authorization(users=())).credentials
     assert Options(accounts=(AccountOptions("A", users=(UserOptions("u"),)),)).credentials
-    assert Options(trust=Trust(trusted_keys=("O",))).credentials
+    assert Options(trust=TrustOptions(trusted_keys=("O",))).credentials
     assert not Options(accounts=(AccountOptions("A"),)).credentials
 
 
@@ -75,7 +80,7 @@ def test_a_websocket_needs_tls_or_the_word_that_it_does_not() -> None:
 
 
 def test_an_operator_needs_a_place_to_find_accounts() -> None:
-    [problem] = contradictions(Options(trust=Trust(operators=("jwt",))))
+    [problem] = contradictions(Options(trust=TrustOptions(operators=("jwt",))))
     assert problem.text.startswith("an operator needs a resolver")
 
 

@@ -4,22 +4,22 @@ from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
     MapDestination,
-    Mapping,
-    Permissions,
+    MappingOptions,
+    PermissionOptions,
     SubjectRules,
     UserOptions,
 )
 from millstream.server.options.options import (
     JetStreamOptions,
     LimitOptions,
-    LogOptions,
+    LoggingOptions,
     Options,
     TlsOptions,
 )
 from millstream.server.reload.reload import (
     Aspect,
-    Refusal,
     ReloadPlan,
+    ReloadRefusal,
     carry_out,
     dropped_users,
     plan,
@@ -37,7 +37,7 @@ class Recorder:
     def set_limits(self, options: Options) -> None:
         self.told.append(options.limits)
 
-    def set_log(self, log: LogOptions) -> None:
+    def set_log(self, log: LoggingOptions) -> None:
         self.told.append(log)
 
     def set_credentials(self, options: Options) -> None:
@@ -83,8 +83,8 @@ def test_what_cannot_change_stays_and_says_why() -> None:
     new = replace(OLD, port=9, jetstream=JetStreamOptions(), limits=LimitOptions(ping_max=1))
     planned = plan(OLD, new)
     assert planned.refused == (
-        Refusal("port", "a listener keeps its address until the server is started again"),
-        Refusal("jetstream", "the store is opened once"),
+        ReloadRefusal("port", "a listener keeps its address until the server is started again"),
+        ReloadRefusal("jetstream", "the store is opened once"),
     )
     assert planned.applied == ("limits.ping_max",)
     assert planned.options == replace(OLD, limits=LimitOptions(ping_max=1))
@@ -104,7 +104,7 @@ def test_gone_and_changed_users_are_dropped() -> None:
 
 
 def test_other_permissions_do_not_drop_anyone() -> None:
-    silent = Permissions(publish=SubjectRules(allow=()))
+    silent = PermissionOptions(publish=SubjectRules(allow=()))
     users = (UserOptions("a", "1", permissions=silent), UserOptions("b", "2"))
     planned = plan(OLD, replace(OLD, authorization=Authorization(users=users)))
     assert planned.dropped_users == frozenset()
@@ -133,10 +133,10 @@ def test_certificates_are_read_again_even_when_nothing_changed() -> None:
 
 
 def test_every_part_is_told_its_own_change_and_no_other() -> None:
-    mapped = (Mapping("a", (MapDestination("b"),)),)
+    mapped = (MappingOptions("a", (MapDestination("b"),)),)
     new = replace(
         OLD,
-        log=LogOptions(debug=True),
+        log=LoggingOptions(debug=True),
         limits=LimitOptions(ping_max=1),
         mappings=mapped,
         pid_file="p",
@@ -146,7 +146,7 @@ def test_every_part_is_told_its_own_change_and_no_other() -> None:
     parts = Recorder()
     carry_out(plan(OLD, new), parts)
     assert parts.told == [
-        LogOptions(debug=True),
+        LoggingOptions(debug=True),
         LimitOptions(ping_max=1),
         (UserOptions("a", "1"),),
         mapped,

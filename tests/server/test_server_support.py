@@ -2,9 +2,9 @@ import pytest
 
 from millstream.server.conf.document import from_block
 from millstream.server.conf.syntax import parse
-from millstream.server.options.options import LogOptions, Options
+from millstream.server.options.options import LoggingOptions, Options
 from millstream.server.options.serve_config import ConfigError
-from millstream.server.options.support import refuse_missing, without_effect
+from millstream.server.options.unsupported import refuse_missing, without_effect
 
 
 def options(text: str) -> Options:
@@ -37,6 +37,6 @@ def test_plain_options_leave_nothing_out() -> None:
 
 
 def test_what_is_left_out_is_named() -> None:
-    assert without_effect(Options(log=LogOptions(trace=True, trace_verbose=True))) == [
+    assert without_effect(Options(log=LoggingOptions(trace=True, trace_verbose=True))) == [
         "'-VV' is taken as '-V': what the server tells itself is not traced"
     ]

@@ -10,7 +10,7 @@ from millstream.store.options import StoreOptions
 from millstream.store.upkeep.dump import dump_directory
 from millstream.store.upkeep.inspect import CLEAN, DAMAGED, check_directory
 from millstream.store.wal import marks
-from millstream.store.wal.entry import Entry, scan_entries
+from millstream.store.wal.entry import WalEntry, scan_entries
 from millstream.store.wal.local_engine import HEADER
 from millstream.store.wal.marks import RESERVED, SYNCED, Marks, load_marks
 from support.fake_disk import FakeDisk, Mode, Node
@@ -27,9 +27,9 @@ def newest_wal(disk: FakeDisk) -> Node:
     return node
 
 
-def entries(node: Node) -> list[Entry]:
+def entries(node: Node) -> list[WalEntry]:
     found = scan_entries(memoryview(bytes(node.data)), HEADER.size, 0)
-    return [item for item in found if isinstance(item, Entry)]
+    return [item for item in found if isinstance(item, WalEntry)]
 
 
 def filled(

@@ -7,7 +7,7 @@ import pytest
 
 from millstream.errors import ShardReadOnly
 from millstream.kernel._batch import Batch
-from millstream.store.log.derived import Derivation, Part, decode
+from millstream.store.log.derived import Derivation, DerivedPart, decode
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Durability
 from millstream.store.shard import shard_number
@@ -159,8 +159,8 @@ def test_copies_of_a_log_on_another_shard_are_logged_with_how_far_it_was_copied(
     staged = [target.skip(3, "source_trim", lambda error: None)]
     staged.append(target.stage(batch, 5, lambda error: None))
     parts = [
-        Part(7, 1, 0, target.log_id, 4, 3, [], "", 0, ""),
-        Part(7, 2, 0, target.log_id, 4, 0, [(1, 2)], "", 0, ""),
+        DerivedPart(7, 1, 0, target.log_id, 4, 3, [], "", 0, ""),
+        DerivedPart(7, 2, 0, target.log_id, 4, 0, [(1, 2)], "", 0, ""),
     ]
     bench.store.derive(Derivation(source.log_id, 5, "a", parts), staged, answer.append)
     bench.run()

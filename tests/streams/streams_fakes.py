@@ -11,7 +11,7 @@ from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.store.log.log import Durability, LogState
 from millstream.store.recovery.recovery import Control
-from millstream.streams.account_room import NoQuotas
+from millstream.streams.account_quota import NoQuotas
 from millstream.streams.catalog import Catalog
 
 

@@ -6,18 +6,18 @@ from streams_fakes import World, batch_of, headers_of
 from millstream.message import NewRecord
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.publishing import atomic_batch
-from millstream.streams.publishing.atomic_batch import AtomicBatches, Part
+from millstream.streams.publishing.atomic_batch import AtomicBatches, BatchPart
 from millstream.streams.stream import Stream
 from millstream.streams.writing.preconditions import PublishRefused
 
 
-def part(batch_id: str, position: int, commit: str = "", size: int = 1) -> Part:
+def part(batch_id: str, position: int, commit: str = "", size: int = 1) -> BatchPart:
     values = {
         b"Nats-Batch-Id": batch_id.encode(),
         b"Nats-Batch-Sequence": b"%d" % position,
         b"Nats-Batch-Commit": commit.encode(),
     }
-    return Part(b"s.a", b"", b"x" * size, values)
+    return BatchPart(b"s.a", b"", b"x" * size, values)
 
 
 def test_batches_of_several_publishers_do_not_mix():

@@ -1,7 +1,7 @@
 from streams_fakes import World, batch_of
 
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.retention.claims import Claim, Claims
+from millstream.streams.retention.claims import Claims, RecordClaim
 from millstream.streams.stream import Stream
 
 
@@ -11,25 +11,25 @@ def always_a(seq: int) -> bytes | None:
 
 def test_a_record_is_free_once_the_last_holder_settled_it():
     claims = Claims()
-    claims.put("one", Claim((), 1, ()))
-    claims.put("two", Claim((), 1, ()))
+    claims.put("one", RecordClaim((), 1, ()))
+    claims.put("two", RecordClaim((), 1, ()))
     assert claims.settle("one", [1, 2], always_a) == []
     assert claims.settle("two", [2, 3], always_a) == [2]
 
 
 def test_a_holder_is_not_asked_about_subjects_and_records_that_do_not_concern_it():
     claims = Claims()
-    claims.put("one", Claim((), 1, ()))
-    claims.put("filtered", Claim(("s.b",), 1, ()))
-    claims.put("late", Claim((), 5, ()))
+    claims.put("one", RecordClaim((), 1, ()))
+    claims.put("filtered", RecordClaim(("s.b",), 1, ()))
+    claims.put("late", RecordClaim((), 5, ()))
     assert claims.settle("one", [4, 5], always_a) == [4]
 
 
 def test_a_record_that_is_gone_is_not_settled_and_leaves_no_trace():
     claims = Claims()
-    first = Claim((), 1, ())
+    first = RecordClaim((), 1, ())
     claims.put("one", first)
-    claims.put("two", Claim((), 1, ()))
+    claims.put("two", RecordClaim((), 1, ()))
     assert claims.settle("one", [100], always_a) == []
     assert not first.done
     claims.settle("one", [1, 2, 3], always_a)
@@ -41,9 +41,9 @@ def test_a_record_that_is_gone_is_not_settled_and_leaves_no_trace():
 def test_new_records_that_match_no_claim_are_unwanted():
     claims = Claims()
     assert claims.unwanted([1, 2], [b"s.a", b"s.b"]) == [1, 2]
-    claims.put("filtered", Claim(("s.b",), 1, ()))
+    claims.put("filtered", RecordClaim(("s.b",), 1, ()))
     assert claims.unwanted([1, 2, 3], [b"s.a", b"s.b", b"s.a"]) == [1, 3]
-    claims.put("one", Claim((), 2, ()))
+    claims.put("one", RecordClaim((), 2, ()))
     assert claims.unwanted([2, 3], [b"s.a", b"s.b"]) == []
 
 
@@ -59,7 +59,7 @@ async def test_interest_takes_a_sequence_and_keeps_nothing_while_nobody_needs_it
     stream.deliver(batch_of((b"s.a", b"r", b"", b"x")))
     assert world.hub.take()[0][3] == b'{"stream":"S","seq":1}'
     assert (stream.state().messages, stream.state().last_seq) == (0, 1)
-    stream.claim("c", Claim((), 2, ()))
+    stream.claim("c", RecordClaim((), 2, ()))
     stream.deliver(batch_of((b"s.a", b"r", b"", b"x")))
     assert stream.state().messages == 1
     stream.unclaim("c")

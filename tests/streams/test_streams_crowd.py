@@ -4,7 +4,7 @@ from streams_fakes import World, batch_of
 
 from millstream.nats.jetstream.messages import GetRequest, find
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.retention.crowd import LONGEST, MOST
+from millstream.streams.retention.removal_batch import LONGEST, MOST
 from millstream.streams.stream import Stream
 
 BUCKET = {"name": "S", "subjects": ["s.>"], "max_msgs_per_subject": 1}

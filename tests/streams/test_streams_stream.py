@@ -7,7 +7,7 @@ from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.refusals import AccountLimit, StreamFull, StreamSealed
-from millstream.streams.retention.claims import Claim
+from millstream.streams.retention.claims import RecordClaim
 from millstream.streams.stream import Stream
 from millstream.streams.writing import writes as writes_module
 
@@ -333,7 +333,7 @@ async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
     world = World()
     limits = {"discard": "new", "max_msgs": 1, "allow_msg_ttl": True}
     stream = await make(world, retention="interest", **limits)
-    stream.claim("holder", Claim(("s.a",), 1, ()))
+    stream.claim("holder", RecordClaim(("s.a",), 1, ()))
     publish(stream, b"s.a")
     publish(stream, b"s.b")
     publish(stream, b"s.b", headers=headers_of(Nats_TTL="bad"))
@@ -358,7 +358,7 @@ async def test_an_account_without_room_takes_what_nobody_waits_for():
     stream = await make(world, retention="interest")
     publish(stream, b"s.a")
     assert answers(world) == [{"stream": "S", "seq": 1}]
-    stream.claim("holder", Claim((), 1, ()))
+    stream.claim("holder", RecordClaim((), 1, ()))
     publish(stream, b"s.a")
     assert error_of(world) == (400, 10002, "resource limits exceeded for account")
 
@@ -366,7 +366,7 @@ async def test_an_account_without_room_takes_what_nobody_waits_for():
 async def test_what_nobody_waits_for_is_not_published_again():
     world = World()
     stream = await make(world, retention="interest", republish={"dest": "again.>"})
-    stream.claim("holder", Claim(("s.a",), 1, ()))
+    stream.claim("holder", RecordClaim(("s.a",), 1, ()))
     publish(stream, b"s.a")
     publish(stream, b"s.b")
     assert [sent[0] for sent in world.hub.take()] == [b"r", b"again.s.a", b"r"]

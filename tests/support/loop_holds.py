@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millstream.server.loop_guard import REPORTED_MS, VARIABLE, Hold, named
+from millstream.server.process.loop_guard import REPORTED_MS, VARIABLE, Hold, named
 
 BOUND_MS = 20.0
 PLACE = "MILLSTREAM_LOOP_HOLDS"  # where all workers of a run leave what they saw

@@ -25,7 +25,7 @@ from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.deposits.deposits import Sinks
+from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream import Stream
 from millstream.wire.info import server_info
 from support.waiting import until
@@ -150,7 +150,7 @@ class SmallBroker:
         plan_endpoint.register(
             hub, interest, self._catalog, lambda stream: self._store.plan(stream.incarnation)
         )
-        self.sinks = Sinks(self._catalog, self._store, clock)
+        self.sinks = Deposits(self._catalog, self._store, clock)
         self._catalog.replay(None, self._store.recovery.controls)
         self._catalog.capture()
         self.sinks.recover(self._store.recovery)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from topics_server import Asked, asked
 
-from millstream.accounts.api_keys import SCOPES, BadKeys, KeyRing, parse_keys
+from millstream.accounts.api_keys import SCOPES, ApiKeyRing, BadKeys, parse_keys
 
 RECORDS = {"records": [{"data": 1}]}
 WORKER = {"node": "w", "seqs": []}
@@ -123,7 +123,7 @@ def test_s03_only_digests_are_kept_and_every_key_is_compared(
     monkeypatch.setattr(hmac, "compare_digest", counting)
     keys = parse_keys("first,second,third")
     assert not any(word in repr(keys) for word in ("first", "second", "third"))
-    ring = KeyRing(keys)
+    ring = ApiKeyRing(keys)
     for secret in (b"first", b"third", b"none"):
         compared.clear()
         ring.find(secret)

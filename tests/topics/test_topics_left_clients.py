@@ -9,7 +9,7 @@ from topics_api import Api
 from xxhash import xxh3_64_hexdigest
 
 from millstream.kernel._batch import Batch
-from millstream.streams.deposits.deposits import Sinks
+from millstream.streams.deposits.deposits import Deposits
 from support.waiting import eventually
 
 
@@ -89,7 +89,7 @@ async def test_dead_letters_whose_sender_left_go_back_once(directory: Path) -> N
 
 async def test_a_sinks_commit_that_is_sent_again_is_stored_once(directory: Path) -> None:
     api = Api(directory)
-    api.topics.sinks = Sinks(api.catalog, api.store, api.clock)
+    api.topics.sinks = Deposits(api.catalog, api.store, api.clock)
     await api.call("PUT", "/v0/topics/t", {"durability": "fsync"})
     batch = Batch()
     batch.add(b"t", b"", b"", b"1")

@@ -11,7 +11,7 @@ from millstream.accounts.api_keys import parse_keys
 from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse, Upgraded
-from millstream.server.build import Parts, build, routes
+from millstream.server.build import ServerParts, build, routes
 from millstream.server.command_line.serve_options import load_serve
 from millstream.server.server import Server
 
@@ -19,7 +19,7 @@ from millstream.server.server import Server
 class Asked:
     """Requests to the route table of a server, each with the key that it is given."""
 
-    def __init__(self, app: Any, parts: Parts) -> None:
+    def __init__(self, app: Any, parts: ServerParts) -> None:
         self._app = app
         self.parts = parts
 

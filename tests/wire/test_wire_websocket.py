@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.wire import websocket
-from millstream.wire.websocket import Close, Data, Event, FrameError, FrameReader, Ping, Pong
+from millstream.wire.websocket import (
+    Close,
+    Data,
+    Event,
+    FrameError,
+    FrameReader,
+    PingFrame,
+    PongFrame,
+)
 from support.websocket_frames import (
     BINARY,
     CLOSE,
@@ -46,8 +54,8 @@ def read(data: bytes, limit: int | None = None, step: int = 0) -> tuple[bytes, l
 
 def test_the_examples_of_the_standard_are_read() -> None:
     assert read(bytes.fromhex("818537fa213d7f9f4d5158")) == (b"Hello", [])
-    assert read(bytes.fromhex("898537fa213d7f9f4d5158")) == (b"", [Ping(b"Hello")])
-    assert read(bytes.fromhex("8a8537fa213d7f9f4d5158")) == (b"", [Pong()])
+    assert read(bytes.fromhex("898537fa213d7f9f4d5158")) == (b"", [PingFrame(b"Hello")])
+    assert read(bytes.fromhex("8a8537fa213d7f9f4d5158")) == (b"", [PongFrame()])
     packed = frame(BINARY, bytes.fromhex("f248cdc9c90700"), rsv=4)
     assert read(packed, LIMIT) == (b"Hello", [])
     final = frame(BINARY, bytes.fromhex("f348cdc9c9070000"), rsv=4)
@@ -92,7 +100,7 @@ def test_a_message_in_fragments_is_one_stream_with_pings_between(step: int) -> N
     )
     stream, others = read(sent, step=step)
     assert stream == b"PUB a 5\r\nhello\r\nPING \xe2\x82\xac\r\n"
-    assert others == [Ping(b"there?"), Pong(), Close(1000)]
+    assert others == [PingFrame(b"there?"), PongFrame(), Close(1000)]
 
 
 @pytest.mark.parametrize("step", [0, 1, 5])
@@ -107,7 +115,7 @@ def test_a_compressed_message_in_fragments_is_inflated_as_one(step: int) -> None
         + frame(BINARY, b"PING\r\n")
         + frame(BINARY, deflated(b"PONG\r\n"), rsv=4)
     )
-    assert read(sent, LIMIT, step) == (payload + b"PING\r\nPONG\r\n", [Ping(b"")])
+    assert read(sent, LIMIT, step) == (payload + b"PING\r\nPONG\r\n", [PingFrame(b"")])
 
 
 def test_a_compressed_text_is_checked_too() -> None:
@@ -203,7 +211,7 @@ def test_a_message_may_inflate_to_the_limit_and_no_further(over: int) -> None:
         with pytest.raises(FrameError, match="more than allowed"):
             read(sent, LIMIT)
     else:
-        assert read(sent, LIMIT) == (payload, [Ping(b"")])
+        assert read(sent, LIMIT) == (payload, [PingFrame(b"")])
 
 
 @given(
@@ -223,7 +231,7 @@ def test_any_cut_of_any_messages_is_the_same_stream(
         sent += frame(BINARY, body[:half], fin=not split, rsv=rsv, key=KEY)
         if ping:
             sent += frame(PING, ping)
-            pings.append(Ping(ping))
+            pings.append(PingFrame(ping))
         if split:
             sent += frame(CONTINUATION, body[half:], key=b"\x00\xff\x10\x01")
         expected += payload

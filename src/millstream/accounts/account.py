@@ -25,7 +25,7 @@ class ResponseType(Enum):
     CHUNKED = "chunked"
 
 
-class Limits(msgspec.Struct, frozen=True):
+class AccountLimits(msgspec.Struct, frozen=True):
     """What an account's clients may take together; below 0: no limit."""
 
     max_connections: int = -1
@@ -155,7 +155,7 @@ class Account(msgspec.Struct, frozen=True):
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[Mapping, ...] = ()
-    limits: Limits = Limits()
+    limits: AccountLimits = AccountLimits()
     jetstream: bool = False
     stream_limits: StreamLimits = StreamLimits()
     # Limits by number of replicas: "R1" holds for the streams of one server, others for none.

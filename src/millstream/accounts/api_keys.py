@@ -101,7 +101,7 @@ def _parse_entry(entry: str) -> ApiKey:
     return ApiKey(key_id, digest, parse_scopes(scopes.strip()), names)
 
 
-class KeyRing:
+class ApiKeyRing:
     """The keys that count now. Once there were any, nobody comes in without one."""
 
     def __init__(self, fixed: Iterable[ApiKey] = (), *, required: bool = False) -> None:
@@ -127,7 +127,7 @@ class KeyRing:
         return found
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class _KeyEntry(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     sha256: str
     scopes: list[str]
@@ -137,13 +137,13 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: int
-    keys: list[_Entry]
+    keys: list[_KeyEntry]
 
 
 def encode_keys(keys: Iterable[ApiKey]) -> bytes:
     """Return keys as their file's text."""
     entries = [
-        _Entry(key.id, key.digest.hex(), sorted(key.scopes), list(key.prefixes), key.account)
+        _KeyEntry(key.id, key.digest.hex(), sorted(key.scopes), list(key.prefixes), key.account)
         for key in keys
     ]
     raw = msgspec.json.encode(_File(FILE_VERSION, entries))
@@ -164,7 +164,7 @@ def decode_keys(text: bytes) -> tuple[ApiKey, ...]:
     return keys
 
 
-def _key(entry: _Entry) -> ApiKey:
+def _key(entry: _KeyEntry) -> ApiKey:
     digest, scopes = bytes.fromhex(entry.sha256), frozenset(entry.scopes)
     if len(digest) != hashlib.sha256().digest_size:
         raise BadKeys("a digest is no SHA-256")

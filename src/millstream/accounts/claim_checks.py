@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
-from millstream.accounts.permissions import BadPermission, Entry
+from millstream.accounts.permissions import BadPermission, SubjectRule
 from millstream.subjects.subject import has_wildcard, is_pattern, is_subset
 
 _CLUSTER_TRAFFIC = ("", "system", "owner")
@@ -124,7 +124,7 @@ def _permission_problems(permissions: dict[str, Any]) -> Iterator[str]:
         rules = permissions.get(direction) or {}
         for text in [*(rules.get("allow") or []), *(rules.get("deny") or [])]:
             try:
-                Entry.parse(text, queues=direction == "sub")
+                SubjectRule.parse(text, queues=direction == "sub")
             except BadPermission as error:
                 yield f"'default_permissions.{direction}' is wrong: {error}"
 

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 from millstream.accounts.account import (
     RESPONSE_SECONDS,
     Account,
+    AccountLimits,
     Destination,
     Export,
     Import,
     Latency,
-    Limits,
     Mapping,
     ResponseType,
     StreamLimits,
 )
-from millstream.accounts.jwt import Claims, Refused, decode
+from millstream.accounts.jwt import JwtClaims, Refused, decode
 from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.stream_quota import OUR_TIER
 from millstream.subjects.subject import is_subset
@@ -31,7 +31,7 @@ _RESPONSES = {
 }
 
 
-def accounts_of_claims(listed: Iterable[Claims], now: float) -> tuple[Account, ...]:
+def accounts_of_claims(listed: Iterable[JwtClaims], now: float) -> tuple[Account, ...]:
     """Return the accounts that verified account JWTs describe.
 
     A private export is open to those whose import holds a token that the exporter signed for them.
@@ -50,7 +50,7 @@ def accounts_of_claims(listed: Iterable[Claims], now: float) -> tuple[Account, .
 
 
 def _invited(
-    owner: Claims, export: dict[str, Any], others: Iterable[Claims], now: float
+    owner: JwtClaims, export: dict[str, Any], others: Iterable[JwtClaims], now: float
 ) -> tuple[str, ...]:
     """Return the accounts that hold a token for all that they take of a private export."""
     return tuple(
@@ -61,7 +61,7 @@ def _invited(
     )
 
 
-def _taken(owner: Claims, export: dict[str, Any], other: Claims) -> list[dict[str, Any]]:
+def _taken(owner: JwtClaims, export: dict[str, Any], other: JwtClaims) -> list[dict[str, Any]]:
     return [
         item
         for item in other.nats.get("imports") or ()
@@ -72,7 +72,7 @@ def _taken(owner: Claims, export: dict[str, Any], other: Claims) -> list[dict[st
 
 
 def _is_activated(
-    item: dict[str, Any], owner: Claims, export: dict[str, Any], importer: str, now: float
+    item: dict[str, Any], owner: JwtClaims, export: dict[str, Any], importer: str, now: float
 ) -> bool:
     try:
         claims = decode(item.get("token") or "", JwtKind.ACTIVATION)
@@ -92,11 +92,11 @@ def _is_activated(
     )
 
 
-def _signers(owner: Claims) -> list[Any]:
+def _signers(owner: JwtClaims) -> list[Any]:
     return owner.nats.get("signing_keys") or []
 
 
-def account_of_claims(claims: Claims) -> Account:
+def account_of_claims(claims: JwtClaims) -> Account:
     """Return the account that a verified account JWT describes; its private exports are closed."""
     nats = claims.nats
     limits: dict[str, Any] = nats.get("limits") or {}
@@ -110,7 +110,7 @@ def account_of_claims(claims: Claims) -> Account:
             for source, destinations in (nats.get("mappings") or {}).items()
         ),
         # What a JWT leaves out is 0, not unlimited: nobody may connect, and nothing be published.
-        Limits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload"))),
+        AccountLimits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload"))),
         jetstream=_has_jetstream(limits),
         stream_limits=_stream_limits(limits),
         tiers=_tiers(limits),

@@ -17,7 +17,7 @@ import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
-from millstream.accounts.jwt import Claims, Refused, Trust
+from millstream.accounts.jwt import JwtClaims, Refused, Trust
 from millstream.accounts.nkeys import Role
 from millstream.accounts.permissions import BadPermission, Permissions, Responses, Rule
 
@@ -164,7 +164,7 @@ class Credentials:
             admitted.account_expires,
         )
 
-    def _tell_unheeded(self, claims: Claims) -> None:
+    def _tell_unheeded(self, claims: JwtClaims) -> None:
         """Name in the log, once for a user, what its JWT says and the server does not follow."""
         if not claims.unheeded or claims.subject in self._told:
             return

@@ -46,7 +46,7 @@ class Refused(Exception):
     """The chain does not hold; the text is for the log, the client only hears a violation."""
 
 
-class Claims(msgspec.Struct, frozen=True):
+class JwtClaims(msgspec.Struct, frozen=True):
     """A verified JWT: who signed it, for whom, and what it says under ``nats``."""
 
     issuer: str
@@ -60,13 +60,13 @@ class Claims(msgspec.Struct, frozen=True):
     unheeded: tuple[str, ...] = ()  # fields that are not followed, and why
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class VerifiedUser(msgspec.Struct, frozen=True):
     """A user whose chain holds, and what its JWTs grant."""
 
     user: str
     account: str
-    claims: Claims
-    account_claims: Claims
+    claims: JwtClaims
+    account_claims: JwtClaims
     permissions: dict[str, Any]
     expires: int  # when the user's time is over, in Unix seconds; 0 = never
 
@@ -76,7 +76,7 @@ class Admitted(msgspec.Struct, frozen=True):
         return self.account_claims.expires
 
 
-def decode(text: str, kind: JwtKind) -> Claims:
+def decode(text: str, kind: JwtKind) -> JwtClaims:
     """Return the claims of a JWT whose own signature holds; raises ``Refused``."""
     parts = text.strip().split(".")
     if len(text) > _LONGEST or len(parts) != 3:
@@ -121,7 +121,7 @@ def _json(part: str, shape: Shape) -> dict[str, Any]:
 
 _HEADER = Shape("Header", {"typ": STRING, "alg": STRING})
 _CLAIMS = Shape(
-    "Claims",
+    "JwtClaims",
     {
         "iss": STRING,
         "sub": STRING,
@@ -139,7 +139,7 @@ _CLAIMS = Shape(
 )
 
 
-def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> Claims:
+def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> JwtClaims:
     try:
         made = msgspec.convert(body, claim_shapes.Body)
         msgspec.convert(made.nats, _SHAPES[kind])
@@ -157,7 +157,7 @@ def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> Claims:
             raise Refused(str(each))
     nats = _as_newest(made) if version == 1 else made.nats
     notes = tuple(str(each) for each in found)
-    return Claims(
+    return JwtClaims(
         *(made.iss, made.sub, made.name, made.iat, made.exp, made.nbf), nats, version, notes
     )
 
@@ -194,9 +194,9 @@ class Trust:
                 signing.add(claims.subject)
             self._keys |= signing
             self.system_account = claims.nats.get("system_account") or self.system_account
-        self._accounts: dict[str, Claims] = {}
+        self._accounts: dict[str, JwtClaims] = {}
 
-    def add_account(self, text: str) -> Claims:
+    def add_account(self, text: str) -> JwtClaims:
         """Take an account JWT that the operator signed; the newest one of an account wins."""
         claims = decode(text, JwtKind.ACCOUNT)
         if claims.issuer not in self._keys:
@@ -209,15 +209,15 @@ class Trust:
             self._accounts[claims.subject] = claims
         return claims
 
-    def accounts(self) -> list[Claims]:
+    def accounts(self) -> list[JwtClaims]:
         """Return the claims of every account that was given."""
         return list(self._accounts.values())
 
-    def account(self, public: str) -> Claims | None:
+    def account(self, public: str) -> JwtClaims | None:
         """Return the account's claims as last given."""
         return self._accounts.get(public)
 
-    def admit(self, text: str, *, now: float, address: str, kind: str) -> Admitted:
+    def admit(self, text: str, *, now: float, address: str, kind: str) -> VerifiedUser:
         """Check a user JWT against its account, the clock, the address and the connection kind.
 
         Proof that the client holds the user's key (the signed nonce) is the caller's to check,
@@ -240,17 +240,19 @@ class Trust:
         _check_bearer(account, granted)
         _check_place(granted, address=address, kind=kind)
         ends = [end for end in (user.expires, _end_of_hours(granted, now)) if end]
-        return Admitted(user.subject, account.subject, user, account, granted, min(ends, default=0))
+        return VerifiedUser(
+            user.subject, account.subject, user, account, granted, min(ends, default=0)
+        )
 
 
-def _check_times(claims: Claims, now: float) -> None:
+def _check_times(claims: JwtClaims, now: float) -> None:
     if claims.expires and claims.expires <= now:
         raise Refused("expired")
     if claims.not_before and claims.not_before > now:
         raise Refused("not valid yet")
 
 
-def _signing_scope(account: Claims, issuer: str) -> dict[str, Any] | None:
+def _signing_scope(account: JwtClaims, issuer: str) -> dict[str, Any] | None:
     """Return the template of a scoped signing key, None for an unscoped one."""
     if issuer == account.subject:
         return None
@@ -262,14 +264,14 @@ def _signing_scope(account: Claims, issuer: str) -> dict[str, Any] | None:
     raise Refused("signed by a key that the account does not list")
 
 
-def _check_revoked(account: Claims, user: Claims) -> None:
+def _check_revoked(account: JwtClaims, user: JwtClaims) -> None:
     revocations = account.nats.get("revocations") or {}
     for key in (user.subject, "*"):
         if key in revocations and user.issued_at <= revocations[key]:
             raise Refused("revoked")
 
 
-def _granted(account: Claims, user: Claims, scope: dict[str, Any] | None) -> dict[str, Any]:
+def _granted(account: JwtClaims, user: JwtClaims, scope: dict[str, Any] | None) -> dict[str, Any]:
     """Return what the user may do: a scoped key's template replaces the user's own words."""
     if scope is not None:
         if any(user.nats.get(key) for key in _OWN_WORDS):
@@ -286,13 +288,13 @@ _NOTHING = {"subs": 0, "payload": 0}
 _UNSAID = {1: {"subs": -1, "payload": -1}, 2: _NOTHING}
 
 
-def _check_bearer(account: Claims, granted: dict[str, Any]) -> None:
+def _check_bearer(account: JwtClaims, granted: dict[str, Any]) -> None:
     limits = account.nats.get("limits") or {}
     if limits.get("disallow_bearer") and granted.get("bearer_token"):
         raise Refused("the account allows no bearer tokens")
 
 
-def _from_template(account: Claims, user: Claims, scope: dict[str, Any]) -> dict[str, Any]:
+def _from_template(account: JwtClaims, user: JwtClaims, scope: dict[str, Any]) -> dict[str, Any]:
     names = Names(
         user.name,
         user.subject,

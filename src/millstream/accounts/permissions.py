@@ -18,14 +18,14 @@ class BadPermission(ValueError):
     """An entry that is no subject, or a subject with more than one queue group."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class SubjectRule(msgspec.Struct, frozen=True):
     """One line of a list: a pattern, and the queue group that it is about ("" = any)."""
 
     pattern: str
     queue: str = ""
 
     @classmethod
-    def parse(cls, text: str, *, queues: bool) -> "Entry":
+    def parse(cls, text: str, *, queues: bool) -> "SubjectRule":
         """Read ``"subject"`` or, where ``queues`` are allowed, ``"subject queue"``."""
         words = text.split()
         if not 1 <= len(words) <= (2 if queues else 1) or not is_pattern(words[0]):
@@ -36,8 +36,8 @@ class Entry(msgspec.Struct, frozen=True):
 class Rule(msgspec.Struct, frozen=True):
     """An allow and a deny list for one direction."""
 
-    allow: tuple[Entry, ...] | None = None  # None: everything
-    deny: tuple[Entry, ...] = ()
+    allow: tuple[SubjectRule, ...] | None = None  # None: everything
+    deny: tuple[SubjectRule, ...] = ()
 
     @classmethod
     def of(
@@ -46,8 +46,8 @@ class Rule(msgspec.Struct, frozen=True):
         """Read both lists."""
         allowed = None
         if allow is not None:
-            allowed = tuple(Entry.parse(text, queues=queues) for text in allow)
-        return cls(allowed, tuple(Entry.parse(text, queues=queues) for text in deny))
+            allowed = tuple(SubjectRule.parse(text, queues=queues) for text in allow)
+        return cls(allowed, tuple(SubjectRule.parse(text, queues=queues) for text in deny))
 
     def permits(self, subject: str, queue: str = "") -> bool:
         """Say whether ``subject`` (wildcards are tokens like any other) may be used."""
@@ -72,11 +72,11 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
 
-def _matching(entries: Iterable[Entry], subject: str) -> list[Entry]:
+def _matching(entries: Iterable[SubjectRule], subject: str) -> list[SubjectRule]:
     return [entry for entry in entries if is_subset(subject, entry.pattern)]
 
 
-def _queue_named(queue: str, entries: list[Entry]) -> bool:
+def _queue_named(queue: str, entries: list[SubjectRule]) -> bool:
     """A queue name may itself be a pattern, as in ``"orders v1.*"``."""
     return any(
         entry.queue == queue or (has_wildcard(entry.queue) and is_subset(queue, entry.queue))
@@ -84,7 +84,7 @@ def _queue_named(queue: str, entries: list[Entry]) -> bool:
     )
 
 
-def _allowed(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
+def _allowed(entries: tuple[SubjectRule, ...], subject: str, queue: str) -> bool:
     found = _matching(entries, subject)
     named = [entry for entry in found if entry.queue]
     if queue and named:
@@ -92,7 +92,7 @@ def _allowed(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
     return any(not entry.queue for entry in found)
 
 
-def _denied(entries: tuple[Entry, ...], subject: str, queue: str) -> bool:
+def _denied(entries: tuple[SubjectRule, ...], subject: str, queue: str) -> bool:
     found = _matching(entries, subject)
     if any(not entry.queue for entry in found):
         return True
@@ -119,7 +119,7 @@ class Permissions(msgspec.Struct, frozen=True):
         return self.publish == Rule() and self.subscribe == Rule() and self.responses is None
 
 
-class Answers:
+class ReplyAllowance:
     """The reply subjects that one connection may publish to because it was asked there."""
 
     def __init__(self, granted: Responses, most: int = 4096) -> None:

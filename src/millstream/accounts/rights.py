@@ -1,6 +1,6 @@
 """Rights: what one connection may do now. Its permissions, and the answers that it owes."""
 
-from millstream.accounts.permissions import Answers, Permissions
+from millstream.accounts.permissions import Permissions, ReplyAllowance
 
 _MOST_REMEMBERED = 1024
 
@@ -24,7 +24,7 @@ class Rights:
         self.reads_all = not self.hides_subjects and permissions.subscribe.allow is None
         self._answers = None
         if permissions.responses is not None:
-            self._answers = Answers(permissions.responses)
+            self._answers = ReplyAllowance(permissions.responses)
 
     @property
     def guards_publishing(self) -> bool:

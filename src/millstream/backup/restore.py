@@ -17,7 +17,7 @@ from millstream.kernel._frames import scan
 from millstream.store.disk.files import File, Files, OsFiles
 from millstream.store.disk.keys import ID_BYTES, KeyRing
 from millstream.store.disk.objects import Objects
-from millstream.store.wal.entry import Entry, plain_body, scan_entries
+from millstream.store.wal.entry import WalEntry, plain_body, scan_entries
 from millstream.store.wal.local_engine import HEADER, decode_header, wal_indexes, wal_name
 
 WAL = "wal/"
@@ -127,7 +127,7 @@ def _cut_file(file: File, path: str, at_ns: int, ring: KeyRing) -> bool:
     if header is not None:
         _require(ring, header.key_id.to_bytes(ID_BYTES, "little"))
     for item in scan_entries(buffer, HEADER.size, 0):
-        if isinstance(item, Entry) and _youngest(buffer, item, ring) > at_ns:
+        if isinstance(item, WalEntry) and _youngest(buffer, item, ring) > at_ns:
             del buffer
             file.truncate(item.start)
             file.preallocate(size)
@@ -147,7 +147,7 @@ def _require(ring: KeyRing, key_id: bytes) -> None:
         ) from error
 
 
-def _youngest(buffer: memoryview, entry: Entry, ring: KeyRing) -> int:
+def _youngest(buffer: memoryview, entry: WalEntry, ring: KeyRing) -> int:
     start, end = entry.body, entry.end
     if entry.sealed:
         buffer = plain_body(buffer, start, end, ring)

@@ -39,7 +39,7 @@ NOT_COPIED = ("lock",)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenBackup:
     """What a backup did."""
 
     moment: Moment
@@ -47,20 +47,20 @@ class Taken:
     stored_bytes: int
 
 
-def take(directory: Path, target: Objects, clock: Clock) -> Taken:
+def take(directory: Path, target: Objects, clock: Clock) -> TakenBackup:
     """Add a backup of ``directory`` to the target; what earlier ones have is not stored again."""
     if not (directory / "meta").is_dir() and not (directory / "wal").is_dir():
         raise BackupFailed(f"{directory} is no data directory: it has neither meta nor wal")
     earlier = moments(target)
     for _ in range(ATTEMPTS):
-        copy = _Copy(directory, target, earlier)
+        copy = _FileCopy(directory, target, earlier)
         started = max([clock.time_ns(), *(moment.started_ns + 1 for moment in earlier[-1:])])
         before = _snapshots(directory)
         files = list(copy.files())
         if _still_covered(before, _snapshots(directory)):
             moment = Moment(VERSION, started, clock.time_ns(), files)
             put_moment(target, moment)
-            return Taken(moment, copy.read_bytes, copy.stored_bytes)
+            return TakenBackup(moment, copy.read_bytes, copy.stored_bytes)
     raise BackupFailed(
         "the server makes snapshots faster than this copies: use a target that takes writes faster"
     )
@@ -88,7 +88,7 @@ def _still_covered(before: list[str], after: list[str]) -> bool:
     return before[-1] in after if before else len(after) < 2
 
 
-class _Copy:
+class _FileCopy:
     def __init__(self, directory: Path, target: Objects, earlier: list[Moment]) -> None:
         self._directory = directory
         self._target = target

@@ -87,7 +87,7 @@ def _serve(flags: Flags) -> int:
 
 def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
     from millstream.server.command_line.options_file import digest, load
-    from millstream.server.options.support import without_effect
+    from millstream.server.options.unsupported import without_effect
     from millstream.server.server import run
 
     options = loaded.options

@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class WorkedQueue:
     """A queue as one node works on it."""
 
     topic: Topic
@@ -71,7 +71,7 @@ class Tally:
     failed: dict[int, str] = field(default_factory=dict)
     lost: int = 0
 
-    def lines(self, queue: Queue) -> str:
+    def lines(self, queue: WorkedQueue) -> str:
         """Return the summary, and how to replay dead letters; what did not happen is left out."""
         parts = [f"{len(self.leased)} leased", f"{self.acked} acked"]
         if self.given_up:
@@ -132,12 +132,12 @@ def work(
     return 1 if tally.given_up or tally.failed else 0
 
 
-def _found(topic: Topic, node: str, patience: float) -> Queue:
+def _found(topic: Topic, node: str, patience: float) -> WorkedQueue:
     state = topic.state()
     if state.type != "queue":
         raise ClientError(f"{topic.name} is a log; a queue is created with type queue")
     config = state.config
-    return Queue(
+    return WorkedQueue(
         *(topic, node, config["lease_ms"], config["max_deliveries"], config["dead_letter"]),
         *(_replay(topic.name), patience),
     )
@@ -154,7 +154,7 @@ def _replay(queue: str) -> str:
     return shlex.join(command)
 
 
-def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> None:
+def _work(queue: WorkedQueue, command: Sequence[str], tally: Tally, follow: bool) -> None:
     """Work until nothing is left, or until interrupted.
 
     An interrupt waits for an answer that is on its way: who leases or finishes a job without
@@ -183,7 +183,7 @@ def _work(queue: Queue, command: Sequence[str], tally: Tally, follow: bool) -> N
         queue.held.heed()
 
 
-def _run(queue: Queue, command: Sequence[str], job: Job) -> int:
+def _run(queue: WorkedQueue, command: Sequence[str], job: Job) -> int:
     """Run the command to its end, keeping the lease alive meanwhile; returns its exit code."""
     about = {
         "MILLSTREAM_QUEUE": queue.topic.name,
@@ -208,7 +208,7 @@ def _run(queue: Queue, command: Sequence[str], job: Job) -> int:
         raise
 
 
-def _keep(queue: Queue, job: Job) -> None:
+def _keep(queue: WorkedQueue, job: Job) -> None:
     """Keep a job's lease; while the server is away the command goes on without one."""
     try:
         queue.topic.extend(queue.node, job, lease_ms=queue.lease_ms)
@@ -218,7 +218,7 @@ def _keep(queue: Queue, job: Job) -> None:
         click.echo(f"millstream: the lease of seq {job.seq} was not kept: {error}", err=True)
 
 
-def _answer(queue: Queue, job: Job, code: int, tally: Tally) -> None:
+def _answer(queue: WorkedQueue, job: Job, code: int, tally: Tally) -> None:
     if code == 0:
         tally.failed.pop(job.seq, None)
         if queue.ask(queue.topic.ack, job):

@@ -32,7 +32,7 @@ from millstream.client.topic_values import (
     Redriven,
     TopicState,
 )
-from millstream.client.watched import EVENTS, Watched
+from millstream.client.watch_position import EVENTS, WatchPosition
 from millstream.client.worker import WorkTerms
 
 
@@ -80,7 +80,7 @@ class AsyncTopics:
         self, positions: Mapping[str, int | None], **options: Any
     ) -> AsyncGenerator[Event, None]:
         """Return what happens in topics as it happens; see ``Topics.watch``."""
-        watched, patience = Watched(positions, options), Patience(self._link.place.patience)
+        watched, patience = WatchPosition(positions, options), Patience(self._link.place.patience)
         while True:
             try:
                 watch: calls.Watch = await self._link.call(watched.call())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.client.errors import ApiError, ConnectFailed
 from millstream.client.patience import Patience
 from millstream.client.topic_values import Job
-from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, Idleness, Lease, WorkTerms
+from millstream.client.worker import LONGEST_LEASE_MS, POLL_SECONDS, IdleWait, Lease, WorkTerms
 
 if TYPE_CHECKING:
     from millstream.client.async_topics import AsyncTopic
@@ -36,7 +36,7 @@ class AsyncWorker:
         self._terms = terms
         self._stopping = asyncio.Event()
         self._held: dict[asyncio.Task[None], Job] = {}
-        self._idleness = Idleness()
+        self._idleness = IdleWait()
         self._lease = Lease(LONGEST_LEASE_MS)
 
     async def __call__(self, job: Job) -> Any:

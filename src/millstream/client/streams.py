@@ -225,7 +225,7 @@ class _Error(msgspec.Struct, frozen=True):
     detail: dict[str, Any] | None = None
 
 
-class _Failure(msgspec.Struct, frozen=True):
+class _StreamFailure(msgspec.Struct, frozen=True):
     error: _Error
 
 
@@ -234,12 +234,12 @@ class _Names(msgspec.Struct, frozen=True):
     streams: list[str] | None = None
 
 
-class _Topic(msgspec.Struct, frozen=True):
+class _TopicBody(msgspec.Struct, frozen=True):
     topic: str
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    topics: list[_Topic]
+    topics: list[_TopicBody]
     next_cursor: str | None = None
 
 
@@ -545,7 +545,7 @@ def _decode(body: bytes, shape: type[_Shape]) -> _Shape:
 
 
 def _refusal(body: bytes, stream: str) -> ClientError:
-    error = _decode(body, _Failure).error
+    error = _decode(body, _StreamFailure).error
     if error.code in (404, "topic_not_found"):
         return StreamMissing(stream, (error.detail or {}).get("did_you_mean"))
     if error.code in (401, 403):

@@ -29,7 +29,7 @@ from millstream.client.topic_values import (
     Redriven,
     TopicState,
 )
-from millstream.client.watched import EVENTS, Watched
+from millstream.client.watch_position import EVENTS, WatchPosition
 from millstream.client.worker import Handler, Worker, WorkTerms
 
 
@@ -85,7 +85,7 @@ class Topics:
         ``positions`` maps each topic to the sequence after which to begin, None meaning now. A
         lost connection, also to a server that restarts, is opened again where it stood.
         """
-        watched, patience = Watched(positions, options), Patience(self._link.place.patience)
+        watched, patience = WatchPosition(positions, options), Patience(self._link.place.patience)
         while True:
             try:
                 watch: calls.Watch = self._link.call(watched.call())

@@ -67,7 +67,7 @@ class Lease(msgspec.Struct, frozen=True):
         return self.ms / 3000
 
 
-class Idleness:
+class IdleWait:
     """How long a worker waits before it looks again: longer, the longer there was nothing."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Worker:
         self._freed = threading.Event()
         self._held: dict[int, Job] = {}
         self._broken: BaseException | None = None  # what ended the thread that keeps the leases
-        self._idleness = Idleness()
+        self._idleness = IdleWait()
         self._lease = Lease(LONGEST_LEASE_MS)
 
     def __call__(self, job: Job) -> Any:

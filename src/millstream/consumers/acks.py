@@ -24,7 +24,7 @@ class Nak(msgspec.Struct, frozen=True):
     delay: float
 
 
-class Progress(msgspec.Struct, frozen=True):
+class InProgress(msgspec.Struct, frozen=True):
     """Still working on it: start the wait anew."""
 
 
@@ -40,7 +40,7 @@ class Next(msgspec.Struct, frozen=True):
     request: bytes
 
 
-Answer: TypeAlias = Ack | Nak | Progress | Term | Next
+Answer: TypeAlias = Ack | Nak | InProgress | Term | Next
 
 
 def parse(body: bytes) -> Answer | None:
@@ -50,7 +50,7 @@ def parse(body: bytes) -> Answer | None:
     if body.startswith(b"-NAK"):
         return Nak(_delay(body[4:].strip()))
     if body == b"+WPI":
-        return Progress()
+        return InProgress()
     if body.startswith(b"+TERM"):
         return Term(body[5:].strip().decode("utf-8", "replace"))
     if body.startswith(b"+NXT"):

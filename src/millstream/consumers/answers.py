@@ -13,7 +13,7 @@ from millstream.kernel._batch import Batch
 Event = Callable[..., None]
 
 
-class Answered(Protocol):
+class AnsweredConsumer(Protocol):
     """What a consumer does once answers were taken."""
 
     @property
@@ -48,7 +48,7 @@ class Answers:
         config: ConsumerConfig,
         ledger: Ledger,
         clock: Clock,
-        consumer: Answered,
+        consumer: AnsweredConsumer,
         prefix: int,
         event: Event,
     ) -> None:
@@ -107,7 +107,7 @@ class Answers:
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay, self._clock.time_ns()):
                     self._event("MSG_NAKED", "nak", **_fields(subject, seq))
-            case acks.Progress():
+            case acks.InProgress():
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
                 self._terminate(subject, seq, reason, settled)

@@ -19,7 +19,7 @@ from millstream.errors import MillstreamError
 from millstream.store.log.log import Committed
 from millstream.streams.config.extras import first_values
 from millstream.streams.config.times import ZERO_TIME, time_ns
-from millstream.streams.retention.claims import Claim
+from millstream.streams.retention.claims import RecordClaim
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Consumer:
         self.answers.wants_settled = retention != "limits"
         if retention == "interest":
             done = self.cursor.passed(self.ledger.floor[1] + 1, self.ledger.pending.get)
-            claim = Claim(self.config.filters, self.ledger.floor[1] + 1, done)
+            claim = RecordClaim(self.config.filters, self.ledger.floor[1] + 1, done)
             self.stream.claim(self.name, claim)
 
     def open(self) -> None:

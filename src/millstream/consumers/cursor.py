@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 
-class Page(msgspec.Struct, frozen=True):
+class CursorPage(msgspec.Struct, frozen=True):
     """Frames ``start`` to ``start + count`` are the next records."""
 
     frames: "Frames"
@@ -215,7 +215,7 @@ class Cursor:
             if gap.first <= last and gap.last >= first:
                 self._note_gap(max(gap.first, first), min(gap.last, last), is_sure=True)
 
-    def _before_damage(self, page: Page) -> Page:
+    def _before_damage(self, page: CursorPage) -> CursorPage:
         """Note damage before the first record, and end the page before damage within it."""
         self._note_damage(self.position, page.frames.seq(page.start) - 1)
         for gap in self._damage():
@@ -228,7 +228,7 @@ class Cursor:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def read(self, most: int, max_bytes: int) -> Page | None:
+    def read(self, most: int, max_bytes: int) -> CursorPage | None:
         """Return the next matching records, None when there are none."""
         index = self._stream.index
         while True:
@@ -239,7 +239,7 @@ class Cursor:
             if not len(frames):
                 self._see_end()
                 return None
-            page = Page(frames, 0, min(len(frames), most))
+            page = CursorPage(frames, 0, min(len(frames), most))
             if index.hides_any:
                 page = self._visible(page)
             if page.count:
@@ -265,7 +265,7 @@ class Cursor:
             run += 1
         return self._stream.read(wanted[0], run, max_bytes)
 
-    def _visible(self, page: Page) -> Page:
+    def _visible(self, page: CursorPage) -> CursorPage:
         """Return the first run of records that are not on their way out."""
         index, frames = self._stream.index, page.frames
         start = 0
@@ -274,9 +274,9 @@ class Cursor:
         end = start
         while end < page.count and not index.is_hidden(frames.seq(end)):
             end += 1
-        return Page(frames, start, end - start)
+        return CursorPage(frames, start, end - start)
 
-    def advance(self, page: Page) -> None:
+    def advance(self, page: CursorPage) -> None:
         """Move past what ``read`` returned."""
         self.is_woken = self._is_refiltered = False
         if self._is_counted and not self._first:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
-from millstream.consumers.cursor import Cursor, Page
+from millstream.consumers.cursor import Cursor, CursorPage
 from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
 from millstream.consumers.outlet import Fields, Outlet, Routes, msg_size_growth
 from millstream.consumers.pace import Pace
@@ -23,17 +23,19 @@ HEAD_BYTES = 64  # of a message beyond what clients count: verb, sid, sizes, lin
 COLD_RETRY = 1.0  # seconds until cold history that could not be read is asked again
 
 
-class Parcel(NamedTuple):
+class FeedParcel(NamedTuple):
     """Records to deliver; ``again`` when it is not for the first time."""
 
-    page: Page
+    page: CursorPage
     again: bool
 
-    def part(self, start: int, end: int) -> "Parcel":
+    def part(self, start: int, end: int) -> "FeedParcel":
         """Return the records from ``start`` to ``end``."""
         if (start, end) == (0, self.page.count):
             return self
-        return Parcel(Page(self.page.frames, self.page.start + start, end - start), self.again)
+        return FeedParcel(
+            CursorPage(self.page.frames, self.page.start + start, end - start), self.again
+        )
 
 
 class Feed:
@@ -100,7 +102,7 @@ class Feed:
         """Whether nothing may go before some deliveries are answered."""
         return self._room() <= 0 and not self.ledger.queue
 
-    def next(self, most: int, max_bytes: int) -> Parcel | None:
+    def next(self, most: int, max_bytes: int) -> FeedParcel | None:
         """Return what to deliver next, None when there is nothing or it may not go now."""
         self.is_blocked, self.ready_at = False, FOREVER
         if self.is_paused:
@@ -122,7 +124,7 @@ class Feed:
         self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
         self.woken()
 
-    def _next(self, most: int, max_bytes: int) -> Parcel | None:
+    def _next(self, most: int, max_bytes: int) -> FeedParcel | None:
         while self.ledger.queue:
             seq = self.ledger.queue.pop()
             ended = self.ledger.give_up(seq)
@@ -135,7 +137,7 @@ class Feed:
                 self.ledger.queue.add(seq)
                 raise
             if len(frames) and frames.first_seq == seq and self.stream.index.is_live(seq):
-                return Parcel(Page(frames, 0, 1), again=True)
+                return FeedParcel(CursorPage(frames, 0, 1), again=True)
             self.ledger.gone([seq])  # deleted meanwhile: nobody has to answer for it
         most = min(most, self._room())
         if most <= 0:
@@ -147,7 +149,7 @@ class Feed:
             return None
         if not self._pace.is_free and self._is_early(page):
             return None
-        return Parcel(page, again=False)
+        return FeedParcel(page, again=False)
 
     @property
     def is_paused(self) -> bool:
@@ -161,14 +163,14 @@ class Feed:
         self.ready_at = self._clock.monotonic() + left / 1e9
         return True
 
-    def _is_early(self, page: Page) -> bool:
+    def _is_early(self, page: CursorPage) -> bool:
         due = self._pace.due(page.frames.record(page.start)[1])
         if due <= self._clock.monotonic():
             return False
         self.is_blocked, self.ready_at = True, due
         return True
 
-    def put_back(self, parcel: Parcel) -> None:
+    def put_back(self, parcel: FeedParcel) -> None:
         """Let a parcel that could not go be the next again."""
         first = parcel.page.frames.seq(parcel.page.start)
         if parcel.again:
@@ -187,11 +189,11 @@ class Feed:
         if page is not None:
             self.cursor.pass_to(page.frames.seq(page.start))
 
-    def size(self, parcel: Parcel) -> int:
+    def size(self, parcel: FeedParcel) -> int:
         """Return the size of a parcel's first record, as pull requests count it."""
         return self.sizes(parcel.part(0, 1))[0]
 
-    def sizes(self, parcel: Parcel) -> list[int]:
+    def sizes(self, parcel: FeedParcel) -> list[int]:
         """Return the size of each record of a parcel that is next, as pull requests count it."""
         page = parcel.page
         sizes = ack_sizes(page.frames, page.start, self._ack_subjects(parcel)[0])
@@ -199,13 +201,13 @@ class Feed:
             sizes = list(map(int.__add__, sizes, self._growth(page)))
         return sizes
 
-    def _growth(self, page: Page) -> Iterator[int]:
+    def _growth(self, page: CursorPage) -> Iterator[int]:
         """Return how much larger records go than they are: without payload they tell its size."""
         for at in range(page.start, page.start + page.count):
             _, _, _, payload, headers, *_ = page.frames.record(at)
             yield msg_size_growth(len(headers), len(payload))
 
-    def _ack_subjects(self, parcel: Parcel) -> tuple[list[bytes], int]:
+    def _ack_subjects(self, parcel: FeedParcel) -> tuple[list[bytes], int]:
         """Return where the records of a parcel that is next will be answered, and their size."""
         page, deliveries, left = parcel.page, 1, self.cursor.pending()
         if parcel.again:
@@ -223,7 +225,7 @@ class Feed:
             left,
         )
 
-    def fits(self, parcel: Parcel, room: int) -> bool:
+    def fits(self, parcel: FeedParcel, room: int) -> bool:
         """Say whether an outbox with so much room takes a parcel: one record may be too large.
 
         Several are read to fit; a single one comes whatever its size.
@@ -235,7 +237,7 @@ class Feed:
         """Whether records go one by one, each at its time."""
         return not self._pace.is_free
 
-    def send(self, routes: Routes, parcel: Parcel, each: Fields = ()) -> int:
+    def send(self, routes: Routes, parcel: FeedParcel, each: Fields = ()) -> int:
         """Deliver a parcel, each record to its route; returns its size as clients count it.
 
         Whatever the routes, the records leave in the parcel's order: two routes may lead to the
@@ -245,7 +247,7 @@ class Feed:
         self._emit(routes, parcel.page, replies, first, each)
         return size
 
-    def _note(self, parcel: Parcel) -> tuple[list[bytes], int, Fields]:
+    def _note(self, parcel: FeedParcel) -> tuple[list[bytes], int, Fields]:
         """Note a delivery; returns the ack subjects, the size, and what the first has to tell."""
         now, page = self._clock.monotonic(), parcel.page
         frames, start, count = page.frames, page.start, page.count
@@ -265,7 +267,7 @@ class Feed:
         return replies, size, first
 
     def _emit(
-        self, routes: Routes, page: Page, replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: CursorPage, replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         if self._config.headers_only:
             self._outlet.headers_of_records(routes, page, replies, first, each)

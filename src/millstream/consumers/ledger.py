@@ -36,7 +36,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 Effect: TypeAlias = Redeliver | GiveUp
 
 
-class Snapshot(msgspec.Struct, omit_defaults=True):
+class LedgerSnapshot(msgspec.Struct, omit_defaults=True):
     """A ledger as it is persisted: whole, or what changed since the last one.
 
     ``pending`` are rows of stream seq u64, consumer seq u64, deliveries u32; ``answered`` are
@@ -365,7 +365,7 @@ class Ledger:
         """Whether something changed since the last ``take_changes``."""
         return self._dirty
 
-    def take_changes(self) -> Snapshot:
+    def take_changes(self) -> LedgerSnapshot:
         """Return what changed since the last call."""
         self.version += 1
         rows, answered = self.pending.take_changes(self.floor[1])
@@ -374,14 +374,16 @@ class Ledger:
         again = dict(self.redelivered) if self._redelivered_changed else None
         delayed = self._still_delayed() if self._delayed_changed else None
         self._dirty = self._redelivered_changed = self._delayed_changed = False
-        return Snapshot(self.version, self.delivered, self.floor, rows, answered, again, delayed)
+        return LedgerSnapshot(
+            self.version, self.delivered, self.floor, rows, answered, again, delayed
+        )
 
     def _still_delayed(self) -> dict[int, int]:
         """Return the delays that still count: of what is pending."""
         self.delayed = {s: until for s, until in self.delayed.items() if s in self.pending}
         return dict(self.delayed)
 
-    def not_written(self, lost: Snapshot) -> None:
+    def not_written(self, lost: LedgerSnapshot) -> None:
         """Take changes back that could not be written: the next ones say them again."""
         seqs = {seq for (seq,) in _SEQ.iter_unpack(lost.answered)}
         seqs |= {seq for seq, _, _ in ROW.iter_unpack(lost.pending)}
@@ -393,13 +395,13 @@ class Ledger:
                 self._answered_unwritten.append(seq)
         self._dirty = self._redelivered_changed = self._delayed_changed = True
 
-    def whole(self) -> Snapshot:
+    def whole(self) -> LedgerSnapshot:
         """Return everything."""
         rows, again = self.pending.rows(), dict(self.redelivered)
         delayed = self._still_delayed() or None
-        return Snapshot(self.version, self.delivered, self.floor, rows, b"", again, delayed)
+        return LedgerSnapshot(self.version, self.delivered, self.floor, rows, b"", again, delayed)
 
-    def apply(self, saved: Snapshot, now: float, now_ns: int = 0) -> None:
+    def apply(self, saved: LedgerSnapshot, now: float, now_ns: int = 0) -> None:
         """Take on a persisted snapshot; an older or repeated one changes nothing.
 
         Waits begin anew, but for delays that naks asked for: ``now_ns`` is the time of the day.

@@ -13,7 +13,7 @@ from millstream.wire.headers import encode_headers, with_extras
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.consumers.cursor import Page
+    from millstream.consumers.cursor import CursorPage
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
@@ -93,7 +93,7 @@ class Outlet:
             headers = encode_headers(fields, line.encode())
             self._hub.publish(self._interest, subject, reply, headers, b"")
 
-    def records(self, routes: Routes, page: "Page", replies: list[bytes]) -> None:
+    def records(self, routes: Routes, page: "CursorPage", replies: list[bytes]) -> None:
         """Send records as they are stored, each to its route, in the order of the page."""
         if self._held is not None:
             self._held.append(partial(self.records, routes, page, replies))
@@ -101,7 +101,7 @@ class Outlet:
         self._hub.publish_frames(self._interest, routes, page.frames, page.start, replies)
 
     def marked_records(
-        self, routes: Routes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: "CursorPage", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records with header fields added: ``first`` to the first, ``each`` to all."""
         if self._held is not None:
@@ -112,7 +112,7 @@ class Outlet:
             self._send_one(route, page, at, replies[at], fields, whole=True)
 
     def headers_of_records(
-        self, routes: Routes, page: "Page", replies: list[bytes], first: Fields, each: Fields
+        self, routes: Routes, page: "CursorPage", replies: list[bytes], first: Fields, each: Fields
     ) -> None:
         """Send records without payload; its size is told in a header."""
         if self._held is not None:
@@ -123,7 +123,14 @@ class Outlet:
             self._send_one(route, page, at, replies[at], fields, whole=False)
 
     def _send_one(
-        self, route: bytes, page: "Page", at: int, reply: bytes, fields: Fields, *, whole: bool
+        self,
+        route: bytes,
+        page: "CursorPage",
+        at: int,
+        reply: bytes,
+        fields: Fields,
+        *,
+        whole: bool,
     ) -> None:
         _, _, subject, payload, headers, tag, node, meta = page.frames.record(page.start + at)
         if not whole:

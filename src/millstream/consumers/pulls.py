@@ -6,7 +6,7 @@ from itertools import islice
 from millstream.clock import Clock
 from millstream.consumers import requests
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.feed import PAGE_BYTES, Feed, Parcel
+from millstream.consumers.feed import PAGE_BYTES, Feed, FeedParcel
 from millstream.consumers.ledger import FOREVER
 from millstream.consumers.outlet import Fields, Outlet, Routes
 from millstream.consumers.pin import Pin
@@ -142,7 +142,7 @@ class PullDesk:
         wanted = self.line.wanted_bytes(PAGE_BYTES) * 2 if request.limited else PAGE_BYTES
         return min(room // 2, wanted, PAGE_BYTES)
 
-    def _hand_out(self, request: PullRequest, parcel: Parcel) -> int:
+    def _hand_out(self, request: PullRequest, parcel: FeedParcel) -> int:
         """Deliver a parcel to whoever's turn it is, message by message; returns how many went.
 
         Statuses go between the messages, where the requests that they are for have ended.
@@ -164,7 +164,7 @@ class PullDesk:
             self._feed.put_back(parcel.part(count, parcel.page.count))
         return count
 
-    def _share(self, request: PullRequest, parcel: Parcel) -> Shares:
+    def _share(self, request: PullRequest, parcel: FeedParcel) -> Shares:
         count = parcel.page.count
         if len(self.line) == 1 and not request.limited:
             return self.line.give(request, count)
@@ -172,7 +172,7 @@ class PullDesk:
             return self.line.share_evenly(count)
         return self.line.share(self._feed.sizes(parcel), request if self._is_chosen else None)
 
-    def _send(self, parcel: Parcel, routes: Routes) -> None:
+    def _send(self, parcel: FeedParcel, routes: Routes) -> None:
         if not routes:
             return
         self._claimed = None

@@ -11,17 +11,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from millstream.begun import next_turn
 from millstream.clock import Clock
 from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
-from millstream.consumers.ledger import Snapshot
+from millstream.consumers.ledger import LedgerSnapshot
 from millstream.delivery.timers import Timer, Timers
+from millstream.eager_task import next_turn
 from millstream.errors import ConsumerNotFound, MillstreamError
 from millstream.store.log.log import Committed
 from millstream.store.recovery.recovery import Control
-from millstream.streams.catalog import Catalog, Store
+from millstream.streams.catalog import Catalog, CatalogStore
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream, settle
 from millstream.subjects.pattern_set import covers
@@ -43,7 +43,7 @@ DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for ea
 DROPS_AFTER_EACH = 0.000_005
 
 
-class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class _ConsumerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One consumer as control frames and the snapshot hold it.
 
     ``gap`` is a loss that no delivery has told of yet: the position is behind it already.
@@ -52,27 +52,27 @@ class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     created_ns: int
     config: dict[str, Any] | None = None
-    state: Snapshot | None = None
+    state: LedgerSnapshot | None = None
     position: int = 0
     first: list[int] = []
     gap: tuple[int, int] | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptConsumer(msgspec.Struct, frozen=True):
     """A consumer in an archive of its stream."""
 
     name: str
     created_ns: int
     config: dict[str, Any]
-    state: Snapshot | None = None
+    state: LedgerSnapshot | None = None
     position: int = 0
     first: list[int] = []
     gap: tuple[int, int] | None = None
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _SavedConsumer(msgspec.Struct, frozen=True):
     stream: int
-    entry: _Entry
+    entry: _ConsumerEntry
 
 
 class Registry:
@@ -81,7 +81,7 @@ class Registry:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: CatalogStore,
         clock: Clock,
         timers: Timers,
         hub: "Hub",
@@ -217,7 +217,7 @@ class Registry:
 
     async def _change(self, consumer: Consumer, config: ConsumerConfig) -> None:
         if consumer.is_persisted:
-            entry = _Entry(consumer.name, consumer.created_ns, config.to_request())
+            entry = _ConsumerEntry(consumer.name, consumer.created_ns, config.to_request())
             await self._write(CONSUMER_SET, consumer, entry)
         consumer.reconfigure(config)
 
@@ -226,7 +226,7 @@ class Registry:
         async with self._alone(stream.incarnation, name):
             consumer = self.get(stream, name)
             if consumer.is_persisted:
-                entry = _Entry(consumer.name, consumer.created_ns)
+                entry = _ConsumerEntry(consumer.name, consumer.created_ns)
                 await self._write(CONSUMER_GONE, consumer, entry)
             self._forget(consumer)
 
@@ -321,15 +321,15 @@ class Registry:
 
     # -- archives ----------------------------------------------------------------------------
 
-    def kept(self, stream: Stream) -> list[Kept]:
+    def kept(self, stream: Stream) -> list[KeptConsumer]:
         """Return a stream's consumers as an archive holds them."""
         return [
-            Kept(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first, e.gap)
+            KeptConsumer(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first, e.gap)
             for c in self.of(stream)
             if c.is_persisted and (e := self._entry(c)) is not None
         ]
 
-    async def bring_back(self, stream: Stream, kept: Kept) -> None:
+    async def bring_back(self, stream: Stream, kept: KeptConsumer) -> None:
         """Create a consumer as an archive holds it; raises when it could not be one."""
         known = ConsumerConfig.__struct_fields__
         wire = {key: value for key, value in kept.config.items() if key in known}
@@ -351,7 +351,7 @@ class Registry:
     def persist(self, consumer: Consumer, done: Committed, sync: bool) -> None:
         """Write down what changed in the consumer's ledger; a failure leaves it to the next."""
         changes = consumer.ledger.take_changes()
-        entry = _Entry(
+        entry = _ConsumerEntry(
             consumer.name,
             consumer.created_ns,
             None,
@@ -377,15 +377,15 @@ class Registry:
         consumer.tell_deleted()
         self._forget(consumer)
         if consumer.is_persisted:
-            body = msgspec.json.encode(_Entry(consumer.name, consumer.created_ns))
+            body = msgspec.json.encode(_ConsumerEntry(consumer.name, consumer.created_ns))
             self._store.control(
                 CONSUMER_GONE, consumer.stream.incarnation, body, _log_failure, False
             )
 
     # -- persistence -------------------------------------------------------------------------
 
-    def _entry(self, consumer: Consumer) -> _Entry:
-        return _Entry(
+    def _entry(self, consumer: Consumer) -> _ConsumerEntry:
+        return _ConsumerEntry(
             consumer.name,
             consumer.created_ns,
             consumer.config.to_request(),
@@ -395,7 +395,7 @@ class Registry:
             consumer.cursor.kept_gap,
         )
 
-    async def _write(self, kind: int, consumer: Consumer, entry: _Entry) -> None:
+    async def _write(self, kind: int, consumer: Consumer, entry: _ConsumerEntry) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         body = msgspec.json.encode(entry)
         self._store.control(kind, consumer.stream.incarnation, body, partial(settle, done))
@@ -405,16 +405,16 @@ class Registry:
         """Rebuild from the snapshot's section and the control frames after it, in order."""
         streams = {s.incarnation: s for s in self._catalog.everything()}
         if section:
-            for saved in msgspec.json.decode(section, type=list[_Saved]):
+            for saved in msgspec.json.decode(section, type=list[_SavedConsumer]):
                 if saved.stream in streams:
                     self._restore(streams[saved.stream], saved.entry)
         for control in controls:
             stream = streams.get(control.log_id)
             if stream is not None and control.kind in _KINDS:
-                entry = msgspec.json.decode(control.body, type=_Entry)
+                entry = msgspec.json.decode(control.body, type=_ConsumerEntry)
                 self._replay_one(control.kind, stream, entry)
 
-    def _replay_one(self, kind: int, stream: Stream, entry: _Entry) -> None:
+    def _replay_one(self, kind: int, stream: Stream, entry: _ConsumerEntry) -> None:
         known = self._consumers.get(stream.incarnation, {}).get(entry.name)
         same = known is not None and known.created_ns == entry.created_ns
         if kind == CONSUMER_SET:
@@ -424,7 +424,7 @@ class Registry:
         elif known is not None and same and entry.state is not None:
             self._restore_state(known, entry)
 
-    def _restore(self, stream: Stream, entry: _Entry) -> None:
+    def _restore(self, stream: Stream, entry: _ConsumerEntry) -> None:
         config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
         config = config.stamped(durable=bool(config.durable_name))  # an update may have ended that
         known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
@@ -437,7 +437,9 @@ class Registry:
         if entry.state is not None:
             self._restore_state(consumer, entry, first_time=True)
 
-    def _restore_state(self, consumer: Consumer, entry: _Entry, first_time: bool = False) -> None:
+    def _restore_state(
+        self, consumer: Consumer, entry: _ConsumerEntry, first_time: bool = False
+    ) -> None:
         assert entry.state is not None
         if first_time or entry.state.version > consumer.ledger.version:
             consumer.ledger.apply(entry.state, self._clock.monotonic(), self._clock.time_ns())
@@ -460,7 +462,7 @@ class Registry:
         """Return the snapshot's section."""
         return msgspec.json.encode(
             [
-                _Saved(log_id, self._entry(consumer))
+                _SavedConsumer(log_id, self._entry(consumer))
                 for log_id, consumers in self._consumers.items()
                 for consumer in consumers.values()
                 if consumer.is_persisted

@@ -37,7 +37,7 @@ class BadPull(Exception):
 _Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PullBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires: _Int64 = 0
     batch: _Int64 = 0
     max_bytes: _Int64 = 0
@@ -68,7 +68,7 @@ PULL = Shape(
     root="",
 )
 # What is plain has one meaning only: known fields of the right types, none of them null.
-_decode_plain = msgspec.json.Decoder(_Body).decode
+_decode_plain = msgspec.json.Decoder(_PullBody).decode
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,19}")
 _SHORT = 512
 
@@ -81,7 +81,7 @@ class PullRequest:
         "min_ack_pending", "min_pending", "no_wait", "pin", "priority", "reply", "served",
     )  # fmt: skip
 
-    def __init__(self, reply: bytes, body: _Body, now: float) -> None:
+    def __init__(self, reply: bytes, body: _PullBody, now: float) -> None:
         self.reply = reply
         self.batch = max(body.batch, 1)
         self.limited = body.max_bytes > 0
@@ -159,7 +159,7 @@ def parse(reply: bytes, body: bytes, config: ConsumerConfig, now: float) -> Pull
     return PullRequest(reply, asked, now)
 
 
-def _check_group(asked: _Body, config: ConsumerConfig) -> None:
+def _check_group(asked: _PullBody, config: ConsumerConfig) -> None:
     policy = config.priority_policy
     if (asked.min_pending or asked.min_ack_pending) and policy != "overflow":
         raise BadPull(400, "Bad Request - Not a Overflow Priority consumer")
@@ -175,7 +175,7 @@ def _check_group(asked: _Body, config: ConsumerConfig) -> None:
         raise BadPull(400, "Bad Request - Invalid Priority Group")
 
 
-def _decode(body: bytes) -> _Body:
+def _decode(body: bytes) -> _PullBody:
     text = body.strip()
     if text.startswith(b"{"):
         try:
@@ -184,12 +184,12 @@ def _decode(body: bytes) -> _Body:
             return _decode_known(text) if len(text) <= _SHORT else _decode_oddly(text)
     # The reference takes what it cannot read for one message.
     number = int(text) if _NUMBER.fullmatch(text) else 1
-    return _Body(batch=number if number in INT.allowed else 1)
+    return _PullBody(batch=number if number in INT.allowed else 1)
 
 
-def _decode_oddly(text: bytes) -> _Body:
+def _decode_oddly(text: bytes) -> _PullBody:
     try:
-        return msgspec.convert(unmarshal(text, PULL), _Body)
+        return msgspec.convert(unmarshal(text, PULL), _PullBody)
     except GoJsonError as error:
         raise BadPull(400, f"Bad Request - {error}") from error
 

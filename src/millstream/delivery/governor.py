@@ -24,7 +24,7 @@ DEFER_ABOVE, DEFER_UNTIL, DEFER_AFTER = 0.8, 0.6, 3  # samples in a row
 REFUSE_FROM = 0.98
 
 
-class Sample(msgspec.Struct, frozen=True):
+class PressureSample(msgspec.Struct, frozen=True):
     """What was seen since the last look."""
 
     depth: int  # things that wait for their turn
@@ -66,7 +66,7 @@ class Governor:
         """Note how long something waited for its turn beyond what it was meant to."""
         self.latency_ms += SMOOTH * (max(0.0, latency_ms) - self.latency_ms)
 
-    def sample(self, seen: Sample) -> Measures:
+    def sample(self, seen: PressureSample) -> Measures:
         """Decide anew."""
         pressure = self._pressure(seen)
         self._pressed = self._pressed + 1 if pressure > DEFER_ABOVE else 0
@@ -80,7 +80,7 @@ class Governor:
         )
         return self.measures
 
-    def _pressure(self, seen: Sample) -> float:
+    def _pressure(self, seen: PressureSample) -> float:
         """Return 0 to 1: a busy loop alone is no harm, but what waits, and for how long."""
         latency = min(1.0, self.latency_ms / LATENCY_MS)
         depth = min(1.0, seen.depth / (DEPTH * self._workers))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Hashable
 
 from millstream.clock import Clock, thread_seconds
-from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, Sample
+from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, PressureSample
 from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
 from millstream.supervisor import Supervisor, described
@@ -177,7 +177,7 @@ class Scheduler:
         self._late = late
         share = (busy - self._busy) / passed if passed > 0 else 0.0
         self._busy, self._looked = busy, now
-        seen = Sample(self._ready.depth, min(1.0, share), self._ingest_full())
+        seen = PressureSample(self._ready.depth, min(1.0, share), self._ingest_full())
         before, measures = self.measures, self._governor.sample(seen)
         self._ready.defers = measures.defers
         if measures != before:

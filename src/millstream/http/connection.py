@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
-from millstream.begun import begin
+from millstream.eager_task import begin
 from millstream.http.parser import Refusal, RequestParser
 from millstream.http.peer import peer_of
 from millstream.http.response import (

@@ -30,7 +30,7 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
 
 
-class _Refused(Exception):
+class _BadRequest(Exception):
     def __init__(self, message: str, status: int = 400, code: str = "invalid_request") -> None:
         super().__init__(message)
         self.refusal = Refusal(status, code, message)
@@ -44,7 +44,7 @@ class _Known(msgspec.Struct, frozen=True):
     expects_continue: bool
 
 
-class _Head:
+class _RequestHead:
     """Collects what httptools finds in one head."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class RequestParser:
             if self._request is None and not self._take_head():
                 return None
             return self._take_body()
-        except _Refused as refused:
+        except _BadRequest as refused:
             return refused.refusal
 
     def _take_head(self) -> bool:
@@ -128,12 +128,12 @@ class RequestParser:
         if end < 0:
             self._searched = len(buffer)
             if len(buffer) > self._limits.head_bytes:
-                raise _Refused("the header block is too large", 431, "headers_too_large")
+                raise _BadRequest("the header block is too large", 431, "headers_too_large")
             if len(buffer) > 64 and b"\n" not in buffer and REQUEST_LINE.match(buffer) is None:
                 self._check_start(bytes(buffer))
             return False
         if end + 4 > self._limits.head_bytes:
-            raise _Refused("the header block is too large", 431, "headers_too_large")
+            raise _BadRequest("the header block is too large", 431, "headers_too_large")
         head = bytes(buffer[: end + 4])
         del buffer[: end + 4]
         self._searched = 0
@@ -155,24 +155,24 @@ class RequestParser:
 
     def _check_start(self, start: bytes) -> None:
         if re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [!-~]", start) is None:
-            raise _Refused("this is not an HTTP request")
+            raise _BadRequest("this is not an HTTP request")
 
     def _parse_head(self, head: bytes) -> Request:
         line = REQUEST_LINE.match(head)
         if line is None:
-            raise _Refused("the request line is not of the form METHOD TARGET HTTP/1.1")
-        collected = _Head()
+            raise _BadRequest("the request line is not of the form METHOD TARGET HTTP/1.1")
+        collected = _RequestHead()
         parser = httptools.HttpRequestParser(collected)
         try:
             parser.feed_data(head)
         except httptools.HttpParserUpgrade:
             pass  # an upgrade that nobody asked for is answered as the plain request that it is
         except httptools.HttpParserInvalidMethodError:
-            raise _Refused("unknown method", 405, "method_not_allowed") from None
+            raise _BadRequest("unknown method", 405, "method_not_allowed") from None
         except httptools.HttpParserError as error:
-            raise _Refused(f"malformed request: {error}") from None
+            raise _BadRequest(f"malformed request: {error}") from None
         if len(collected.headers) > self._limits.header_count:
-            raise _Refused("too many headers", 431, "headers_too_large")
+            raise _BadRequest("too many headers", 431, "headers_too_large")
         path, query = _origin_form(line.group(1), line.group(2))
         request = Request(
             method=line.group(1).decode(),
@@ -189,12 +189,12 @@ class RequestParser:
     def _expect(self, request: Request) -> None:
         hosts = [value for name, value in request.headers if name == b"host"]
         if len(hosts) > 1 or (not hosts and request.version == "1.1"):
-            raise _Refused("exactly one Host header is required")
+            raise _BadRequest("exactly one Host header is required")
         if hosts and HOST.fullmatch(hosts[0]) is None:
-            raise _Refused("the Host header is malformed")
+            raise _BadRequest("the Host header is malformed")
         expect = request.header(b"expect")
         if expect is not None and expect.lower() != b"100-continue":
-            raise _Refused("only 100-continue can be expected", 417, "expectation_failed")
+            raise _BadRequest("only 100-continue can be expected", 417, "expectation_failed")
         self.expects_continue = expect is not None and request.version == "1.1"
 
     def _frame_body(self, request: Request) -> None:
@@ -202,7 +202,7 @@ class RequestParser:
         coding = request.header(b"transfer-encoding")
         if coding is not None:
             if request.version == "1.0" or coding.lower() != b"chunked":
-                raise _Refused("chunked, over HTTP/1.1, is the only transfer coding accepted")
+                raise _BadRequest("chunked, over HTTP/1.1, is the only transfer coding accepted")
             self._missing, self._chunk_left, self._chunk_stage = None, 0, "size"
             return
         given = (request.header(b"content-length") or b"0").decode("latin-1")
@@ -213,7 +213,7 @@ class RequestParser:
 
     def _too_large(self) -> None:
         most = self._limits.body_bytes
-        raise _Refused(f"a body may hold at most {most} bytes", 413, "payload_too_large")
+        raise _BadRequest(f"a body may hold at most {most} bytes", 413, "payload_too_large")
 
     def _take_body(self) -> Request | None:
         whole = self._take_chunks() if self._missing is None else self._take_length()
@@ -244,7 +244,7 @@ class RequestParser:
                     return False
                 match = CHUNK_LINE.fullmatch(line)
                 if match is None:
-                    raise _Refused("malformed chunk size")
+                    raise _BadRequest("malformed chunk size")
                 self._chunk_left = int(match.group(1), 16)
                 if len(self._body) + self._chunk_left > self._limits.body_bytes:
                     self._too_large()
@@ -263,10 +263,10 @@ class RequestParser:
         self._chunk_left -= taken
         if self._chunk_left or len(self._buffer) < 2:
             if not self._chunk_left and self._buffer and self._buffer[0] != 13:
-                raise _Refused("a chunk is longer than its size")
+                raise _BadRequest("a chunk is longer than its size")
             return False
         if self._buffer[:2] != b"\r\n":
-            raise _Refused("a chunk is longer than its size")
+            raise _BadRequest("a chunk is longer than its size")
         del self._buffer[:2]
         return True
 
@@ -281,17 +281,17 @@ class RequestParser:
                 return True
             dropped += len(line)
             if dropped > LONGEST_TRAILER or not re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:", line):
-                raise _Refused("malformed trailer")
+                raise _BadRequest("malformed trailer")
 
     def _line(self, longest: int) -> bytes | None:
         end = self._buffer.find(b"\n", 0, longest)
         if end < 0:
             if len(self._buffer) >= longest:
-                raise _Refused("a line of the chunked body is too long")
+                raise _BadRequest("a line of the chunked body is too long")
             return None
         line = bytes(self._buffer[: end + 1])
         if not line.endswith(b"\r\n"):
-            raise _Refused("a line of the chunked body ends without CR")
+            raise _BadRequest("a line of the chunked body ends without CR")
         del self._buffer[: end + 1]
         return line
 
@@ -299,11 +299,11 @@ class RequestParser:
 def _origin_form(method: bytes, target: bytes) -> tuple[str, str]:
     """Return path and query of a target; an absolute one is accepted as a proxy would send it."""
     if method == b"CONNECT" or b"#" in target:
-        raise _Refused("the request target is not acceptable")
+        raise _BadRequest("the request target is not acceptable")
     if not target.startswith(b"/") and not (method == b"OPTIONS" and target == b"*"):
         absolute = re.fullmatch(rb"https?://[^/?]+(.*)", target, re.IGNORECASE)
         if absolute is None:
-            raise _Refused("the request target is not acceptable")
+            raise _BadRequest("the request target is not acceptable")
         target = absolute.group(1) or b"/"
     path, _, query = target.decode().partition("?")
     return path or "/", query

@@ -4,7 +4,7 @@ from typing import Any
 
 from millstream.accounts.account import Export, Import, ResponseType
 from millstream.errors import BadRequest
-from millstream.monitor.facts import Account, Facts
+from millstream.monitor.facts import AccountFacts, Facts
 from millstream.monitor.subsz import interest_stats
 from millstream.wire.times import rfc3339
 
@@ -31,7 +31,7 @@ def describe(facts: Facts, account: str = "") -> dict[str, Any]:
     return {**shown, "account_detail": _detail(facts, accounts[account])}
 
 
-def _detail(facts: Facts, account: Account) -> dict[str, Any]:
+def _detail(facts: Facts, account: AccountFacts) -> dict[str, Any]:
     clients = sum(c.account == account.name for c in facts.connections())
     shown: dict[str, Any] = {
         "account_name": account.name,
@@ -53,7 +53,7 @@ def _detail(facts: Facts, account: Account) -> dict[str, Any]:
     }
 
 
-def _shared(account: Account) -> dict[str, Any]:
+def _shared(account: AccountFacts) -> dict[str, Any]:
     """Return what the account offers to others and takes from them, where it does."""
     shown: dict[str, Any] = {}
     if account.mappings:

@@ -7,7 +7,7 @@ import msgspec
 
 from millstream.errors import BadRequest
 from millstream.monitor import parameters
-from millstream.monitor.facts import Connection, Facts, Subscription
+from millstream.monitor.facts import ConnectionFacts, Facts, SubscriptionFacts
 from millstream.monitor.parameters import Query
 from millstream.monitor.times import duration, uptime
 from millstream.subjects.subject import overlap
@@ -19,7 +19,7 @@ _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 _CLOSED_ONLY = ("stop", "reason")
 
 # What each sort key looks at, and whether the largest comes first.
-_SORTS: dict[str, tuple[Callable[[Connection, int], Any], bool]] = {
+_SORTS: dict[str, tuple[Callable[[ConnectionFacts, int], Any], bool]] = {
     "cid": (lambda c, now: c.cid, False),
     "start": (lambda c, now: c.cid, False),
     "subs": (lambda c, now: c.num_subscriptions, True),
@@ -37,7 +37,7 @@ _SORTS: dict[str, tuple[Callable[[Connection, int], Any], bool]] = {
 }
 
 
-class Options(msgspec.Struct, frozen=True):
+class ConnzQuery(msgspec.Struct, frozen=True):
     """What is asked for; the $SYS form knows ``filter_subject`` too."""
 
     sort: str = ""
@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True):
     filter_subject: str = ""
 
     @classmethod
-    def of(cls, query: Query) -> "Options":
+    def of(cls, query: Query) -> "ConnzQuery":
         """Read an HTTP query."""
         detail = query.get("subs", "").lower() == "detail"
         asked = query.get("state", "").lower()
@@ -75,7 +75,7 @@ class Options(msgspec.Struct, frozen=True):
         )
 
 
-def describe(facts: Facts, options: Options) -> dict[str, Any]:
+def describe(facts: Facts, options: ConnzQuery) -> dict[str, Any]:
     """Return the object that /connz answers."""
     _check(options)
     now_ns = facts.clock.time_ns()
@@ -98,7 +98,7 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
     }
 
 
-def _check(options: Options) -> None:
+def _check(options: ConnzQuery) -> None:
     if options.sort and options.sort not in _SORTS:
         raise BadRequest(f"cannot sort by {options.sort}: use one of {', '.join(_SORTS)}")
     if options.sort in _CLOSED_ONLY and options.state != CLOSED:
@@ -107,14 +107,14 @@ def _check(options: Options) -> None:
         raise BadRequest("a filter by subject needs an account")
 
 
-def _candidates(facts: Facts, options: Options) -> Iterable[Connection]:
+def _candidates(facts: Facts, options: ConnzQuery) -> Iterable[ConnectionFacts]:
     if options.state != CLOSED:
         yield from facts.connections()
     if options.state != OPEN:
         yield from facts.closed()
 
 
-def _is_wanted(facts: Facts, connection: Connection, options: Options) -> bool:
+def _is_wanted(facts: Facts, connection: ConnectionFacts, options: ConnzQuery) -> bool:
     if options.mqtt_client or (options.cid > 0 and connection.cid != options.cid):
         return False
     if options.user and connection.user != options.user:
@@ -125,7 +125,7 @@ def _is_wanted(facts: Facts, connection: Connection, options: Options) -> bool:
     return any(overlap(wish, s.subject) for s in facts.subscriptions_of(connection))
 
 
-def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
+def _shown(connection: ConnectionFacts, now_ns: int) -> dict[str, Any]:
     until = connection.stop_ns or now_ns
     shown: dict[str, Any] = {
         "cid": connection.cid,
@@ -161,7 +161,7 @@ def _shown(connection: Connection, now_ns: int) -> dict[str, Any]:
     return shown | {name: value for name, value in about.items() if value}
 
 
-def _asked_for(facts: Facts, connection: Connection, options: Options) -> dict[str, Any]:
+def _asked_for(facts: Facts, connection: ConnectionFacts, options: ConnzQuery) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if options.auth:
         if connection.user:
@@ -182,7 +182,7 @@ def _asked_for(facts: Facts, connection: Connection, options: Options) -> dict[s
     return shown
 
 
-def shown_sub(connection: Connection, subscription: Subscription) -> dict[str, Any]:
+def shown_sub(connection: ConnectionFacts, subscription: SubscriptionFacts) -> dict[str, Any]:
     """Return a connection's subscription as /connz and /subsz show it."""
     shown: dict[str, Any] = {
         "account": subscription.account,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class SubscriptionFacts(msgspec.Struct, frozen=True):
     """One subscription of a client; ``max`` is how many messages it asked for, 0 = all."""
 
     account: str
@@ -28,7 +28,7 @@ class Subscription(msgspec.Struct, frozen=True):
     cid: int
 
 
-class Connection(NamedTuple):
+class ConnectionFacts(NamedTuple):
     """One look at a client's connection; ``stop_ns`` is 0 while it is open.
 
     ``num_subscriptions`` counts all of them. Those of an open connection are asked for apart, as
@@ -62,14 +62,14 @@ class Connection(NamedTuple):
     account_label: str = "$G"  # what people call the account
     stop_ns: int = 0
     reason: str = ""
-    subscriptions: tuple[Subscription, ...] = ()
+    subscriptions: tuple[SubscriptionFacts, ...] = ()
 
 
 def _no_account_figures() -> dict[str, Any]:
     return {"conns": 0}
 
 
-class Account(msgspec.Struct, frozen=True):
+class AccountFacts(msgspec.Struct, frozen=True):
     """One account: its subject space in figures, and what its clients moved, past ones included."""
 
     name: str
@@ -176,16 +176,16 @@ def _healthy() -> list[str]:
     return []
 
 
-def _nobody() -> list[Connection]:
+def _nobody() -> list[ConnectionFacts]:
     return []
 
 
-def _no_subscriptions(cid: int) -> tuple[Subscription, ...]:
+def _no_subscriptions(cid: int) -> tuple[SubscriptionFacts, ...]:
     return ()
 
 
-def _one_account() -> list[Account]:
-    return [Account("$G")]
+def _one_account() -> list[AccountFacts]:
+    return [AccountFacts("$G")]
 
 
 class Facts(msgspec.Struct):
@@ -235,20 +235,20 @@ class Facts(msgspec.Struct):
     traffic: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
     storage: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
     cold: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
-    connections: Callable[[], list[Connection]] = msgspec.field(default=_nobody)
+    connections: Callable[[], list[ConnectionFacts]] = msgspec.field(default=_nobody)
     open_totals: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
-    closed: Callable[[], list[Connection]] = msgspec.field(default=_nobody)
-    subscriptions: Callable[[int], tuple[Subscription, ...]] = msgspec.field(
+    closed: Callable[[], list[ConnectionFacts]] = msgspec.field(default=_nobody)
+    subscriptions: Callable[[int], tuple[SubscriptionFacts, ...]] = msgspec.field(
         default=_no_subscriptions
     )
     closed_by_reason: Callable[[], Mapping[str, int]] = msgspec.field(default=_no_figures)
-    accounts: Callable[[], list[Account]] = msgspec.field(default=_one_account)
+    accounts: Callable[[], list[AccountFacts]] = msgspec.field(default=_one_account)
     jetstream: JetStreamFacts | None = None
     wal: WalMeter | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
 
-    def subscriptions_of(self, connection: Connection) -> tuple[Subscription, ...]:
+    def subscriptions_of(self, connection: ConnectionFacts) -> tuple[SubscriptionFacts, ...]:
         """Return a connection's subscriptions: all while it is open, a few once it is closed."""
         if connection.stop_ns:
             return connection.subscriptions

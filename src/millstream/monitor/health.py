@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-class Options(msgspec.Struct, frozen=True):
+class HealthQuery(msgspec.Struct, frozen=True):
     """What to look at: the server alone, or one account, stream or consumer."""
 
     server_only: bool = False
@@ -24,7 +24,7 @@ class Options(msgspec.Struct, frozen=True):
     details: bool = False
 
     @classmethod
-    def of(cls, query: Query) -> "Options":
+    def of(cls, query: Query) -> "HealthQuery":
         """Read an HTTP query."""
         parameters.flag(query, "js-meta-only")  # there is no meta group to look at
         old_name = parameters.flag(query, "js-enabled")
@@ -47,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True):
     error: str
 
 
-def describe(facts: Facts, options: Options) -> tuple[int, dict[str, Any]]:
+def describe(facts: Facts, options: HealthQuery) -> tuple[int, dict[str, Any]]:
     """Return the HTTP status and the object that /healthz answers."""
     problem = find_problem(facts, options)
     answer: dict[str, Any] = {"status": "ok" if problem is None else problem.status}
@@ -60,7 +60,7 @@ def describe(facts: Facts, options: Options) -> tuple[int, dict[str, Any]]:
     return 200 if problem is None else problem.code, answer
 
 
-def find_problem(facts: Facts, options: Options) -> Problem | None:
+def find_problem(facts: Facts, options: HealthQuery) -> Problem | None:
     """Return the first thing that is wrong with what was asked about."""
     if options.stream and not options.account:
         return _unclear('"account" must not be empty when checking stream health')
@@ -74,7 +74,7 @@ def find_problem(facts: Facts, options: Options) -> Problem | None:
     return _find_missing(facts.jetstream.accounts(), options)
 
 
-def _find_missing(accounts: Any, options: Options) -> Problem | None:
+def _find_missing(accounts: Any, options: HealthQuery) -> Problem | None:
     if not options.account:
         return None
     account: JetStreamAccount | None = None
@@ -103,7 +103,7 @@ def _missing(kind: str, error: str) -> Problem:
     return Problem(404, "unavailable", kind, error)
 
 
-def _detail(problem: Problem, options: Options) -> dict[str, str]:
+def _detail(problem: Problem, options: HealthQuery) -> dict[str, str]:
     shown = {"type": problem.type}
     for name in ("account", "stream", "consumer"):
         value = getattr(options, name)

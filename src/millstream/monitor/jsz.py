@@ -24,7 +24,7 @@ _NOTHING = {
 _UNSIGNED = 1 << 64  # no limit, -1, is shown as the largest number, as the reference does
 
 
-class Options(msgspec.Struct, frozen=True):
+class JszQuery(msgspec.Struct, frozen=True):
     """What is asked for; leaders and Raft groups do not exist on a single server."""
 
     acc: str = ""
@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True):
     limit: int = 0
 
     @classmethod
-    def of(cls, query: Query) -> "Options":
+    def of(cls, query: Query) -> "JszQuery":
         """Read an HTTP query; switches that change nothing here must still be readable."""
         for name in ("direct-consumers", "leader-only", "stream-leader-only"):
             parameters.flag(query, name)
@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True):
         )
 
 
-def describe(facts: Facts, options: Options) -> dict[str, Any]:
+def describe(facts: Facts, options: JszQuery) -> dict[str, Any]:
     """Return the object that /jsz answers."""
     shown = {"server_id": facts.server_id, "now": rfc3339(facts.clock.time_ns())}
     kept = facts.jetstream
@@ -132,7 +132,7 @@ def _reserved(streams: "list[Stream]") -> tuple[int, int]:
     return reserved["memory"], reserved["file"]
 
 
-def _wanted(accounts: list[JetStreamAccount], options: Options) -> list[JetStreamAccount]:
+def _wanted(accounts: list[JetStreamAccount], options: JszQuery) -> list[JetStreamAccount]:
     """Return the accounts to detail: the one that was named, else a page of all if asked."""
     named = [account for account in accounts if account.account == options.acc]
     if named:
@@ -146,7 +146,7 @@ def _wanted(accounts: list[JetStreamAccount], options: Options) -> list[JetStrea
 
 
 def _account(
-    facts: Facts, kept: JetStreamFacts, account: JetStreamAccount, options: Options
+    facts: Facts, kept: JetStreamFacts, account: JetStreamAccount, options: JszQuery
 ) -> dict[str, Any]:
     streams = account.streams()
     memory, storage = _used(streams)
@@ -172,7 +172,7 @@ def _stream(
     kept: JetStreamFacts,
     account: JetStreamAccount,
     stream: "Stream",
-    options: Options,
+    options: JszQuery,
 ) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "name": stream.name,
@@ -192,7 +192,7 @@ def _stream(
     return shown
 
 
-def _consumer(facts: Facts, kept: JetStreamFacts, consumer: Any, options: Options) -> Any:
+def _consumer(facts: Facts, kept: JetStreamFacts, consumer: Any, options: JszQuery) -> Any:
     shown = kept.shapes.consumer_info(consumer, facts.clock.time_ns(), full=False)
     if not options.config:
         del shown["config"]

@@ -89,7 +89,7 @@ def _connz(facts: Facts, prefix: str) -> Iterator[Family]:
 
 def _healthz(facts: Facts, prefix: str) -> Iterator[Family]:
     """Show health as the exporter does: 0 is well, 1 is not."""
-    problem = health.find_problem(facts, health.Options())
+    problem = health.find_problem(facts, health.HealthQuery())
     well, who = problem is None, {"server_id": facts.server_id}
     yield gauge(f"{prefix}_healthz_status", "0 while the server works, else 1", int(not well), who)
     word = {**who, "value": "ok" if problem is None else problem.status}

@@ -30,11 +30,11 @@ HTML = b"text/html; charset=utf-8"
 DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
     "/varz": (lambda facts, request: varz.describe(facts), "The server at a glance"),
     "/jsz": (
-        lambda facts, request: jsz.describe(facts, jsz.Options.of(request.query)),
+        lambda facts, request: jsz.describe(facts, jsz.JszQuery.of(request.query)),
         "What JetStream keeps",
     ),
     "/connz": (
-        lambda facts, request: connz.describe(facts, connz.Options.of(request.query)),
+        lambda facts, request: connz.describe(facts, connz.ConnzQuery.of(request.query)),
         "Connections, open and closed",
     ),
     "/accountz": (
@@ -43,11 +43,11 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
     ),
     "/accstatz": (lambda facts, request: _accstatz(facts, request), "What each account moves"),
     "/subsz": (
-        lambda facts, request: subsz.describe(facts, subsz.Options.of(request.query)),
+        lambda facts, request: subsz.describe(facts, subsz.SubszQuery.of(request.query)),
         "Subscriptions",
     ),
     "/subscriptionsz": (
-        lambda facts, request: subsz.describe(facts, subsz.Options.of(request.query)),
+        lambda facts, request: subsz.describe(facts, subsz.SubszQuery.of(request.query)),
         "Subscriptions, by the longer name",
     ),
     "/routez": (
@@ -86,7 +86,7 @@ async def _tell(path: str, describe: Describe, facts: Facts, request: Request) -
 
 async def _healthz(facts: Facts, request: Request) -> Answer:
     _count(facts, "/healthz")
-    code, shown = health.describe(facts, health.Options.of(request.query))
+    code, shown = health.describe(facts, health.HealthQuery.of(request.query))
     return Response(code, msgspec.json.encode(shown))
 
 

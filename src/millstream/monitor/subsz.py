@@ -16,7 +16,7 @@ from millstream.wire.times import rfc3339
 _SUMS = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 
 
-class Options(msgspec.Struct, frozen=True):
+class SubszQuery(msgspec.Struct, frozen=True):
     """What is asked for; ``test`` keeps the subscriptions that a publish to it would reach."""
 
     subs: bool = False
@@ -26,7 +26,7 @@ class Options(msgspec.Struct, frozen=True):
     acc: str = ""
 
     @classmethod
-    def of(cls, query: Query) -> "Options":
+    def of(cls, query: Query) -> "SubszQuery":
         """Read an HTTP query."""
         return cls(
             subs=parameters.flag(query, "subs"),
@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True):
         )
 
 
-def describe(facts: Facts, options: Options) -> dict[str, Any]:
+def describe(facts: Facts, options: SubszQuery) -> dict[str, Any]:
     """Return the object that /subsz answers."""
     if options.test and not is_literal(options.test):
         raise BadRequest(f"cannot test {options.test}: give a subject that can be published to")
@@ -59,7 +59,7 @@ def describe(facts: Facts, options: Options) -> dict[str, Any]:
     return shown
 
 
-def _subscriptions(facts: Facts, options: Options) -> list[dict[str, Any]]:
+def _subscriptions(facts: Facts, options: SubszQuery) -> list[dict[str, Any]]:
     return [
         shown_sub(connection, subscription)
         for connection in facts.connections()

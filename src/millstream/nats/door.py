@@ -10,11 +10,11 @@ from millstream.clock import Clock
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.listener import Accepted, Listener
-from millstream.nats.reception import Reception
+from millstream.nats.authenticator import Authenticator
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport.entrance import Entrance
 from millstream.nats.transport.fed_client import PlainClient
+from millstream.nats.transport.handshakes import Handshakes
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsClient, TlsPort
 from millstream.nats.transport.trace import Tracing
@@ -43,7 +43,7 @@ class NatsDoor:
         interest: Interest,
         info: ServerInfo,
         limits: NatsLimits | None = None,
-        reception: Reception | None = None,
+        reception: Authenticator | None = None,
         tls: TlsPort | None = None,
         tracing: Tracing | None = None,
         supervisor: Supervisor | None = None,
@@ -53,7 +53,7 @@ class NatsDoor:
         self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception, tracing)
         self._limits = limits
         self._loop = loop
-        self._entrance = Entrance(loop, clock, self.sessions, limits.max_connections)
+        self._entrance = Handshakes(loop, clock, self.sessions, limits.max_connections)
         self._listener = Listener(loop, self._accepting(tls))
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -139,7 +139,11 @@ class NatsDoor:
         return accepted
 
     def _arrive(
-        self, kind: Callable[[Entrance, _Port, int, str], _Client], port: _Port, fd: int, peer: str
+        self,
+        kind: Callable[[Handshakes, _Port, int, str], _Client],
+        port: _Port,
+        fd: int,
+        peer: str,
     ) -> None:
         if self._entrance.crowded:
             os.close(fd)

@@ -15,7 +15,7 @@ from millstream.kernel import _hub
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts.accounts import Space
-from millstream.nats.reception import Admitted, Reception, presented_by
+from millstream.nats.authenticator import Admitted, Authenticator, presented_by
 from millstream.nats.record_reads import (
     ReadRequest,
     may_read,
@@ -84,7 +84,7 @@ class Session:
         limits: NatsLimits,
         transport: Transport,
         now: float,
-        reception: Reception,
+        reception: Authenticator,
         interest: Interest,
         admitted: Admitted | None,
         started_ns: int = 0,

@@ -12,7 +12,7 @@ from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED, Hub
 from millstream.kernel._interest import Interest
 from millstream.nats.accounts.accounts import Accounts
-from millstream.nats.reception import Admitted, Reception
+from millstream.nats.authenticator import Admitted, Authenticator
 from millstream.nats.session import NatsLimits, Session
 from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed, reason_text
 from millstream.nats.transport.trace import Trace, Tracing
@@ -37,12 +37,12 @@ class Sessions:
         interest: Interest,
         info: ServerInfo,
         limits: NatsLimits,
-        reception: Reception | None = None,
+        reception: Authenticator | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         """Without a ``reception``, everyone is in the global account and may do everything."""
         self.info = info
-        self.reception = reception or Reception(
+        self.reception = reception or Authenticator(
             Accounts(global_interest=interest), clock, Credentials()
         )
         self.tracing = tracing or Tracing()

@@ -23,7 +23,7 @@ _TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReplayPace:
     """When a record is due: the time since the first one, divided by ``speed``."""
 
     speed: float
@@ -38,7 +38,7 @@ def publish(
     rows: Iterable[Any],
     stream: str,
     subject: str | None,
-    pace: Pace,
+    pace: ReplayPace,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> int:

@@ -99,7 +99,7 @@ def replay_paced(
         frame = tables.read(spark, source).where(where).orderBy("ts_ns", "stream", "seq")
         columns = ("stream", "seq", "ts_ns", "subject", "payload", "headers", "tag")
         rows = frame.select(*columns).toLocalIterator(prefetchPartitions=True)
-        return paced.publish(server, rows, sink.target.stream, subject, paced.Pace(speed))
+        return paced.publish(server, rows, sink.target.stream, subject, paced.ReplayPace(speed))
     except (PipelineError, ClientError):
         raise
     except Exception as error:

@@ -18,7 +18,7 @@ from millstream.pipelines.stream_job import publish
 from millstream.pipelines.tables.batch_tables import batch_table
 from millstream.pipelines.tables.parquet_table import (
     SPARKS_LIST,
-    Owner,
+    TableOwner,
     has_sparks_list,
     local_path,
     sparks_list_refused,
@@ -85,10 +85,10 @@ def _by_spark(sink: TableSink, checkpoint: str) -> bool:
     return appended and uses_sparks_list(sink, checkpoint)
 
 
-def _owner(pipeline: Pipeline, sink: Sink, checkpoint: str) -> Owner:
+def _owner(pipeline: Pipeline, sink: Sink, checkpoint: str) -> TableOwner:
     sources = (one for one in pipeline.sources if isinstance(one, StreamSource))
     streams = tuple(name.strip() for one in sources for name in one.streams.split(","))
-    return Owner(pipeline.name, sink.name, checkpoint, streams)
+    return TableOwner(pipeline.name, sink.name, checkpoint, streams)
 
 
 def write(
@@ -132,7 +132,9 @@ def _files(writer: "DataStreamWriter", sink: TableSink) -> "DataStreamWriter":
     return writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
 
 
-def _put_into(sink: TableSink, checkpoint: str, owner: Owner) -> Callable[["DataFrame", int], None]:
+def _put_into(
+    sink: TableSink, checkpoint: str, owner: TableOwner
+) -> Callable[["DataFrame", int], None]:
     def put(frame: "DataFrame", batch: int) -> None:
         batch_table(sink, _query_of(frame, checkpoint), owner).put(frame, batch)
 

@@ -31,7 +31,7 @@ PARTITION = 33  # the bits of a row's number below that of its partition
 ENTRY_BYTES = 64  # of a record besides what it says
 
 
-class Plan(msgspec.Struct, frozen=True):
+class JobPlan(msgspec.Struct, frozen=True):
     """How far a job is; ``batches`` are the first and last row of each."""
 
     sink: str
@@ -92,12 +92,12 @@ def batches_of(strides: list[Stride], most: int) -> list[tuple[int, int]]:
     return found
 
 
-def _begun(place: Path) -> Plan | None:
+def _begun(place: Path) -> JobPlan | None:
     file = place / "plan.json"
-    return msgspec.json.decode(file.read_bytes(), type=Plan) if file.is_file() else None
+    return msgspec.json.decode(file.read_bytes(), type=JobPlan) if file.is_file() else None
 
 
-def _staged(frame: "DataFrame", place: Path, sink_id: str | None, batch_bytes: int) -> Plan:
+def _staged(frame: "DataFrame", place: Path, sink_id: str | None, batch_bytes: int) -> JobPlan:
     """Keep the rows and cut them into batches; a plan is there only when all of it is."""
     from pyspark.sql import functions as F
 
@@ -113,12 +113,12 @@ def _staged(frame: "DataFrame", place: Path, sink_id: str | None, batch_bytes: i
     strides = sorted((Stride(*row) for row in found), key=lambda one: one.first)
     rows = sum(one.rows for one in strides)
     name = sink_id or f"job-{token_hex(12)}"
-    plan = Plan(name, sink_id is None, rows, batches_of(strides, batch_bytes))
+    plan = JobPlan(name, sink_id is None, rows, batches_of(strides, batch_bytes))
     _save(plan, place)
     return plan
 
 
-def _save(plan: Plan, place: Path) -> None:
+def _save(plan: JobPlan, place: Path) -> None:
     new = place / "plan.new"
     new.write_bytes(msgspec.json.encode(plan))
     os.replace(new, place / "plan.json")

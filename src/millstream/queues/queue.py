@@ -70,7 +70,7 @@ class Answered(msgspec.Struct, frozen=True):
     skipped: list[int]
 
 
-class _Waiting(msgspec.Struct):
+class _WaitingClaim(msgspec.Struct):
     arrived: "asyncio.Future[None]"
     hungry: bool
 
@@ -111,7 +111,7 @@ class Queue:
         self._deleting = 0  # of those on their way out: their deletion was handed to the log
         self._deleted = 0  # by us, so that removals by others can be told apart
         self._lost = -1
-        self._waiting: dict[int, _Waiting] = {}  # by connection, the longest first
+        self._waiting: dict[int, _WaitingClaim] = {}  # by connection, the longest first
         self._alarm: Timer | None = None  # for the next lease or delay that runs out
         self._alarm_ms = 0
         self._work: set[asyncio.Task[Any]] = set()
@@ -353,7 +353,7 @@ class Queue:
 
     async def changed(self, connection: int, hungry: bool, seconds: float) -> None:
         """Return when there may be something to do for a connection, at the latest in time."""
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), hungry)
+        waiting = _WaitingClaim(asyncio.get_running_loop().create_future(), hungry)
         self._waiting[connection] = waiting
         timer = self._timers.after(seconds, partial(self._wake, (connection,)))
         self._set_alarm()

@@ -19,7 +19,7 @@ Letters = list[tuple[Record, Meta]]
 NO_LETTER, NO_RECORD, NO_QUEUE, UNDER_WAY = "no_letter", "no_record", "no_queue", "under_way"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class RedriveRequest(msgspec.Struct, frozen=True):
     """Which letters are to go back: at most so many, all to ``to``, only those from ``origin``."""
 
     most: int
@@ -57,7 +57,7 @@ class Redrive:
         self,
         letters: Stream,
         records: Sequence[Record],
-        wish: Wish,
+        wish: RedriveRequest,
         find: Callable[[str], Stream | None],
         done: Redriven,
     ) -> int:
@@ -83,7 +83,7 @@ class Redrive:
         self,
         letters: Stream,
         records: Sequence[Record],
-        wish: Wish,
+        wish: RedriveRequest,
         find: Callable[[str], Stream | None],
         done: Redriven,
     ) -> tuple[list[tuple[Stream, Letters]], int]:

@@ -25,7 +25,7 @@ LEASE_EVENT = 25
 SECTION = "queues"
 
 
-class Store(Protocol):
+class QueueStore(Protocol):
     """What the registry asks of the store."""
 
     def control(
@@ -35,7 +35,7 @@ class Store(Protocol):
         ...
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _SavedQueue(msgspec.Struct, frozen=True):
     stream: int
     state: Projection
 
@@ -50,7 +50,7 @@ class Queues:
         timers: Timers,
         settled: Callable[[Stream, int], StreamState],
         reserved: Reserved,
-        store: Store | None = None,
+        store: QueueStore | None = None,
     ) -> None:
         self._catalog = catalog
         self._clock = clock
@@ -107,7 +107,7 @@ class Queues:
         queues = {s.incarnation: s for s in self._catalog.everything() if is_queue(s.config)}
         self._recovered = dict.fromkeys(queues, self._clock.time_ns() // 1_000_000)
         if section := found.sections.get(SECTION):
-            for saved in msgspec.json.decode(section, type=list[_Saved]):
+            for saved in msgspec.json.decode(section, type=list[_SavedQueue]):
                 if saved.stream in queues:
                     self._restore(self.of(queues[saved.stream]), saved.state)
         for control in found.controls:
@@ -130,7 +130,7 @@ class Queues:
         """Return the snapshot's section."""
         return msgspec.json.encode(
             [
-                _Saved(incarnation, self._kept(queue))
+                _SavedQueue(incarnation, self._kept(queue))
                 for incarnation, queue in self._queues.items()
                 if queue.is_persisted
             ]

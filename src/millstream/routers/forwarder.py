@@ -27,7 +27,14 @@ from millstream.errors import MillstreamError, NotHere, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.routers.choice import Choice, Fit, choose, lost_through, next_loss
 from millstream.routers.router import Router
-from millstream.store.log.derived import SOURCE_TRIM, Derivation, Fields, Part, add_copy, as_ranges
+from millstream.store.log.derived import (
+    SOURCE_TRIM,
+    Derivation,
+    DerivedPart,
+    Fields,
+    add_copy,
+    as_ranges,
+)
 from millstream.store.log.log import Committed, Durability, LogState, Staged
 from millstream.streams.config.size import record_size
 from millstream.streams.stream import Stream
@@ -42,7 +49,7 @@ PAGE_BYTES = 1024 * 1024
 LONGEST_STEP = 0.001  # seconds after which a step takes no further router
 
 
-class Store(Protocol):
+class ForwarderStore(Protocol):
     """What forwarding asks of the store."""
 
     def derive(self, derivation: Derivation, staged: Sequence[Staged], done: Committed) -> None:
@@ -58,8 +65,8 @@ class Step:
         self.state: LogState = source.log.state()
         self.is_kept = source.log.durability is not Durability.EPHEMERAL
         self.ts_ns = ts_ns
-        self.taken: list[tuple[Router, Part]] = []
-        self.logged: list[Part] = []
+        self.taken: list[tuple[Router, DerivedPart]] = []
+        self.logged: list[DerivedPart] = []
         self.staged: list[Staged] = []
         self._pages: dict[int, tuple[list[Fields], int]] = {}
         self._choices: dict[int, Choice] = {}
@@ -75,7 +82,7 @@ class Step:
 
     def choice(self, router: Router, hops_of: Callable[[int], int]) -> Choice:
         """Return what a router copies; those that take everything share it."""
-        room = Room(router.dest)
+        room = CopyBudget(router.dest)
         takes_all = router.tags is None and room.takes_all and not router.held
         made = self._choices.get(router.cursor) if takes_all else None
         if made is not None:
@@ -112,7 +119,7 @@ class Forwarder:
 
     def __init__(
         self,
-        store: Store | None,
+        store: ForwarderStore | None,
         clock: Clock,
         settled: Callable[[Sequence[Router], MillstreamError | None], None],
     ) -> None:
@@ -200,7 +207,7 @@ class Forwarder:
         part = _part(router, made.passed, made.hops, staged.first_seq, 0, ranges)
         self._log(router, step, staged, part)
 
-    def _log(self, router: Router, step: Step, staged: Staged, part: Part) -> None:
+    def _log(self, router: Router, step: Step, staged: Staged, part: DerivedPart) -> None:
         router.is_busy = True
         kept = _is_kept(router.dest)
         if not kept:
@@ -214,21 +221,23 @@ class Forwarder:
         step.logged.append(part if kept else msgspec.structs.replace(part, target=0))
         step.taken.append((router, part))
 
-    def _arrived(self, taken: Sequence[tuple[Router, Part]], error: MillstreamError | None) -> None:
+    def _arrived(
+        self, taken: Sequence[tuple[Router, DerivedPart]], error: MillstreamError | None
+    ) -> None:
         for router, part in taken:
             if error is None:
                 self._note(router, part)
             router.settled()
         self._settled([router for router, _ in taken], error)
 
-    def _note(self, router: Router, part: Part) -> None:
+    def _note(self, router: Router, part: DerivedPart) -> None:
         router.advance(part)
         hops = self.hops.get(router.dest.incarnation)
         if hops is not None and part.hops:
             hops.add(part.base, part.last, part.hops)
 
 
-class Room:
+class CopyBudget:
     """Whether a destination takes one record after another."""
 
     def __init__(self, dest: Stream) -> None:
@@ -264,9 +273,9 @@ class Room:
 
 def _part(
     router: Router, passed: int, hops: int, base: int, lost: int, ranges: list[tuple[int, int]]
-) -> Part:
+) -> DerivedPart:
     one = router.definition
-    return Part(
+    return DerivedPart(
         one.id, passed, hops, one.dest_id, base, lost, ranges, one.dest, one.bits, one.stamp
     )
 

@@ -17,8 +17,8 @@ from millstream.routers.errors import RouterCycle, RouterNotFound, RouterRepoint
 from millstream.routers.forwarder import PAGE_BYTES, PAGE_RECORDS, Forwarder
 from millstream.routers.graph import find_cycle, other_source
 from millstream.routers.hops import Hops
-from millstream.routers.line import Line
-from millstream.routers.router import GUARANTEES, Definition, Progress, Router
+from millstream.routers.router import GUARANTEES, Definition, Router, RouterProgress
+from millstream.routers.source_routers import SourceRouters
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.log import derived
 from millstream.store.log.derived import DERIVE
@@ -38,7 +38,7 @@ MOST_ROUTERS = 64  # in one turn
 MOST_STEPS = 64  # that a reader waits for; what is behind by more goes on in the background
 
 
-class Store(forwarder.Store, Protocol):
+class RouterStore(forwarder.ForwarderStore, Protocol):
     """What the registry asks of the store."""
 
     def control(
@@ -48,7 +48,7 @@ class Store(forwarder.Store, Protocol):
         ...
 
 
-class Wish(msgspec.Struct, frozen=True):
+class RouterRequest(msgspec.Struct, frozen=True):
     """What somebody wants a router to be."""
 
     account: str
@@ -71,14 +71,14 @@ class _Gone(msgspec.Struct, frozen=True):
     id: int
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _SavedRouter(msgspec.Struct, frozen=True):
     definition: Definition
-    progress: Progress
+    progress: RouterProgress
 
 
-class _Section(msgspec.Struct, frozen=True):
+class _RouterSection(msgspec.Struct, frozen=True):
     next_id: int
-    routers: list[_Saved]
+    routers: list[_SavedRouter]
     hops: dict[int, list[tuple[int, int, int]]] = {}
 
 
@@ -86,7 +86,7 @@ class Saved(msgspec.Struct):
     """A router while it is being recovered."""
 
     definition: Definition
-    progress: Progress
+    progress: RouterProgress
 
 
 class Routers:
@@ -100,7 +100,7 @@ class Routers:
         catalog: Catalog,
         clock: Clock,
         timers: Timers,
-        store: Store | None,
+        store: RouterStore | None,
         *,
         most: int = 10_000,
         later: Callable[[Stream, Callable[[], int]], None] | None = None,
@@ -112,7 +112,7 @@ class Routers:
         self._later = later or self._next_turn
         self.most = most
         self._routers: dict[tuple[str, str], Router] = {}
-        self._from: dict[int, Line[Router]] = {}
+        self._from: dict[int, SourceRouters[Router]] = {}
         self._into: dict[int, list[Router]] = {}
         self._unwatch: dict[int, Callable[[], None]] = {}  # sources that are listened to
         self._dirty: set[int] = set()
@@ -156,7 +156,7 @@ class Routers:
 
     async def put(
         self,
-        wish: Wish,
+        wish: RouterRequest,
         streams: Callable[[], Awaitable[tuple[Stream, Stream]]],
     ) -> tuple[Router, bool]:
         """Create a router, or change how one goes on; ``streams`` makes what is missing.
@@ -194,11 +194,11 @@ class Routers:
                 known_again.redefine(definition)
                 router = known_again
             else:
-                router = self._add(Router(definition, source, dest, Progress(cursor)))
+                router = self._add(Router(definition, source, dest, RouterProgress(cursor)))
             self._again([router])
             return router, known is None
 
-    def _check(self, wish: Wish) -> Router | None:
+    def _check(self, wish: RouterRequest) -> Router | None:
         known = self._routers.get((wish.account, wish.name))
         edges = [
             (router.definition.source, router.definition.dest)
@@ -244,7 +244,7 @@ class Routers:
     def _add(self, router: Router) -> Router:
         one = router.definition
         self._routers[one.account, one.name] = router
-        self._from.setdefault(one.source_id, Line()).append(router)
+        self._from.setdefault(one.source_id, SourceRouters()).append(router)
         self._into.setdefault(one.dest_id, []).append(router)
         if one.source_id not in self._unwatch:
             self._unwatch[one.source_id] = router.source.watch(partial(self._grown, router.source))
@@ -403,7 +403,7 @@ class Routers:
         """Bring the routers back, once the catalog knows its streams again."""
         saved: dict[int, Saved] = {}
         if section := found.sections.get(SECTION):
-            kept = msgspec.json.decode(section, type=_Section)
+            kept = msgspec.json.decode(section, type=_RouterSection)
             self._next_id = kept.next_id
             saved = {s.definition.id: Saved(s.definition, s.progress) for s in kept.routers}
             for stream, items in kept.hops.items():
@@ -426,14 +426,14 @@ class Routers:
         self._next_id = max(self._next_id, one.id + 1)
         known = saved.get(one.id)
         if known is None:
-            saved[one.id] = Saved(one, Progress(body.cursor))
+            saved[one.id] = Saved(one, RouterProgress(body.cursor))
         elif one.version > known.definition.version:
             known.definition = one
 
-    def _replay_part(self, saved: Saved, part: derived.Part) -> None:
+    def _replay_part(self, saved: Saved, part: derived.DerivedPart) -> None:
         done = saved.progress
         if part.passed > done.cursor:
-            saved.progress = Progress(
+            saved.progress = RouterProgress(
                 part.passed, done.forwarded + part.count + part.lost, max(done.tail, part.last)
             )
         if part.hops:
@@ -449,7 +449,9 @@ class Routers:
                 continue  # went with its stream
             progress = one.progress
             if source.log.durability is Durability.EPHEMERAL:  # begins anew with each process
-                progress = Progress(source.log.committed_seq, progress.forwarded, progress.tail)
+                progress = RouterProgress(
+                    source.log.committed_seq, progress.forwarded, progress.tail
+                )
             router = self._add(Router(one.definition, source, dest, progress))
             if router.definition.stamp:
                 self._find_held(router)
@@ -478,9 +480,9 @@ class Routers:
 
     def section(self) -> bytes:
         """Return the snapshot's section."""
-        kept = [_Saved(r.definition, r.progress) for r in self._routers.values()]
+        kept = [_SavedRouter(r.definition, r.progress) for r in self._routers.values()]
         hops = {s: h.items() for s, h in self._forwarder.hops.items() if h}
-        return msgspec.json.encode(_Section(self._next_id, kept, hops))
+        return msgspec.json.encode(_RouterSection(self._next_id, kept, hops))
 
 
 def _nothing() -> None:

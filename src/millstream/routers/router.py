@@ -7,8 +7,8 @@ import msgspec
 
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.disk.seq_ranges import SeqRanges
-from millstream.store.log.derived import WITHOUT_NODE, WITHOUT_TAG, Part
-from millstream.streams.retention.claims import Claim
+from millstream.store.log.derived import WITHOUT_NODE, WITHOUT_TAG, DerivedPart
+from millstream.streams.retention.claims import RecordClaim
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -50,7 +50,7 @@ class Definition(msgspec.Struct, frozen=True):
         return self.name if self.guarantee == EXACTLY_ONCE else ""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class RouterProgress(msgspec.Struct, frozen=True):
     """How far a router is: what a snapshot keeps of it."""
 
     cursor: int  # done with the source's sequences up to here
@@ -62,7 +62,7 @@ class Router:
     """A definition between two streams that exist, and its state while the server runs."""
 
     def __init__(
-        self, definition: Definition, source: "Stream", dest: "Stream", progress: Progress
+        self, definition: Definition, source: "Stream", dest: "Stream", progress: RouterProgress
     ) -> None:
         self.definition = definition
         self.tags = definition.tag_filter
@@ -78,9 +78,9 @@ class Router:
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RouterProgress:
         """Return how far it is."""
-        return Progress(self.cursor, self.forwarded, self.tail)
+        return RouterProgress(self.cursor, self.forwarded, self.tail)
 
     @property
     def is_behind(self) -> bool:
@@ -95,7 +95,7 @@ class Router:
     def claim(self) -> None:
         """Keep what is still to be copied, where the source drops what nobody needs."""
         if self.source.config.retention == "interest" and not self.is_gone:
-            self.source.claim(self._holder, Claim((), self.cursor + 1, ()))
+            self.source.claim(self._holder, RecordClaim((), self.cursor + 1, ()))
 
     @property
     def _holder(self) -> str:
@@ -106,7 +106,7 @@ class Router:
         self.definition = definition
         self.tags = definition.tag_filter
 
-    def advance(self, part: Part) -> None:
+    def advance(self, part: DerivedPart) -> None:
         """Take note of copies that are committed; a step that is known already changes nothing."""
         if part.passed > self.cursor:
             self.cursor = part.passed

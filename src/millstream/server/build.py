@@ -20,17 +20,17 @@ from millstream.kernel._interest import Interest
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
-from millstream.nats.account_quotas import AccountQuotas
+from millstream.nats.accounts.account_quotas import AccountQuotas
 from millstream.nats.accounts.account_streams import AccountStreams
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.external_streams import ExternalStreams
 from millstream.nats.accounts.sharing import Sharing
+from millstream.nats.authenticator import Authenticator
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
-from millstream.nats.reception import Reception
 from millstream.nats.session import NatsLimits
 from millstream.nats.system.system import System
 from millstream.nats.transport.tls import Tls
@@ -39,17 +39,17 @@ from millstream.nats.transport.trace import Tracing
 from millstream.server.about import show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
-from millstream.server.observed import Observer
+from millstream.server.observer import Observer
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
 from millstream.server.options.options import (
     HttpCaps,
     JetStreamLimits,
     JetStreamOptions,
-    LogOptions,
+    LoggingOptions,
     Options,
 )
-from millstream.server.options.support import refuse_missing
+from millstream.server.options.unsupported import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.tier import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -61,7 +61,7 @@ from millstream.store.wal.meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import API_LEVEL
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
-from millstream.streams.deposits.deposits import Sinks
+from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream import Stream
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
@@ -71,14 +71,14 @@ from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptParts(msgspec.Struct, frozen=True):
     """What is there only where records are kept."""
 
     store: Store
     jetstream: JetStream
     accounts: AccountStreams
     topics: Topics
-    sinks: Sinks
+    sinks: Deposits
 
     def sections(self) -> dict[str, bytes]:
         """Return what a snapshot keeps for everything above the store."""
@@ -95,7 +95,7 @@ class Guards(msgspec.Struct, frozen=True):
     """Who is let in, and behind which certificates."""
 
     accounts: Accounts
-    reception: Reception
+    reception: Authenticator
     tls: Tls | None
     websocket_tls: Tls | None
 
@@ -104,7 +104,7 @@ class Guards(msgspec.Struct, frozen=True):
         return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ServerParts(msgspec.Struct, frozen=True):
     """What the server starts and stops; each part holds only what it needs of the others."""
 
     info: ServerInfo
@@ -112,7 +112,7 @@ class Parts(msgspec.Struct, frozen=True):
     guards: Guards
     nats: NatsDoor
     sharing: Sharing
-    kept: Kept | None
+    kept: KeptParts | None
     http: HttpDoor | None
     gate: HttpGate | None
     facts: Facts
@@ -126,7 +126,7 @@ def build(
     orders: Mapping[str, Callable[[], None]] | None = None,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
-) -> Parts:
+) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
@@ -191,7 +191,7 @@ def build(
         )
         if kept is not None:
             kept.topics.cap(**capped(caps))
-    return Parts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
+    return ServerParts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
 
 
 def subject_space(options: Options) -> Interest:
@@ -224,7 +224,7 @@ def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
     websocket = options.websocket.tls if options.websocket is not None else None
     return Guards(
         accounts,
-        Reception(accounts, clock, known.credentials, known.by_kind),
+        Authenticator(accounts, clock, known.credentials, known.by_kind),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
     )
@@ -241,7 +241,7 @@ def keep(
     sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
-) -> Kept:
+) -> KeptParts:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     supervisor = supervisor or Supervisor()
 
@@ -270,7 +270,7 @@ def keep(
         quotas=AccountQuotas(accounts),
     )
     store.on_pressure = catalog.hold_publishers
-    sinks = Sinks(catalog, store, clock)
+    sinks = Deposits(catalog, store, clock)
 
     def endpoints(account: str, interest: Interest) -> list[int]:
         def segments_of(stream: Stream) -> Sequence[SegmentPlan]:
@@ -313,7 +313,7 @@ def keep(
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
     topics.sinks, topics.readers = sinks, readers
-    return Kept(store, jetstream, served, topics, sinks)
+    return KeptParts(store, jetstream, served, topics, sinks)
 
 
 def open_store(
@@ -365,7 +365,7 @@ def limits_of(options: Options) -> NatsLimits:
     )
 
 
-def tracing_of(log: LogOptions) -> Tracing:
+def tracing_of(log: LoggingOptions) -> Tracing:
     """Return what the log shows of conversations."""
     return Tracing(log.trace, log.trace_headers, log.max_traced_message)
 
@@ -393,7 +393,7 @@ def monitored(
     options: Options,
     info: ServerInfo,
     clock: Clock,
-    kept: Kept | None,
+    kept: KeptParts | None,
     nats: NatsDoor,
     timers: Timers,
 ) -> Facts:
@@ -433,7 +433,7 @@ def monitored(
     return facts
 
 
-def stored(options: JetStreamOptions, kept: Kept) -> JetStreamFacts:
+def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:
     """Return what the monitor may ask about the records."""
     interval = options.sync_interval
     return JetStreamFacts(
@@ -473,7 +473,9 @@ def wal_figures(store: Store) -> dict[str, int]:
     }
 
 
-def gate_to(options: Options, guard: Guards, kept: Kept | None, clock: Clock) -> HttpGate | None:
+def gate_to(
+    options: Options, guard: Guards, kept: KeptParts | None, clock: Clock
+) -> HttpGate | None:
     """Return who may use the HTTP port, and whose streams end when they no longer may."""
     if kept is None:
         return gate_of(options, guard.reception, clock, None, lambda: None)
@@ -481,7 +483,7 @@ def gate_to(options: Options, guard: Guards, kept: Kept | None, clock: Clock) ->
 
 
 def routes(
-    options: Options, facts: Facts, kept: Kept | None, gate: HttpGate | None = None
+    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None = None
 ) -> Routes:
     """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
     base = options.monitor.base_path.rstrip("/")

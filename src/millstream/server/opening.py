@@ -6,9 +6,9 @@ from socket import socket
 from millstream.clock import Clock
 from millstream.http import sockets
 from millstream.nats.transport.tls import Tls
-from millstream.server.obstacles import listening
 from millstream.server.options.options import Options
 from millstream.server.recovery_progress import RecoveringFiles, RecoveryProgress
+from millstream.server.start_failures import listening
 from millstream.server.waiting_room import WaitingRoom
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.lock import lock_directory

@@ -8,8 +8,8 @@ from millstream.accounts.jwt import Refused
 from millstream.nats.transport.closed import Closed
 from millstream.server.about import advertised, label, show
 from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
-from millstream.server.build import Parts, limits_of, tracing_of
-from millstream.server.options.options import LogOptions, Options, TlsOptions
+from millstream.server.build import ServerParts, limits_of, tracing_of
+from millstream.server.options.options import LoggingOptions, Options, TlsOptions
 from millstream.server.process.log_output import LogOutput, level
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class RunningParts:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ServerParts,
         options: Options,
         output: LogOutput | None,
         write_files: Callable[[Options], None],
@@ -38,7 +38,7 @@ class RunningParts:
         """Hold clients to other limits."""
         self._nats.sessions.set_limits(limits_of(options))
 
-    def set_log(self, log: LogOptions) -> None:
+    def set_log(self, log: LoggingOptions) -> None:
         """Say other things, or say them elsewhere."""
         now, traced = tracing_of(log), self._nats.sessions.tracing
         traced.on, traced.headers_only, traced.longest = now.on, now.headers_only, now.longest
@@ -126,7 +126,7 @@ class RunningParts:
         self._nats.hub.flush()
 
 
-def advertise(parts: Parts, options: Options) -> None:
+def advertise(parts: ServerParts, options: Options) -> None:
     """Tell clients that come from now on, and monitoring, where the server is to be found."""
     sessions, facts = parts.nats.sessions, parts.facts
     facts.host, facts.port = advertised(options, parts.nats.address)

@@ -11,10 +11,8 @@ import uvloop
 from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
 from millstream.server.about import websocket_shown
-from millstream.server.build import Parts, build
+from millstream.server.build import ServerParts, build
 from millstream.server.facts import RecoveredStream, ServerFacts
-from millstream.server.loop_guard import GuardedLoop, loop_factory
-from millstream.server.obstacles import keeping, listening
 from millstream.server.opening import Opening, begin
 from millstream.server.options.loaded import Load
 from millstream.server.options.options import JetStreamOptions, Options
@@ -23,10 +21,12 @@ from millstream.server.process.descriptors import take_all
 from millstream.server.process.heap import keep_heap
 from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
 from millstream.server.process.log_output import LogOutput
+from millstream.server.process.loop_guard import GuardedLoop, loop_factory
 from millstream.server.process.orders import Order, from_signals, to_be_told
 from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
+from millstream.server.start_failures import keeping, listening
 from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,9 @@ async def _leave(
 class Server:
     """The running parts of one process."""
 
-    def __init__(self, options: Options, parts: Parts, opening: Opening | None = None) -> None:
+    def __init__(
+        self, options: Options, parts: ServerParts, opening: Opening | None = None
+    ) -> None:
         self._options = options
         self._parts = parts
         self._opening = opening

@@ -122,16 +122,16 @@ def _read(asked: dict[str, Any], shape: type[_Shape]) -> _Shape:
         raise BadRequest(f"the request is not understood: {error}") from error
 
 
-def _health(facts: Facts, options: health.Options) -> dict[str, Any]:
+def _health(facts: Facts, options: health.HealthQuery) -> dict[str, Any]:
     """Return how the server is; a message has no status line, so the code stands beside it."""
     code, told = health.describe(facts, options)
     return {"status": told["status"], "status_code": code, **told}
 
 
-def _connz(asked: _Connz) -> connz.Options:
+def _connz(asked: _Connz) -> connz.ConnzQuery:
     if not 0 <= asked.state < len(_STATES):
         raise BadRequest("state is 0 for open, 1 for closed, 2 for all connections")
-    return connz.Options(
+    return connz.ConnzQuery(
         sort=asked.sort,
         auth=asked.auth,
         subs=asked.subscriptions or asked.subscriptions_detail,
@@ -147,13 +147,13 @@ def _connz(asked: _Connz) -> connz.Options:
     )
 
 
-def _subsz(asked: _Subsz) -> subsz.Options:
+def _subsz(asked: _Subsz) -> subsz.SubszQuery:
     account = asked.acc or asked.account
-    return subsz.Options(asked.subscriptions, asked.offset, asked.limit, asked.test, account)
+    return subsz.SubszQuery(asked.subscriptions, asked.offset, asked.limit, asked.test, account)
 
 
-def _jsz(asked: _Jsz) -> jsz.Options:
-    return jsz.Options(
+def _jsz(asked: _Jsz) -> jsz.JszQuery:
+    return jsz.JszQuery(
         asked.acc or asked.account,
         asked.accounts,
         asked.streams,
@@ -165,8 +165,8 @@ def _jsz(asked: _Jsz) -> jsz.Options:
     )
 
 
-def _healthz(asked: _Healthz) -> health.Options:
-    return health.Options(
+def _healthz(asked: _Healthz) -> health.HealthQuery:
+    return health.HealthQuery(
         asked.server_only,
         asked.enabled_only,
         asked.account,

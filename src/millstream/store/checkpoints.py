@@ -11,7 +11,7 @@ import msgspec
 from millstream.clock import Clock
 from millstream.store.controls import Controls
 from millstream.store.disk.files import File, Files
-from millstream.store.disk.worker import Worker
+from millstream.store.disk.worker import FileWorker
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Durability
 from millstream.store.log.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
@@ -30,15 +30,15 @@ Taken = Callable[[Snapshot, str], None]  # with why it failed, nothing when it d
 log = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class CheckpointHost(Protocol):
     """What checkpoints need of the store."""
 
     files: Files
     clock: Clock
     directory: str
     options: StoreOptions
-    worker: Worker
-    syncer: Worker
+    worker: FileWorker
+    syncer: FileWorker
     logs: dict[int, FileLog]
 
 
@@ -78,7 +78,7 @@ class _Round:
 class Checkpoints:
     """Takes one at a time: decided on the loop, written by one file thread, synced by the other."""
 
-    def __init__(self, host: Host, shards: Shards, controls: Controls) -> None:
+    def __init__(self, host: CheckpointHost, shards: Shards, controls: Controls) -> None:
         self._host = host
         self._shards = shards
         self._controls = controls

@@ -14,7 +14,7 @@ from millstream.errors import MillstreamError
 from millstream.store.controls import Controls
 from millstream.store.log import derived
 from millstream.store.log.control_frames import VOID, Voided
-from millstream.store.log.derived import DERIVE, Derivation, Part
+from millstream.store.log.derived import DERIVE, Derivation, DerivedPart
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Committed, Staged
 from millstream.store.segments.segment import Segment
@@ -25,7 +25,7 @@ from millstream.store.wal.marks import SYNCED
 UNKNOWN_POSITION = 1 << 63
 
 
-class Released(msgspec.Struct, frozen=True):
+class CopyReleased(msgspec.Struct, frozen=True):
     """What no replay needs any more."""
 
     segments: list[Segment]
@@ -73,7 +73,7 @@ class Copies:
         """Keep what an earlier run left of a dropped log."""
         self._directories.add(log_id)
 
-    def release(self, positions: dict[int, int]) -> Released:
+    def release(self, positions: dict[int, int]) -> CopyReleased:
         """Give up what was kept for copies that a snapshot at ``positions`` vouches for."""
         self._sources = {
             source: needs
@@ -86,7 +86,7 @@ class Copies:
         self._logs = [each for each in self._logs if self.need(each.log_id)]
         directories = sorted(self._directories - self._sources.keys())
         self._directories -= set(directories)
-        return Released(segments, free, directories, erases)
+        return CopyReleased(segments, free, directories, erases)
 
     def close(self) -> None:
         """Close the files that are held."""
@@ -165,7 +165,7 @@ class Copies:
             self._controls.log(DERIVE, derivation.source, body, settled, sync=False)
 
     def _log_part(
-        self, derivation: Derivation, parts: list[Part], copies: Staged, done: Committed
+        self, derivation: Derivation, parts: list[DerivedPart], copies: Staged, done: Committed
     ) -> None:
         body = derived.encode(msgspec.structs.replace(derivation, parts=parts))
         control, done = self._controls.joined(DERIVE, copies.log_id, body, done)

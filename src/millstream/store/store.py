@@ -18,13 +18,13 @@ from millstream.store.copies import Copies
 from millstream.store.disk.blocks import BlockCache
 from millstream.store.disk.files import File, Files, ensure_dir
 from millstream.store.disk.lock import lock_directory
-from millstream.store.disk.worker import InlineWorker, ThreadWorker, Worker
+from millstream.store.disk.worker import FileWorker, InlineWorker, ThreadWorker
 from millstream.store.log.control_frames import RESERVE
 from millstream.store.log.derived import Derivation
-from millstream.store.log.erase import finish_last
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Committed, Durability, Staged
 from millstream.store.log.memory_log import MemoryLog
+from millstream.store.log.overwrite import finish_last
 from millstream.store.log.snapshot import Snapshot, load_snapshots
 from millstream.store.options import StoreOptions
 from millstream.store.recovery.rebuild import Logs
@@ -69,8 +69,8 @@ class Store:
         self._post = post
         self.options = options
         self.supervisor = supervisor
-        self.worker: Worker = self._make_worker("files")
-        self.syncer: Worker = self._make_worker("syncs")
+        self.worker: FileWorker = self._make_worker("files")
+        self.syncer: FileWorker = self._make_worker("syncs")
         self.syncs_soon = options.syncs_soon
         self.quiet_age = options.quiet_age
         self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
@@ -122,7 +122,7 @@ class Store:
 
     # --- starting
 
-    def _make_worker(self, name: str) -> Worker:
+    def _make_worker(self, name: str) -> FileWorker:
         if not self.options.threads:
             return InlineWorker()
         return ThreadWorker(self._post, name, self.supervisor, self._worker_ended)

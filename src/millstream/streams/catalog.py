@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from millstream.begun import next_turn
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
+from millstream.eager_task import next_turn
 from millstream.errors import (
     InvalidStreamConfig,
     MillstreamError,
@@ -26,7 +26,7 @@ from millstream.errors import (
 )
 from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
-from millstream.streams.account_room import AccountRoom, NoQuotas, Quotas
+from millstream.streams.account_quota import AccountRoom, NoQuotas, Quotas
 from millstream.streams.config import source as sources
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.source import Source
@@ -34,8 +34,8 @@ from millstream.streams.retention import rules as retention
 from millstream.streams.retention.temperature import tell_log
 from millstream.streams.sourcing.deliveries import Deliveries
 from millstream.streams.sourcing.mirroring import Mirroring
-from millstream.streams.sourcing.source_feed import Sourcing
 from millstream.streams.sourcing.source_positions import SourcePositions
+from millstream.streams.sourcing.sourcing import Sourcing
 from millstream.streams.stream import Stream, settle
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.subjects.pattern_set import PatternSet
@@ -52,7 +52,7 @@ RESTORING = "millstream.restoring"  # in the metadata of a stream that is not al
 SECTION = "streams"
 
 
-class Store(Protocol):
+class CatalogStore(Protocol):
     """What the catalog needs of the store."""
 
     def create_log(self, log_id: int, durability: Durability, compressed: bool = False) -> Log:
@@ -74,7 +74,7 @@ class Store(Protocol):
         ...
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _StreamEntry(msgspec.Struct, frozen=True):
     """One stream as control frames and the snapshot hold it."""
 
     account: str
@@ -84,9 +84,9 @@ class _Entry(msgspec.Struct, frozen=True):
     config: dict[str, Any]
 
 
-class _Section(msgspec.Struct, frozen=True):
+class _CatalogSection(msgspec.Struct, frozen=True):
     next_id: int
-    streams: list[_Entry]
+    streams: list[_StreamEntry]
     sources: list[msgspec.Raw] = []
 
 
@@ -111,7 +111,7 @@ class Catalog:
 
     def __init__(
         self,
-        store: Store,
+        store: CatalogStore,
         clock: Clock,
         timers: Timers,
         hub: "Hub | None" = None,
@@ -416,15 +416,17 @@ class Catalog:
         taken, self._next_id = self._next_id, self._next_id + 1
         return taken
 
-    def _entry(self, config: StreamConfig, account: str, log_id: int, created_ns: int) -> _Entry:
-        return _Entry(account, config.name, log_id, created_ns, msgspec.to_builtins(config))
+    def _entry(
+        self, config: StreamConfig, account: str, log_id: int, created_ns: int
+    ) -> _StreamEntry:
+        return _StreamEntry(account, config.name, log_id, created_ns, msgspec.to_builtins(config))
 
-    async def _write(self, kind: int, entry: _Entry) -> None:
+    async def _write(self, kind: int, entry: _StreamEntry) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._store.control(kind, entry.id, msgspec.json.encode(entry), partial(settle, done))
         await done
 
-    def _open(self, entry: _Entry, config: StreamConfig) -> Stream:
+    def _open(self, entry: _StreamEntry, config: StreamConfig) -> Stream:
         durability = config.durability(self._default_durability)
         log = self._store.create_log(entry.id, durability, config.is_compressed)
         tell_log(log, config)
@@ -452,9 +454,9 @@ class Catalog:
 
         Applying a frame twice changes nothing: entries are keyed by the incarnation.
         """
-        entries: dict[int, _Entry] = {}
+        entries: dict[int, _StreamEntry] = {}
         if section:
-            saved = msgspec.json.decode(section, type=_Section)
+            saved = msgspec.json.decode(section, type=_CatalogSection)
             self._next_id = saved.next_id
             entries = {entry.id: entry for entry in saved.streams}
             self._positions.replay(map(bytes, saved.sources), ())
@@ -463,7 +465,7 @@ class Catalog:
         for control in controls:
             if control.kind not in (STREAM_SET, STREAM_GONE):
                 continue
-            entry = msgspec.json.decode(control.body, type=_Entry)
+            entry = msgspec.json.decode(control.body, type=_StreamEntry)
             self._next_id = max(self._next_id, entry.id + 1)
             if control.kind == STREAM_SET:
                 entries[entry.id] = entry
@@ -494,7 +496,7 @@ class Catalog:
             for s in self._streams.values()
         ]
         positions = self._positions.section(s.incarnation for s in self._streams.values())
-        return msgspec.json.encode(_Section(self._next_id, entries, positions))
+        return msgspec.json.encode(_CatalogSection(self._next_id, entries, positions))
 
     def close(self) -> None:
         """Stop capturing everywhere."""

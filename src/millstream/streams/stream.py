@@ -10,7 +10,7 @@ from millstream.errors import ColdUnavailable, MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log.log import Committed, Durability, Log, LogState, Note, Staged
-from millstream.streams.account_room import AccountRoom
+from millstream.streams.account_quota import AccountRoom
 from millstream.streams.config import durations, extras
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import counts_data, data_bytes
@@ -18,9 +18,9 @@ from millstream.streams.config.size import size_of, stored_size
 from millstream.streams.publishing.admission import Admission
 from millstream.streams.publishing.scheduling import Scheduling
 from millstream.streams.reading.subject_index import Selection, SubjectIndex
-from millstream.streams.retention.claims import Claim
+from millstream.streams.retention.claims import RecordClaim
+from millstream.streams.retention.recent_removals import RecentRemovals
 from millstream.streams.retention.removal import Removal, settle
-from millstream.streams.retention.removals import Removals
 from millstream.streams.sourcing.adoption import Adoption
 from millstream.streams.sourcing.intake import Incoming
 from millstream.streams.state import StreamState
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
-__all__ = ["Feed", "Stream", "as_record", "settle"]
+__all__ = ["Stream", "StreamFollower", "as_record", "settle"]
 
 READ_BYTES = 1024 * 1024
 
 
-class Feed(Protocol):
+class StreamFollower(Protocol):
     """Something that brings records into a stream by itself."""
 
     def refresh(self) -> None:
@@ -78,7 +78,7 @@ class Stream:
         self.created_ns = created_ns
         self.opened_ns = clock.time_ns()  # by this process
         self.index = SubjectIndex(log)
-        self.feeds: Sequence[Feed] = ()
+        self.feeds: Sequence[StreamFollower] = ()
         self._everything = self.index.select(())
         self._clock = clock
         self._interest = interest
@@ -107,7 +107,7 @@ class Stream:
         return self.log.log_id
 
     @property
-    def removals(self) -> Removals:
+    def removals(self) -> RecentRemovals:
         """Return what went lately: whether to count anew."""
         return self._removal.notes
 
@@ -152,7 +152,7 @@ class Stream:
         """Return the size of what is on its way into the log."""
         return self._writes.staged_size
 
-    def feed_by(self, feeds: Sequence[Feed]) -> None:
+    def feed_by(self, feeds: Sequence[StreamFollower]) -> None:
         """Be fed by these from now on."""
         old, self.feeds = self.feeds, feeds
         for feed in old:
@@ -410,7 +410,7 @@ class Stream:
         """
         return self._removal.hold(holder, taken, seconds, reader)
 
-    def claim(self, holder: str, claim: Claim) -> None:
+    def claim(self, holder: str, claim: RecordClaim) -> None:
         """Keep what ``holder`` needs, until it is settled; asked by interest retention alone."""
         self._removal.claims.put(holder, claim)
 

@@ -18,7 +18,7 @@ class _Named(msgspec.Struct, frozen=True):
     id: int
 
 
-class _Section(msgspec.Struct, frozen=True):
+class _StreamSection(msgspec.Struct, frozen=True):
     streams: list[_Named]
 
 
@@ -31,7 +31,7 @@ def adopted(recovery: Recovery, log_ids: Sequence[int]) -> list[tuple[int, int, 
 
 def _named(recovery: Recovery) -> set[int]:
     section = recovery.sections.get(SECTION)
-    found = msgspec.json.decode(section, type=_Section).streams if section else []
+    found = msgspec.json.decode(section, type=_StreamSection).streams if section else []
     ids = {entry.id for entry in found}
     for control in recovery.controls:
         if control.kind in (STREAM_SET, STREAM_GONE):

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
-from millstream.accounts.api_keys import ApiKey, KeyRing, digest_of
+from millstream.accounts.api_keys import ApiKey, ApiKeyRing, digest_of
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import Rights
@@ -63,7 +63,7 @@ class Authorizer:
 
     def __init__(
         self,
-        keys: KeyRing,
+        keys: ApiKeyRing,
         users: Users,
         clock: Clock,
         *,

@@ -27,11 +27,11 @@ from millstream.topics.limits.commit_queue import CommitQueue
 from millstream.topics.limits.haste import Haste
 from millstream.topics.limits.idempotency import Idempotency
 from millstream.topics.limits.quota import Quota
-from millstream.topics.limits.room import Room
 from millstream.topics.limits.slots import Slots
+from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.limits.turns import RequestTurns
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import PageMemo
-from millstream.topics.page.settled import settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from millstream.store.recovery.recovery import Recovery
     from millstream.streams.catalog import Catalog
     from millstream.streams.config.config import StreamConfig
-    from millstream.streams.deposits.deposits import Sinks
+    from millstream.streams.deposits.deposits import Deposits
     from millstream.streams.reading.read_plan import Cold, SealedSegment
     from millstream.streams.stream import Stream
 
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Store(queue_registry.Store, router_registry.Store, Protocol):
+class TopicStore(queue_registry.QueueStore, router_registry.RouterStore, Protocol):
     """What the door asks of the store."""
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
@@ -90,7 +90,7 @@ class Topics:
         self,
         catalog: "Catalog",
         clock: Clock,
-        store: Store | None = None,
+        store: TopicStore | None = None,
         timers: Timers | None = None,
         *,
         max_topics: int = 100_000,
@@ -104,10 +104,10 @@ class Topics:
         self.catalog = catalog
         self.clock = clock
         self.store = store
-        self.sinks: Sinks | None = None
+        self.sinks: Deposits | None = None
         self.readers: Readers | None = None
         self.max_topics = max_topics
-        self.room = Room(catalog, lambda: self.max_topics)
+        self.room = TopicLimit(catalog, lambda: self.max_topics)
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms

@@ -26,7 +26,7 @@ from millstream.streams.config.data_size import data_bytes
 from millstream.streams.state import StreamState
 from millstream.topics.context import Topics, may_see
 from millstream.topics.limits.commit_queue import CommitQueue
-from millstream.topics.page.settled import settled
+from millstream.topics.page.current_state import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

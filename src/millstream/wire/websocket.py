@@ -53,7 +53,7 @@ class Data(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class Ping(msgspec.Struct, frozen=True):
+class PingFrame(msgspec.Struct, frozen=True):
     """To be answered with a pong of the same payload."""
 
     payload: bytes
@@ -65,7 +65,7 @@ class Close(msgspec.Struct, frozen=True):
     status: int
 
 
-class Pong(msgspec.Struct, frozen=True):
+class PongFrame(msgspec.Struct, frozen=True):
     """An answer, to nobody's question."""
 
 
@@ -75,7 +75,7 @@ class End(msgspec.Struct, frozen=True):
     is_text: bool
 
 
-Event: TypeAlias = Data | Ping | Pong | Close | End
+Event: TypeAlias = Data | PingFrame | PongFrame | Close | End
 
 
 class FrameError(Exception):
@@ -256,8 +256,8 @@ class FrameReader:
         payload = apply_mask(bytes(self._buffer[6 : 6 + length]), mask)
         del self._buffer[: 6 + length]
         if opcode == _PING:
-            return Ping(payload)
-        return _closing(payload) if opcode == _CLOSE else Pong()
+            return PingFrame(payload)
+        return _closing(payload) if opcode == _CLOSE else PongFrame()
 
 
 class _Inflater:

@@ -9,7 +9,7 @@ import msgspec
 from millstream.cli.directory.key_files import key_file_option, sealing_ring
 from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.inspect import CLEAN, UNUSABLE, Lost
-from millstream.store.upkeep.overhaul import Plan, plan_repair, repair_directory
+from millstream.store.upkeep.repair import RepairPlan, plan_repair, repair_directory
 from millstream.streams.unnamed_logs import adopted
 
 
@@ -50,7 +50,7 @@ def repair(
     return plan.before.status if status is None else status
 
 
-def _verdict(plan: Plan) -> int | None:
+def _verdict(plan: RepairPlan) -> int | None:
     """Return the exit code where nothing is to be done or can be."""
     if plan.error:
         return UNUSABLE
@@ -62,7 +62,7 @@ def _beside(place: Path) -> Path:
     return place.with_name(f"{place.name}.before-repair-{now:%Y%m%dT%H%M%SZ}")
 
 
-def _show(plan: Plan, copy: Path) -> None:
+def _show(plan: RepairPlan, copy: Path) -> None:
     before = plan.before
     if not plan.is_needed:
         click.echo(f"clean: {before.logs} logs, {before.records} records; nothing to repair")
@@ -95,7 +95,7 @@ def _was_recorded(lost: Lost, before: list[Lost]) -> bool:
     )
 
 
-def _plain(plan: Plan, status: int | None, copy: Path) -> dict[str, object]:
+def _plain(plan: RepairPlan, status: int | None, copy: Path) -> dict[str, object]:
     return {
         "before": plan.before.plain(),
         "rebuilt": plan.rebuilt,

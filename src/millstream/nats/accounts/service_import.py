@@ -33,7 +33,7 @@ _INFO_LOWER = REQUEST_INFO.lower()
 FindSession = Callable[[int], "Session | None"]
 
 
-class _Waiting(msgspec.Struct):
+class _WaitingReply(msgspec.Struct):
     """Somebody who asked, and until when an answer is passed on."""
 
     importer: "Space"
@@ -53,7 +53,7 @@ class Replies:
         self._clock = clock
         self._find_session = find_session
         self.latency = ServiceLatency(hub, owner, clock)
-        self._waiting: dict[bytes, _Waiting] = {}
+        self._waiting: dict[bytes, _WaitingReply] = {}
         self._sweep_at = 0.0
         self._handle = owner.interest.add_sink(REPLY_PREFIX + b"*", self, routed=True)
 
@@ -73,7 +73,7 @@ class Replies:
         seconds = export.response_seconds
         kind = export.response_type
         until = now + seconds
-        self._waiting[subject] = _Waiting(importer, reply, kind, seconds, until, measure)
+        self._waiting[subject] = _WaitingReply(importer, reply, kind, seconds, until, measure)
         return subject
 
     def awaited(self, subject: bytes) -> "tuple[Space, bytes] | None":
@@ -116,7 +116,7 @@ class Replies:
             else:
                 waiting.until = self._clock.monotonic() + waiting.seconds
 
-    def _measured(self, waiting: _Waiting, origin: int, *, delivered: bool) -> None:
+    def _measured(self, waiting: _WaitingReply, origin: int, *, delivered: bool) -> None:
         """Tell how long the first answer took, if that is wanted."""
         measure, waiting.measure = waiting.measure, None
         if delivered:

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millstream.consumers.ledger import ROW, Snapshot
-from millstream.consumers.registry import Kept
+from millstream.consumers.ledger import ROW, LedgerSnapshot
+from millstream.consumers.registry import KeptConsumer
 from millstream.errors import NotHere
 from millstream.nats.jetstream.s2_frames import BadArchive
 from millstream.streams.config.times import time_ns
@@ -41,7 +41,7 @@ _WITH_HEADERS = 1 << 31
 _ERASED, _TOMBSTONE = 1 << 63, 1 << 62
 
 
-class Row(NamedTuple):
+class ArchiveRow(NamedTuple):
     """A record in an archive."""
 
     seq: int
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def pieces(
-    stream: Stream, state: dict[str, Any], consumers: list[Kept]
+    stream: Stream, state: dict[str, Any], consumers: list[KeptConsumer]
 ) -> Iterator[bytes | NotHere]:
     """Yield the archive of a stream up to its state, piece by piece.
 
@@ -89,7 +89,7 @@ def _block(headers: bytes, tag: bytes, node: bytes, meta: bytes) -> bytes:
     return with_extras(headers, tag, node, meta) if tag or node or meta else headers
 
 
-def _consumer(kept: Kept) -> dict[str, Any]:
+def _consumer(kept: KeptConsumer) -> dict[str, Any]:
     told = {
         "created_ns": kept.created_ns,
         "position": kept.position,
@@ -139,8 +139,8 @@ class Archive:
         self.name = ""  # tar archives name their stream
         self.created_ns = 0
         self.last_seq = 0
-        self.consumers: list[Kept] = []
-        self._rows: list[Row] = []
+        self.consumers: list[KeptConsumer] = []
+        self._rows: list[ArchiveRow] = []
         try:
             if data.startswith(MAGIC):
                 self._read_entries(data)
@@ -149,7 +149,7 @@ class Archive:
         except (tarfile.TarError, msgspec.MsgspecError, ValueError, KeyError) as error:
             raise BadArchive(f"the snapshot is no archive of a stream: {error}") from error
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[ArchiveRow]:
         """Yield the records in order."""
         return iter(self._rows)
 
@@ -163,9 +163,9 @@ class Archive:
             if not (size or ts_ns or seq or headers or payload):
                 return
             name, block = numbers.take(size), numbers.take(headers)
-            self._take(Row(seq, ts_ns, name, block, numbers.take(payload)))
+            self._take(ArchiveRow(seq, ts_ns, name, block, numbers.take(payload)))
 
-    def _take(self, row: Row) -> None:
+    def _take(self, row: ArchiveRow) -> None:
         if row.seq:
             self._rows.append(row)
         elif row.subject == b"state.json":
@@ -200,14 +200,14 @@ class Archive:
         self.consumers = [_foreign(name, files) for name, files in consumers.items()]
 
 
-def _read_consumer(name: str, data: bytes) -> Kept:
+def _read_consumer(name: str, data: bytes) -> KeptConsumer:
     found = msgspec.json.decode(data, type=dict[str, Any])
     state, told = found["state"], found.get("millstream", {})
     delivered = (state["delivered"]["consumer_seq"], state["delivered"]["stream_seq"])
     floor = (state["ack_floor"]["consumer_seq"], state["ack_floor"]["stream_seq"])
     again = {int(seq): count for seq, count in (state.get("redelivered") or {}).items()}
     waiting = {int(seq): one["Sequence"] for seq, one in (state.get("pending") or {}).items()}
-    return Kept(
+    return KeptConsumer(
         name,
         told.get("created_ns", 0),
         found["config"],
@@ -223,19 +223,19 @@ def _state(
     floor: tuple[int, int],
     waiting: dict[int, int],
     again: dict[int, int],
-) -> Snapshot:
+) -> LedgerSnapshot:
     """Return a ledger; ``waiting`` is seq → consumer seq, ``again`` seq → redeliveries."""
     rows = b"".join(
         ROW.pack(seq, consumer_seq, again.get(seq, 0) + 1)
         for seq, consumer_seq in sorted(waiting.items())
     )
     redelivered = {seq: count + 1 for seq, count in again.items()}
-    return Snapshot(1, delivered, floor, rows, b"", redelivered)
+    return LedgerSnapshot(1, delivered, floor, rows, b"", redelivered)
 
 
-def _rows_of_blocks(blocks: list[bytes]) -> Iterator[Row]:
+def _rows_of_blocks(blocks: list[bytes]) -> Iterator[ArchiveRow]:
     """Yield the records of nats-server's message blocks, without those deleted later."""
-    found: dict[int, Row] = {}
+    found: dict[int, ArchiveRow] = {}
     for block in blocks:
         at = 0
         while at + 22 <= len(block):
@@ -250,7 +250,7 @@ def _rows_of_blocks(blocks: list[bytes]) -> Iterator[Row]:
 
 
 def _read_record(
-    block: bytes, at: int, size: int, with_headers: bool, found: dict[int, Row]
+    block: bytes, at: int, size: int, with_headers: bool, found: dict[int, ArchiveRow]
 ) -> None:
     seq = int.from_bytes(block[at + 4 : at + 12], "little")
     if seq & _TOMBSTONE:
@@ -266,10 +266,10 @@ def _read_record(
     if with_headers:
         stop = body + 4 + int.from_bytes(block[body : body + 4], "little")
         headers, body = block[body + 4 : stop], stop
-    found[seq] = Row(seq, ts_ns, subject, headers, block[body:end])
+    found[seq] = ArchiveRow(seq, ts_ns, subject, headers, block[body:end])
 
 
-def _foreign(name: str, files: dict[str, bytes]) -> Kept:
+def _foreign(name: str, files: dict[str, bytes]) -> KeptConsumer:
     if "meta.inf" not in files:
         raise BadArchive(f"the snapshot lacks the configuration of consumer {name}")
     wire = msgspec.json.decode(files["meta.inf"], type=dict[str, Any])
@@ -277,10 +277,10 @@ def _foreign(name: str, files: dict[str, bytes]) -> Kept:
     wire.pop("Name", None)
     state = _decode_state(files["o.dat"]) if files.get("o.dat") else None
     position = state.delivered[1] + 1 if state is not None else 0
-    return Kept(name, created, wire, state, position)
+    return KeptConsumer(name, created, wire, state, position)
 
 
-def _decode_state(data: bytes) -> Snapshot:
+def _decode_state(data: bytes) -> LedgerSnapshot:
     """Read nats-server's consumer state: magic, version, then variable-length numbers."""
     version, numbers = data[1], _Numbers(data, 2)
     if data[0] != 22 or version not in (1, 2):

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.begun import next_turn
 from millstream.consumers.config import (
     ConsumerConfig,
     ConsumerRefused,
     check_group_name,
 )
+from millstream.eager_task import next_turn
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
 from millstream.nats.jetstream.errors import (
     expect_empty,
@@ -49,7 +49,7 @@ class _Reset(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _ConsumerPage(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
@@ -209,6 +209,6 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
-    page = read_optional(body, request_shapes.CONSUMERS, _Page, strict=js.is_strict)
+    page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.is_strict)
     found = js.consumers.listed(js.catalog.get(stream, js.account))
     return min(max(page.offset, 0), len(found)), found

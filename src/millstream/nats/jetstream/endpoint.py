@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from millstream.accounts.account import StreamLimits
-from millstream.begun import begin
 from millstream.clock import Clock
 from millstream.consumers import registry
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
+from millstream.eager_task import begin
 from millstream.errors import Forbidden, MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.nats.jetstream import (
@@ -52,7 +52,7 @@ MOST_IN_FLIGHT = 10_000
 Handler = Callable[..., Awaitable[dict[str, Any]]]
 
 
-class Route(NamedTuple):
+class ApiRoute(NamedTuple):
     """Who answers a request, under which type, and which fields a failure carries as well."""
 
     type: str
@@ -65,39 +65,39 @@ _PAGE = {"total": 0, "offset": 0, "limit": 0}
 _NOT_PAUSED = {"paused": False, "pause_until": ZERO_TIME}
 _ONE, _TWO = range(1, 2), range(2, 3)
 
-ROUTES: dict[str, Route] = {
-    "INFO": Route("account_info", streams.account_info, range(1), {}),
-    "STREAM.CREATE": Route("stream_create", streams.create, _ONE, {}),
-    "STREAM.UPDATE": Route("stream_update", streams.update, _ONE, {}),
-    "STREAM.DELETE": Route("stream_delete", streams.delete, _ONE, {}),
-    "STREAM.INFO": Route("stream_info", streams.info, _ONE, _PAGE),
-    "STREAM.NAMES": Route("stream_names", streams.names, range(1), {**_PAGE, "streams": None}),
-    "STREAM.LIST": Route("stream_list", streams.listing, range(1), {**_PAGE, "streams": []}),
-    "STREAM.PURGE": Route("stream_purge", streams.purge, _ONE, {"purged": 0}),
-    "STREAM.MSG.GET": Route("stream_msg_get", messages.get, _ONE, {}),
-    "STREAM.MSG.DELETE": Route("stream_msg_delete", messages.delete, _ONE, {}),
-    "STREAM.SNAPSHOT": Route("stream_snapshot", snapshots.snapshot, _ONE, {}),
-    "STREAM.RESTORE": Route("stream_restore", snapshots.restore, _ONE, {"deliver_subject": ""}),
-    "CONSUMER.DURABLE.CREATE": Route("consumer_create", consumers.create_durable, _TWO, {}),
-    "CONSUMER.INFO": Route("consumer_info", consumers.info, _TWO, {}),
-    "CONSUMER.DELETE": Route("consumer_delete", consumers.delete, _TWO, {}),
-    "CONSUMER.PAUSE": Route("consumer_pause", consumers.pause, _TWO, _NOT_PAUSED),
-    "CONSUMER.UNPIN": Route("consumer_unpin", consumers.unpin, _TWO, {}),
-    "CONSUMER.RESET": Route("consumer_reset", consumers.reset, _TWO, {"reset_seq": 0}),
-    "STREAM.LEADER.STEPDOWN": Route("stream_leader_stepdown", cluster.of_stream, _ONE, {}),
-    "STREAM.PEER.REMOVE": Route("stream_remove_peer", cluster.of_stream, _ONE, {}),
-    "STREAM.PEER.EVACUATE": Route("stream_evacuate_peer", cluster.of_stream, _ONE, {}),
-    "STREAM.CANCEL_MOVE": Route("stream_cancel_move", cluster.of_stream, _ONE, {}),
-    "CONSUMER.LEADER.STEPDOWN": Route("consumer_leader_stepdown", cluster.of_consumer, _TWO, {}),
-    "CONSUMER.NAMES": Route("consumer_names", consumers.names, _ONE, {**_PAGE, "consumers": []}),
-    "CONSUMER.LIST": Route("consumer_list", consumers.listing, _ONE, {**_PAGE, "consumers": []}),
+ROUTES: dict[str, ApiRoute] = {
+    "INFO": ApiRoute("account_info", streams.account_info, range(1), {}),
+    "STREAM.CREATE": ApiRoute("stream_create", streams.create, _ONE, {}),
+    "STREAM.UPDATE": ApiRoute("stream_update", streams.update, _ONE, {}),
+    "STREAM.DELETE": ApiRoute("stream_delete", streams.delete, _ONE, {}),
+    "STREAM.INFO": ApiRoute("stream_info", streams.info, _ONE, _PAGE),
+    "STREAM.NAMES": ApiRoute("stream_names", streams.names, range(1), {**_PAGE, "streams": None}),
+    "STREAM.LIST": ApiRoute("stream_list", streams.listing, range(1), {**_PAGE, "streams": []}),
+    "STREAM.PURGE": ApiRoute("stream_purge", streams.purge, _ONE, {"purged": 0}),
+    "STREAM.MSG.GET": ApiRoute("stream_msg_get", messages.get, _ONE, {}),
+    "STREAM.MSG.DELETE": ApiRoute("stream_msg_delete", messages.delete, _ONE, {}),
+    "STREAM.SNAPSHOT": ApiRoute("stream_snapshot", snapshots.snapshot, _ONE, {}),
+    "STREAM.RESTORE": ApiRoute("stream_restore", snapshots.restore, _ONE, {"deliver_subject": ""}),
+    "CONSUMER.DURABLE.CREATE": ApiRoute("consumer_create", consumers.create_durable, _TWO, {}),
+    "CONSUMER.INFO": ApiRoute("consumer_info", consumers.info, _TWO, {}),
+    "CONSUMER.DELETE": ApiRoute("consumer_delete", consumers.delete, _TWO, {}),
+    "CONSUMER.PAUSE": ApiRoute("consumer_pause", consumers.pause, _TWO, _NOT_PAUSED),
+    "CONSUMER.UNPIN": ApiRoute("consumer_unpin", consumers.unpin, _TWO, {}),
+    "CONSUMER.RESET": ApiRoute("consumer_reset", consumers.reset, _TWO, {"reset_seq": 0}),
+    "STREAM.LEADER.STEPDOWN": ApiRoute("stream_leader_stepdown", cluster.of_stream, _ONE, {}),
+    "STREAM.PEER.REMOVE": ApiRoute("stream_remove_peer", cluster.of_stream, _ONE, {}),
+    "STREAM.PEER.EVACUATE": ApiRoute("stream_evacuate_peer", cluster.of_stream, _ONE, {}),
+    "STREAM.CANCEL_MOVE": ApiRoute("stream_cancel_move", cluster.of_stream, _ONE, {}),
+    "CONSUMER.LEADER.STEPDOWN": ApiRoute("consumer_leader_stepdown", cluster.of_consumer, _TWO, {}),
+    "CONSUMER.NAMES": ApiRoute("consumer_names", consumers.names, _ONE, {**_PAGE, "consumers": []}),
+    "CONSUMER.LIST": ApiRoute("consumer_list", consumers.listing, _ONE, {**_PAGE, "consumers": []}),
 }
 
-_EPHEMERAL = Route("consumer_create", consumers.create_ephemeral, _ONE, {})
-_NAMED = Route("consumer_create", consumers.create, range(2, 1000), {})
+_EPHEMERAL = ApiRoute("consumer_create", consumers.create_ephemeral, _ONE, {})
+_NAMED = ApiRoute("consumer_create", consumers.create, range(2, 1000), {})
 
 
-def find_route(operation: str) -> tuple[Route, list[str]] | None:
+def find_route(operation: str) -> tuple[ApiRoute, list[str]] | None:
     """Return who answers ``STREAM.INFO.ORDERS`` and the arguments in it, None when nobody does."""
     tokens = operation.split(".")
     if tokens[:2] == ["CONSUMER", "CREATE"]:
@@ -407,7 +407,7 @@ class JetStream:
         reply: bytes,
         headers: bytes,
         payload: bytes,
-        route: Route,
+        route: ApiRoute,
         arguments: list[str],
     ) -> None:
         try:
@@ -433,7 +433,7 @@ class JetStream:
         )
 
     async def _answer(
-        self, route: Route, headers: bytes, payload: bytes, arguments: list[str]
+        self, route: ApiRoute, headers: bytes, payload: bytes, arguments: list[str]
     ) -> dict[str, Any]:
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:

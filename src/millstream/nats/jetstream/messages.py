@@ -9,7 +9,7 @@ from millstream.message import Record
 from millstream.nats.jetstream import request_shapes
 from millstream.nats.jetstream.errors import ApiError, bad_request, is_empty, read_as
 from millstream.streams.config.times import rfc3339, time_ns
-from millstream.streams.reading.presence import once_here
+from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.stream import Stream
 from millstream.subjects.subject import has_wildcard
 from millstream.wire.headers import with_extras

@@ -1,7 +1,7 @@
 """What the requests of the JetStream API may say, with the names and types of the reference."""
 
 from millstream.consumers.config_shape import CONSUMER_CONFIG
-from millstream.streams.config_shape import PLACEMENT, STREAM_FIELDS
+from millstream.streams.config.config_shape import PLACEMENT, STREAM_FIELDS
 from millstream.wire.go_json import (
     BOOL,
     INT,

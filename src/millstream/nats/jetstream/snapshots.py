@@ -29,7 +29,7 @@ from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, encode
 from millstream.streams.config.config import PathInStreamName, StreamConfig
 from millstream.streams.config.extras import take_extras
 from millstream.streams.config.times import rfc3339
-from millstream.streams.reading.presence import arrival
+from millstream.streams.reading.cold_reads import arrival
 from millstream.streams.sourcing.intake import Incoming
 from millstream.streams.stream import Stream, settle
 from millstream.subjects.subject import has_wildcard, is_pattern
@@ -328,7 +328,7 @@ async def _skip_to(stream: Stream, seq: int) -> None:
     await done
 
 
-async def _append_some(stream: Stream, rows: Iterator[archive.Row]) -> bool:
+async def _append_some(stream: Stream, rows: Iterator[archive.ArchiveRow]) -> bool:
     """Append the next records under their sequences and times; False when none are left."""
     coming, size = Incoming(seqs=[]), 0
     assert coming.seqs is not None

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.accounts.account import StreamLimits
 from millstream.accounts.stream_quota import OUR_TIER, check_tiers
-from millstream.begun import next_turn
+from millstream.eager_task import next_turn
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
 from millstream.nats.jetstream.errors import (
@@ -35,7 +35,7 @@ SUBJECTS_LIMIT = 100_000
 Answer = dict[str, Any]
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _StreamPage(msgspec.Struct, frozen=True):
     offset: int = 0
     subject: str = ""
 
@@ -224,8 +224,8 @@ def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
     return shapes.stream_info(stream, consumers, js.now_ns(), full=full)
 
 
-def _page(js: "JetStream", body: bytes, shape: Shape) -> tuple[_Page, list[Stream]]:
-    page = read_optional(body, shape, _Page, strict=js.is_strict)
+def _page(js: "JetStream", body: bytes, shape: Shape) -> tuple[_StreamPage, list[Stream]]:
+    page = read_optional(body, shape, _StreamPage, strict=js.is_strict)
     found = js.streams()
     if page.subject:
         found = [s for s in found if _captures(s, page.subject)]

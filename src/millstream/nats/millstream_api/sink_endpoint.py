@@ -15,7 +15,7 @@ import msgspec
 from millstream.consumers.readers import HoldRequest, Readers
 from millstream.errors import BadRequest, MillstreamError, Throttled
 from millstream.nats.millstream_api.plan_endpoint import failure_of, request_of
-from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Sinks, StageRequest
+from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Deposits, StageRequest
 
 if TYPE_CHECKING:
     from millstream.kernel._batch import Batch
@@ -84,7 +84,7 @@ def register(
     hub: "Hub",
     interest: "Interest",
     catalog: "Catalog",
-    sinks: Sinks,
+    sinks: Deposits,
     readers: Readers,
     account: str = "$G",
 ) -> list[int]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.kernel._batch import Batch
 from millstream.nats.system.account_figures import account_figures
-from millstream.nats.system.asked import RequestRefused, answered, wanted_by
 from millstream.nats.system.server_card import ServerCard
+from millstream.nats.system.system_query import RequestRefused, answered, wanted_by
 
 if TYPE_CHECKING:
     from millstream.nats.accounts.accounts import Space

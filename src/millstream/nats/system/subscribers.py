@@ -7,7 +7,7 @@ import msgspec
 from millstream.accounts.rights import text_of
 from millstream.kernel._batch import Batch
 from millstream.nats.accounts.service_import import REQUEST_INFO
-from millstream.nats.system.asked import Unanswerable, wanted_by
+from millstream.nats.system.system_query import Unanswerable, wanted_by
 from millstream.subjects.subject import is_literal, is_subset, matches
 from millstream.wire.headers import MalformedHeaders, parse_headers
 

@@ -7,8 +7,8 @@ import msgspec
 
 from millstream.kernel._batch import Batch
 from millstream.nats.system.account_requests import QUESTIONS, AccountRequests, Endpoint
-from millstream.nats.system.asked import RequestRefused, answered, wanted_by
 from millstream.nats.system.server_card import ServerCard
+from millstream.nats.system.system_query import RequestRefused, answered, wanted_by
 from millstream.nats.transport.closed import Closed
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from millstream.accounts.permissions import Entry, Permissions, Rule
+from millstream.accounts.permissions import Permissions, Rule, SubjectRule
 from millstream.clock import Clock
 from millstream.kernel._batch import Batch
 from millstream.nats.system.server_card import ServerCard
@@ -84,5 +84,5 @@ def _shown_rule(rule: Rule) -> dict[str, list[str]]:
     return told
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: SubjectRule) -> str:
     return f"{entry.pattern} {entry.queue}" if entry.queue else entry.pattern

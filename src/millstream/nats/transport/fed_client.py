@@ -3,7 +3,7 @@
 import logging
 
 from millstream.nats.transport.closed import Closed
-from millstream.nats.transport.entrance import Entrance
+from millstream.nats.transport.handshakes import Handshakes
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.transport import Kind, Transport
 
@@ -16,7 +16,7 @@ class FedClient:
     Whoever brings a client in is told of the link's events and carries the session's bytes.
     """
 
-    def __init__(self, entrance: Entrance, fd: int, peer: str) -> None:
+    def __init__(self, entrance: Handshakes, fd: int, peer: str) -> None:
         self._entrance = entrance
         self._sessions = entrance.sessions
         self._hub = entrance.sessions.hub
@@ -46,7 +46,7 @@ class FedClient:
 class PlainClient(FedClient):
     """A client in plain text that the hub could serve alone, but somebody wants to read along."""
 
-    def __init__(self, entrance: Entrance, port: None, fd: int, peer: str) -> None:
+    def __init__(self, entrance: Handshakes, port: None, fd: int, peer: str) -> None:
         super().__init__(entrance, fd, peer)
         self._link.own(self)
 

@@ -17,7 +17,7 @@ _CLOSING_READS = 16  # unread input would turn what was sent last into a reset
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError)
 
 
-class Owner(Protocol):
+class LinkOwner(Protocol):
     """What a link tells of."""
 
     def sniffed(self, first: int) -> None:
@@ -50,7 +50,7 @@ class Link:
         self._loop = loop
         self._socket = client
         self._buffer = buffer
-        self._owner: Owner
+        self._owner: LinkOwner
         self._step: Callable[[], None] | None = None  # what a readable socket means now
         self._unsent: deque[memoryview] = deque()
         self._reading = False
@@ -81,7 +81,7 @@ class Link:
         version = (self._socket.version() or "").removeprefix("TLSv")
         return version, cipher[0] if cipher is not None else ""
 
-    def own(self, owner: Owner) -> None:
+    def own(self, owner: LinkOwner) -> None:
         """Say whom to tell; comes before anything else."""
         self._owner = owner
 

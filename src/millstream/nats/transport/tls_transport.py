@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millstream.nats.transport.closed import Closed
-from millstream.nats.transport.entrance import Entrance
 from millstream.nats.transport.fed_client import FedClient
+from millstream.nats.transport.handshakes import Handshakes
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Kind, Transport
@@ -30,7 +30,7 @@ class TlsPort(msgspec.Struct, frozen=True):
     optional: bool = False
 
 
-class Stage(Enum):
+class TlsStage(Enum):
     """How far a client has come."""
 
     WAITING = auto()  # for a handshake that INFO would come too early for
@@ -43,10 +43,10 @@ class Stage(Enum):
 class TlsClient(FedClient):
     """Brings one client in, then carries its bytes."""
 
-    def __init__(self, entrance: Entrance, port: TlsPort, fd: int, peer: str) -> None:
+    def __init__(self, entrance: Handshakes, port: TlsPort, fd: int, peer: str) -> None:
         super().__init__(entrance, fd, peer)
         self._port = port
-        self._stage = Stage.WAITING
+        self._stage = TlsStage.WAITING
         self._fallback: asyncio.TimerHandle | None = None
         self._link.own(self)
 
@@ -64,7 +64,7 @@ class TlsClient(FedClient):
 
     def sniffed(self, first: int) -> None:
         """Take the first byte for what it is: a handshake, or plain text."""
-        if self._stage is Stage.WAITING or first == _HANDSHAKE:
+        if self._stage is TlsStage.WAITING or first == _HANDSHAKE:
             self._shake()
         elif self._port.optional:
             self._open()
@@ -91,7 +91,7 @@ class TlsClient(FedClient):
         )
         if self._pump is None:
             info = self._sessions.info.with_(tls_required=True)
-            self._stage = Stage.OPEN
+            self._stage = TlsStage.OPEN
             self._sessions.open_fed(self, transport, info)
         else:
             self._sessions.secured(self._pump.cid, transport)
@@ -101,51 +101,51 @@ class TlsClient(FedClient):
         """Feed the hub."""
         assert self._pump is not None
         self._pump.feed(data)
-        if self._stage is Stage.OPEN:
+        if self._stage is TlsStage.OPEN:
             self._pump.brake()
 
     def drained(self) -> None:
         """Send on."""
-        if self._pump is not None and self._stage is not Stage.SHAKING:
+        if self._pump is not None and self._stage is not TlsStage.SHAKING:
             self._pump.pull()
 
     def output(self, cid: int) -> None:
         """Send what the hub has, unless a handshake is under way; read on if it may be read."""
         if self._pump is None:
             self._pump = Pump(self._sessions, self._link, cid)
-        if self._stage in (Stage.GREETED, Stage.OPEN):
+        if self._stage in (TlsStage.GREETED, TlsStage.OPEN):
             self._pump.pull()
-        if self._stage is Stage.OPEN and not self._link.closed:
+        if self._stage is TlsStage.OPEN and not self._link.closed:
             self._pump.brake()
 
     def closed(self, reason: int) -> None:
         """Hang up."""
-        self._stage = Stage.OVER
+        self._stage = TlsStage.OVER
         self._arrived()
         self._link.close()
 
     def ended(self, why: str) -> None:
         """Take the client's leave, or a handshake that failed."""
-        if self._stage is Stage.SHAKING:
+        if self._stage is TlsStage.SHAKING:
             self._fail(why)
         else:
             self._end(Closed.CLIENT)
 
     def expire(self) -> None:
         """Refuse a client whose handshake has not ended, or never began."""
-        if self._stage is Stage.GREETED and self._port.optional:
+        if self._stage is TlsStage.GREETED and self._port.optional:
             self._open()  # a person at a terminal: the session has a deadline of its own
-        elif self._stage is Stage.GREETED:
+        elif self._stage is TlsStage.GREETED:
             self._refuse(errors.TLS_REQUIRED)
         else:
             self._fail("timeout")
 
     def _greet(self) -> None:
         self._stop_waiting()
-        self._stage = Stage.GREETED
+        self._stage = TlsStage.GREETED
         self._link.pause()
         self._sessions.open_fed(self, Transport(Kind.STANDARD, self._peer, port=self._link.port))
-        if self._stage is Stage.GREETED:
+        if self._stage is TlsStage.GREETED:
             self._link.sniff()
 
     def _shake(self) -> None:
@@ -154,15 +154,15 @@ class TlsClient(FedClient):
         if not tls.allows(self._entrance.clock.monotonic()):
             self._refuse(errors.THROTTLED)
             return
-        self._stage = Stage.SHAKING
+        self._stage = TlsStage.SHAKING
         self._link.secure(tls.context)
 
     def _open(self) -> None:
         """Read from here on; what waited for the handshake goes out."""
-        if self._stage is Stage.OVER:
+        if self._stage is TlsStage.OVER:
             return
         self._arrived()
-        self._stage = Stage.OPEN
+        self._stage = TlsStage.OPEN
         self._link.receive()
         if self._pump is not None:
             self.output(self._pump.cid)

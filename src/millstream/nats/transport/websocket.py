@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from millstream.http.limits import Limits
 from millstream.http.parser import Refusal, RequestParser
 from millstream.nats.transport.closed import Closed
-from millstream.nats.transport.entrance import Entrance
 from millstream.nats.transport.fed_client import FedClient
+from millstream.nats.transport.handshakes import Handshakes
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Cookies, Kind, Transport
@@ -62,7 +62,7 @@ class WebsocketPort:
         )
 
 
-class Stage(Enum):
+class WebsocketStage(Enum):
     """How far a client has come."""
 
     SHAKING = auto()
@@ -74,10 +74,10 @@ class Stage(Enum):
 class WebsocketClient(FedClient):
     """Brings one client in, then carries its bytes in frames."""
 
-    def __init__(self, entrance: Entrance, port: WebsocketPort, fd: int, peer: str) -> None:
+    def __init__(self, entrance: Handshakes, port: WebsocketPort, fd: int, peer: str) -> None:
         super().__init__(entrance, fd, peer)
         self._port = port
-        self._stage = Stage.ASKING
+        self._stage = WebsocketStage.ASKING
         self._names: tuple[str, ...] = ()
         self._certificate: Mapping[str, str] | None = None
         self._parser: RequestParser | None = RequestParser(_REQUEST)
@@ -96,7 +96,7 @@ class WebsocketClient(FedClient):
         if tls is None:
             self._link.receive()
         elif tls.allows(self._entrance.clock.monotonic()):
-            self._stage = Stage.SHAKING
+            self._stage = WebsocketStage.SHAKING
             self._link.secure(tls.context)
         else:
             self._end(Closed.MAX_CONNECTIONS)
@@ -112,7 +112,7 @@ class WebsocketClient(FedClient):
             return
         self._names = self._port.tls.names(certificate)
         self._certificate = self._port.tls.shown(certificate)
-        self._stage = Stage.ASKING
+        self._stage = WebsocketStage.ASKING
         self._link.receive()
 
     def received(self, data: bytes) -> None:
@@ -125,7 +125,7 @@ class WebsocketClient(FedClient):
 
     def drained(self) -> None:
         """Send on."""
-        if self._stage is Stage.OPEN and self._pump is not None:
+        if self._stage is WebsocketStage.OPEN and self._pump is not None:
             self._answer_ping()
             self._pump.pull()
 
@@ -138,23 +138,23 @@ class WebsocketClient(FedClient):
 
     def closed(self, reason: int) -> None:
         """Say why, and hang up."""
-        if self._stage is Stage.OPEN:
+        if self._stage is WebsocketStage.OPEN:
             known = Closed(reason)
             self._say_close(_STATUSES.get(known, Status.POLICY), known.text)
-        self._stage = Stage.OVER
+        self._stage = WebsocketStage.OVER
         self._entrance.forget(self)
         self._link.close()
 
     def ended(self, why: str) -> None:
         """Take the client's leave, or a handshake that failed."""
-        if self._stage is Stage.SHAKING:
+        if self._stage is WebsocketStage.SHAKING:
             self._fail(why)
         else:
             self._end(Closed.CLIENT)
 
     def expire(self) -> None:
         """Cut a client that took too long to ask."""
-        if self._stage is Stage.SHAKING:
+        if self._stage is WebsocketStage.SHAKING:
             self._fail("timeout")
         else:
             self._refuse(Refusal(408, "request_timeout", "the request did not arrive in time"))
@@ -189,7 +189,7 @@ class WebsocketClient(FedClient):
             limits = self._sessions.limits
             self._frames = FrameReader(limits.max_payload + limits.max_control_line)
         self._link.send(answer.answer)
-        self._stage = Stage.OPEN
+        self._stage = WebsocketStage.OPEN
         self._sessions.open_fed(
             self, self._transport(answer.cookies), self._port.info(self._sessions.info)
         )
@@ -213,7 +213,7 @@ class WebsocketClient(FedClient):
 
     def _go_on(self) -> None:
         """Carry out what has come, a turn's worth of it, while the hub takes it."""
-        if self._stage is not Stage.OPEN:
+        if self._stage is not WebsocketStage.OPEN:
             return
         self._held = False
         try:
@@ -227,25 +227,25 @@ class WebsocketClient(FedClient):
         """Feed the hub; False when frames are left because this turn, or the hub, has enough."""
         assert self._pump is not None
         fed = 0
-        while self._stage is Stage.OPEN:
+        while self._stage is WebsocketStage.OPEN:
             payload, event = self._next_run()
             if payload:
                 self._pump.feed(payload)
                 fed += len(payload)
-                if self._stage is not Stage.OPEN:
+                if self._stage is not WebsocketStage.OPEN:
                     break
             match event:
                 case None if not payload:
                     return True
                 case FrameError():
                     raise event
-                case websocket.Ping(data):
+                case websocket.PingFrame(data):
                     self._pong = websocket.pong(data)
                     fed += _CONTROL_COST
                 case websocket.Close(status):
                     self._say_close(status, "")
                     self._end(Closed.CLIENT)
-                case websocket.Pong():
+                case websocket.PongFrame():
                     fed += _CONTROL_COST
             if fed >= _TURN or self._stalled:
                 return False
@@ -273,11 +273,11 @@ class WebsocketClient(FedClient):
     @property
     def _stalled(self) -> bool:
         assert self._pump is not None
-        return self._stage is Stage.OPEN and self._hub.is_stalled(self._pump.cid)
+        return self._stage is WebsocketStage.OPEN and self._hub.is_stalled(self._pump.cid)
 
     def _brake(self) -> None:
         """Read from the socket only when every frame that has come is carried out."""
-        if self._stage is not Stage.OPEN or self._link.closed or self._pump is None:
+        if self._stage is not WebsocketStage.OPEN or self._link.closed or self._pump is None:
             return
         if not self._held:
             self._pump.brake()

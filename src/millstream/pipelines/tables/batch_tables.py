@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.pipelines.file.spec import Mode, TableSink
 from millstream.pipelines.problems import MissingPackage, PipelineError
-from millstream.pipelines.tables.parquet_table import AppendedParquet, Owner, local_path, rows_in
+from millstream.pipelines.tables.parquet_table import (
+    AppendedParquet,
+    TableOwner,
+    local_path,
+    rows_in,
+)
 from millstream.pipelines.tables.tables import iceberg_catalog
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ class BatchTable(Protocol):
         ...
 
 
-def batch_table(sink: TableSink, identity: str, owner: Owner | None = None) -> BatchTable:
+def batch_table(sink: TableSink, identity: str, owner: TableOwner | None = None) -> BatchTable:
     """Return the table of a sink; ``identity`` tells its batches from those of others."""
     match sink.format:
         case "parquet" if sink.mode is Mode.APPEND:

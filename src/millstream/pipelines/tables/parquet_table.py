@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"[0-9a-f-]{1,64}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
-class Owner(msgspec.Struct, frozen=True):
+class TableOwner(msgspec.Struct, frozen=True):
     """Whose batches these are, as told to whoever comes later."""
 
     pipeline: str = ""
@@ -45,12 +45,12 @@ class Owner(msgspec.Struct, frozen=True):
     streams: tuple[str, ...] = ()
 
 
-class Note(msgspec.Struct, frozen=True):
+class BatchNote(msgspec.Struct, frozen=True):
     """The last batch of a query: files that were written, and where each belongs in the table."""
 
     batch: int
     moves: list[tuple[str, str]]
-    owner: Owner = Owner()
+    owner: TableOwner = TableOwner()
 
 
 def local_path(place: str) -> Path | None:
@@ -74,21 +74,21 @@ def sparks_list_refused(place: str) -> PipelineError:
     )
 
 
-def notes(table: Path) -> Iterator[tuple[Path, Note]]:
+def notes(table: Path) -> Iterator[tuple[Path, BatchNote]]:
     """Return the last batch of each query that has written to a table."""
     for file in sorted((table / OWN).glob("*.json")):
-        yield file, msgspec.json.decode(file.read_bytes(), type=Note)
+        yield file, msgspec.json.decode(file.read_bytes(), type=BatchNote)
 
 
 class AppendedParquet:
     """The table as one query sees it; ``identity`` tells its batches from those of others."""
 
-    def __init__(self, sink: TableSink, identity: str, owner: Owner | None = None) -> None:
+    def __init__(self, sink: TableSink, identity: str, owner: TableOwner | None = None) -> None:
         table = local_path(sink.place)
         assert table is not None
         self._table = table
         self._sink = sink
-        self._owner = owner or Owner()
+        self._owner = owner or TableOwner()
         self._lasting = bool(identity)
         self._query = _named(identity or f"job-{token_hex(12)}")
 
@@ -106,7 +106,7 @@ class AppendedParquet:
             self._check_first(number)
         self._stage(frame, number)
         moves, rows = self._planned(number)
-        note = Note(number, moves, self._owner)
+        note = BatchNote(number, moves, self._owner)
         self._write(note)
         self._settle(note)
         if not self._lasting:
@@ -129,10 +129,10 @@ class AppendedParquet:
     def _file(self) -> Path:
         return self._table / OWN / f"{self._query}.json"
 
-    def _last(self) -> Note | None:
+    def _last(self) -> BatchNote | None:
         if not self._file.is_file():
             return None
-        return msgspec.json.decode(self._file.read_bytes(), type=Note)
+        return msgspec.json.decode(self._file.read_bytes(), type=BatchNote)
 
     def _check_first(self, number: int) -> None:
         """Refuse what would be missing or twice where this query has no batch in the table."""
@@ -166,12 +166,12 @@ class AppendedParquet:
             moves.append((str(file.relative_to(staged)), str(folder / name)))
         return moves, total
 
-    def _write(self, note: Note) -> None:
+    def _write(self, note: BatchNote) -> None:
         new = self._file.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(note))
         os.replace(new, self._file)
 
-    def _settle(self, note: Note) -> None:
+    def _settle(self, note: BatchNote) -> None:
         """Move what is not in its place yet."""
         staged = self._staged(note.batch)
         if not staged.is_dir():

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
-from millstream.accounts.api_keys import KeyRing
+from millstream.accounts.api_keys import ApiKeyRing
 from millstream.clock import Clock
 from millstream.nats.accounts.accounts import Accounts
-from millstream.nats.reception import Reception
+from millstream.nats.authenticator import Authenticator
 from millstream.server.access.key_file import KeyFile, KeyWatch
 from millstream.server.options.options import Options
 from millstream.streams.catalog import Catalog
@@ -33,7 +33,7 @@ class HttpGate:
 
 def gate_of(
     options: Options,
-    reception: Reception,
+    reception: Authenticator,
     clock: Clock,
     catalog: Catalog | None,
     wake: Callable[[], None],
@@ -45,7 +45,7 @@ def gate_of(
     monitor = options.monitor
     if not (monitor.topics or monitor.keys):
         return None
-    ring, watch = KeyRing(monitor.keys), None
+    ring, watch = ApiKeyRing(monitor.keys), None
     if options.jetstream is not None:
         watch = KeyWatch(KeyFile(options.jetstream.directory), ring.replace)
         watch.start()
@@ -67,7 +67,7 @@ def gate_of(
     return HttpGate(authorize, watch, wake)
 
 
-def _subjects_of(reception: Reception, account: str, name: str) -> tuple[str, ...] | None:
+def _subjects_of(reception: Authenticator, account: str, name: str) -> tuple[str, ...] | None:
     return reception.subjects_of(account, name)
 
 

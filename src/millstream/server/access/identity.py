@@ -24,7 +24,7 @@ from millstream.server.options.auth_options import (
     SYSTEM_ACCOUNT,
     AccountOptions,
     Authorization,
-    Permissions,
+    PermissionOptions,
     SubjectRules,
     UserOptions,
 )
@@ -98,7 +98,7 @@ def _user(user: UserOptions, account_name: str) -> User:
     )
 
 
-def _permissions(given: Permissions | None) -> permissions.Permissions:
+def _permissions(given: PermissionOptions | None) -> permissions.Permissions:
     if given is None:
         return permissions.Permissions()
     answers = given.responses
@@ -132,7 +132,7 @@ def _pinned(options: Options) -> tuple[str, ...] | None:
     return (*pinned, system) if pinned and options.trust.operators and system else pinned
 
 
-def tell_unheeded(claims: jwt.Claims) -> None:
+def tell_unheeded(claims: jwt.JwtClaims) -> None:
     """Name in the log what an account's JWT says and the server does not follow."""
     for text in claims.unheeded:
         log.warning("The JWT of account %s: %s", claims.name or claims.subject, text)
@@ -163,7 +163,7 @@ def _account(listed: AccountOptions, cluster: str) -> Account:
     )
 
 
-def _export(export: auth_options.Export) -> account.Export:
+def _export(export: auth_options.ExportOptions) -> account.Export:
     return account.Export(
         export.subject,
         export.service,
@@ -175,17 +175,17 @@ def _export(export: auth_options.Export) -> account.Export:
     )
 
 
-def _import(item: auth_options.Import) -> account.Import:
+def _import(item: auth_options.ImportOptions) -> account.Import:
     return account.Import(
         item.account, item.subject, item.service, item.to, item.prefix, item.share
     )
 
 
-def _mappings(listed: tuple[auth_options.Mapping, ...], cluster: str) -> tuple[Mapping, ...]:
+def _mappings(listed: tuple[auth_options.MappingOptions, ...], cluster: str) -> tuple[Mapping, ...]:
     return tuple(Mapping(mapping.source, _destinations(mapping, cluster)) for mapping in listed)
 
 
-def _destinations(mapping: auth_options.Mapping, cluster: str) -> tuple[Destination, ...]:
+def _destinations(mapping: auth_options.MappingOptions, cluster: str) -> tuple[Destination, ...]:
     """Return the destinations for our cluster where there are some, else those for all."""
     ours = [to for to in mapping.destinations if to.cluster and to.cluster == cluster]
     everywhere = [to for to in mapping.destinations if not to.cluster]

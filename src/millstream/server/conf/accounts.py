@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from millstream.accounts import nkeys
-from millstream.accounts.account import Limits, StreamLimits
+from millstream.accounts.account import AccountLimits, StreamLimits
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.exports import exports, imports
 from millstream.server.conf.mappings import mappings
@@ -90,8 +90,8 @@ _NO_PEERS = "it tunes clusters, and this server is one"
 _NO_LEAFS = "leaf nodes cannot connect: none of them is let in"
 
 
-def _limits(setting: Setting) -> Limits:
-    return Limits(**read(setting.block(), _LIMITS, setting.findings))
+def _limits(setting: Setting) -> AccountLimits:
+    return AccountLimits(**read(setting.block(), _LIMITS, setting.findings))
 
 
 _JETSTREAM: Table = {

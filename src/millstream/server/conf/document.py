@@ -13,7 +13,7 @@ from millstream.server.conf.jetstream import jetstream
 from millstream.server.conf.mappings import mappings
 from millstream.server.conf.setting import (
     BadConfiguration,
-    Findings,
+    ConfFindings,
     Setting,
     Table,
     Values,
@@ -21,7 +21,7 @@ from millstream.server.conf.setting import (
     read,
     unsupported,
 )
-from millstream.server.conf.syntax import Block, ConfError
+from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.conf.tls import tls
 from millstream.server.conf.trust import (
     operators,
@@ -48,9 +48,9 @@ class FileOptions(msgspec.Struct, frozen=True):
     places: Places = {}  # of the settings at the top
 
 
-def from_block(block: Block, file: str = "", base: Options | None = None) -> FileOptions:
+def from_block(block: ConfBlock, file: str = "", base: Options | None = None) -> FileOptions:
     """Read a file over ``base`` (nats-server's defaults); raises with all that is wrong."""
-    findings = Findings()
+    findings = ConfFindings()
     values = read(block, _TOP, findings)
     _check_whole(block, values, file, findings)
     if findings.problems:
@@ -64,7 +64,7 @@ def from_block(block: Block, file: str = "", base: Options | None = None) -> Fil
     )
 
 
-def _check_whole(block: Block, values: Values, file: str, findings: Findings) -> None:
+def _check_whole(block: ConfBlock, values: Values, file: str, findings: ConfFindings) -> None:
     if not block:
         findings.warnings.append(ConfError("the file holds no settings", file, 1))
     stream = values.get("jetstream")

@@ -6,7 +6,7 @@ from typing import TypeVar
 from millstream.accounts.account import Latency
 from millstream.server.conf.setting import Setting, Table, Values, read
 from millstream.server.conf.syntax import ConfError
-from millstream.server.options.auth_options import Export, Import
+from millstream.server.options.auth_options import ExportOptions, ImportOptions
 
 T = TypeVar("T")
 
@@ -20,12 +20,12 @@ _RESPONSE_TYPES = {
 _FOR_SERVICES = ("response_type", "response_threshold", "latency", "allow_trace")
 
 
-def exports(setting: Setting) -> tuple[Export, ...]:
+def exports(setting: Setting) -> tuple[ExportOptions, ...]:
     """Read an array of exports."""
     return _each(setting, _export)
 
 
-def imports(setting: Setting) -> tuple[Import, ...]:
+def imports(setting: Setting) -> tuple[ImportOptions, ...]:
     """Read an array of imports; two of one service's subject would hide each other."""
     made = _each(setting, _import)
     seen: set[tuple[str, str]] = set()
@@ -57,7 +57,7 @@ def _each(setting: Setting, one: Callable[[Setting], T | None]) -> tuple[T, ...]
     return tuple(made)
 
 
-def _export(setting: Setting) -> Export | None:
+def _export(setting: Setting) -> ExportOptions | None:
     values = read(setting.block(), _EXPORT, setting.findings)
     kind = _kind(values, setting, "an export")
     if kind is None:
@@ -66,7 +66,7 @@ def _export(setting: Setting) -> Export | None:
         if kind == "stream" and name in values:
             raise setting.wrong(f"has '{name}' on a stream: only services answer")
     values.pop("allow_trace", None)
-    return Export(subject=values.pop(kind), service=kind == "service", **values)
+    return ExportOptions(subject=values.pop(kind), service=kind == "service", **values)
 
 
 def _kind(values: Values, setting: Setting, what: str) -> str | None:
@@ -109,7 +109,7 @@ def _sampling(setting: Setting) -> int:
     return sample
 
 
-def _import(setting: Setting) -> Import | None:
+def _import(setting: Setting) -> ImportOptions | None:
     values = read(setting.block(), _IMPORT, setting.findings)
     kind = _kind(values, setting, "an import")
     if kind is None:
@@ -123,7 +123,7 @@ def _import(setting: Setting) -> Import | None:
     elif values.get("to") and values.get("prefix"):
         raise setting.wrong("has an import with both 'prefix' and 'to': keep one")
     values.pop("allow_trace", None)
-    return Import(account, subject, service=kind == "service", **values)
+    return ImportOptions(account, subject, service=kind == "service", **values)
 
 
 def _remote(setting: Setting) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from millstream.server.conf.accounts import enabled
 from millstream.server.conf.setting import Setting, Table, ignored, only_shown, read, unsupported
-from millstream.server.conf.syntax import Block
+from millstream.server.conf.syntax import ConfBlock
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
@@ -19,7 +19,7 @@ def jetstream(setting: Setting) -> JetStreamOptions | None:
     """Read the block; None means JetStream stays off."""
     if isinstance(setting.value, bool):
         return JetStreamOptions() if setting.value else None
-    if not isinstance(setting.value, Block):
+    if not isinstance(setting.value, ConfBlock):
         return JetStreamOptions() if enabled(setting) else None
     values = read(setting.value, _JETSTREAM, setting.findings)
     on = values.pop("enabled", True)

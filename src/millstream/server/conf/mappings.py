@@ -1,13 +1,13 @@
 """``mappings { source: destination }`` as they stand in a file."""
 
 from millstream.server.conf.setting import Setting, Table, read
-from millstream.server.conf.syntax import Block, ConfError
-from millstream.server.options.auth_options import MapDestination, Mapping
+from millstream.server.conf.syntax import ConfBlock, ConfError
+from millstream.server.options.auth_options import MapDestination, MappingOptions
 from millstream.subjects.subject import is_pattern
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
 
-def mappings(setting: Setting) -> tuple[Mapping, ...]:
+def mappings(setting: Setting) -> tuple[MappingOptions, ...]:
     """Read a block of mappings; a bad one is reported and left out."""
     made = []
     for inner in setting.inner():
@@ -18,10 +18,10 @@ def mappings(setting: Setting) -> tuple[Mapping, ...]:
     return tuple(made)
 
 
-def _mapping(setting: Setting) -> Mapping:
+def _mapping(setting: Setting) -> MappingOptions:
     if not is_pattern(setting.key):
         raise setting.wrong("is no valid subject to map from")
-    mapping = Mapping(setting.key, _destinations(setting))
+    mapping = MappingOptions(setting.key, _destinations(setting))
     _check(mapping, setting)
     return mapping
 
@@ -29,7 +29,7 @@ def _mapping(setting: Setting) -> Mapping:
 def _destinations(setting: Setting) -> tuple[MapDestination, ...]:
     if isinstance(setting.value, str):
         return (MapDestination(setting.value),)
-    if isinstance(setting.value, Block):
+    if isinstance(setting.value, ConfBlock):
         return (_destination(setting),)
     return tuple(_destination(element) for element in setting.elements())
 
@@ -52,7 +52,7 @@ def _weight(setting: Setting) -> int:
     return weight
 
 
-def _check(mapping: Mapping, setting: Setting) -> None:
+def _check(mapping: MappingOptions, setting: Setting) -> None:
     seen: set[str] = set()
     totals: dict[str, int] = {}
     for destination in mapping.destinations:

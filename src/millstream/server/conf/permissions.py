@@ -6,16 +6,16 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from millstream.server.conf.setting import Setting, Table, read
-from millstream.server.conf.syntax import Block
-from millstream.server.options.auth_options import Permissions, ResponseRules, SubjectRules
+from millstream.server.conf.syntax import ConfBlock
+from millstream.server.options.auth_options import PermissionOptions, ResponseRules, SubjectRules
 from millstream.subjects.subject import is_pattern
 
 _Subjects: TypeAlias = Callable[[Setting], tuple[str, ...]]
 
 
-def permissions(setting: Setting) -> Permissions:
+def permissions(setting: Setting) -> PermissionOptions:
     """Read a permissions block."""
-    made = Permissions(**read(setting.block(), _PERMISSIONS, setting.findings))
+    made = PermissionOptions(**read(setting.block(), _PERMISSIONS, setting.findings))
     publish = made.publish or SubjectRules()
     if made.responses is not None and publish.allow is None:
         # Who may only answer may not publish freely.
@@ -32,7 +32,7 @@ def _subscribe(setting: Setting) -> SubjectRules | None:
 
 
 def _rules(setting: Setting, alone: _Subjects, table: Table) -> SubjectRules | None:
-    if not isinstance(setting.value, Block):
+    if not isinstance(setting.value, ConfBlock):
         return SubjectRules(allow=alone(setting))
     if not setting.value:
         return None

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from millstream.server.conf.durations import parse_duration
-from millstream.server.conf.syntax import Block, ConfError, Value
+from millstream.server.conf.syntax import ConfBlock, ConfError, Value
 from millstream.server.options.serve_config import ConfigError
 
 Values: TypeAlias = dict[str, Any]
@@ -30,7 +30,7 @@ class BadConfiguration(ConfigError):
         self.problems = problems
 
 
-class Findings(msgspec.Struct):
+class ConfFindings(msgspec.Struct):
     """What reading a file found: mistakes, doubtful spellings, and what has no effect here."""
 
     problems: list[ConfError] = msgspec.field(default_factory=list)
@@ -45,7 +45,7 @@ class Setting(msgspec.Struct, frozen=True):
     value: Value
     file: str
     line: int
-    findings: Findings
+    findings: ConfFindings
 
     def wrong(self, reason: str) -> ConfError:
         """Return the mistake of this setting."""
@@ -134,9 +134,9 @@ class Setting(msgspec.Struct, frozen=True):
             self._expected("a size like 512M or 2G")
         return int(written[1]) << _SHIFTS[written[2]]
 
-    def block(self) -> Block:
+    def block(self) -> ConfBlock:
         """Return a ``{…}`` block."""
-        if not isinstance(self.value, Block):
+        if not isinstance(self.value, ConfBlock):
             self._expected("a block: { … }")
         return self.value
 
@@ -148,7 +148,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     def _element(self, value: Value) -> "Setting":
         file, line = self.file, self.line
-        if isinstance(value, Block) and value.places:
+        if isinstance(value, ConfBlock) and value.places:
             file, line = next(iter(value.places.values()))
         return Setting(self.key, value, file, line, self.findings)
 
@@ -188,7 +188,7 @@ Reader: TypeAlias = Callable[[Setting], object]
 Table: TypeAlias = Mapping[str, tuple[str, Reader]]
 
 
-def settings(block: Block, findings: Findings) -> Iterator[Setting]:
+def settings(block: ConfBlock, findings: ConfFindings) -> Iterator[Setting]:
     """Go through the keys of a block in the order they were written."""
     for key, value in block.items():
         file, line = block.places.get(key, ("<config>", 0))
@@ -196,7 +196,7 @@ def settings(block: Block, findings: Findings) -> Iterator[Setting]:
             yield Setting(key, value, file, line, findings)
 
 
-def read(block: Block, table: Table, findings: Findings) -> Values:
+def read(block: ConfBlock, table: Table, findings: ConfFindings) -> Values:
     """Return the values of a block by field; mistakes go to ``findings``."""
     values: Values = {}
     for key, value in block.items():
@@ -230,7 +230,7 @@ def _near(key: str, table: Table) -> str:
 
 
 def _shown(value: Value) -> str:
-    if isinstance(value, Block):
+    if isinstance(value, ConfBlock):
         return "a block"
     if isinstance(value, list):
         return "an array"

@@ -1,4 +1,4 @@
-"""The configuration-file language of NATS servers: text in, a ``Block`` of plain values out.
+"""The configuration-file language of NATS servers: text in, a ``ConfBlock`` of plain values out.
 
 Keys are separated from values by ``=``, ``:`` or blanks, values end at a newline, ``,`` or ``;``;
 ``#`` and ``//`` start comments; ``{}`` and ``[]`` nest; ``(…)`` is a block string; ``include``
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-Value: TypeAlias = "str | int | float | bool | datetime | list[Value] | Block"
+Value: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfBlock"
 
 _INTEGER = re.compile(r"(-?\d+)([a-zA-Z]*)")
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
@@ -30,7 +30,7 @@ class ConfError(Exception):
         self.line = line
 
 
-class Block(dict[str, "Value"]):
+class ConfBlock(dict[str, "Value"]):
     """A ``{…}`` block that remembers where each key was written."""
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ def parse(
     *,
     environment: Mapping[str, str] | None = None,
     read: Callable[[str], str] | None = None,
-) -> Block:
+) -> ConfBlock:
     """Parse ``text``; ``read`` opens included files, given paths relative to ``file``'s folder."""
-    top = Block()
+    top = ConfBlock()
     _Reader(text, file, [top], environment or {}, read, ()).block(top, closing="")
     return top
 
@@ -59,7 +59,7 @@ class _Reader:
         self,
         text: str,
         file: str,
-        scopes: list[Block],
+        scopes: list[ConfBlock],
         environment: Mapping[str, str],
         read: Callable[[str], str] | None,
         chain: tuple[str, ...],
@@ -102,7 +102,7 @@ class _Reader:
 
     # -- structure -------------------------------------------------------------------------
 
-    def block(self, into: Block, closing: str) -> None:
+    def block(self, into: ConfBlock, closing: str) -> None:
         """Read ``key value`` pairs up to ``closing`` (the end of the text when empty)."""
         opened = self._line
         self._skip(" \t\r\n,;")
@@ -126,7 +126,7 @@ class _Reader:
                 return
             self._pair(into)
 
-    def _pair(self, into: Block) -> None:
+    def _pair(self, into: ConfBlock) -> None:
         line = self._line
         key, quoted = self._key()
         if not quoted and key.lower() == "include" and self._peek() in " \t":
@@ -158,7 +158,7 @@ class _Reader:
         if char and char not in "\n,;}":
             raise self._fail(f"expected a new line, ',' or ';' after {what}, found {char!r}")
 
-    def _include(self, into: Block) -> None:
+    def _include(self, into: ConfBlock) -> None:
         line = self._line
         self._skip(" \t")
         name = self._value("include")
@@ -196,11 +196,11 @@ class _Reader:
             raise self._fail(f"{what} has no value")
         return self._bare()
 
-    def _nested(self) -> Block:
+    def _nested(self) -> ConfBlock:
         self._take()
         if len(self._scopes) > _DEEPEST:
             raise self._fail(f"blocks nest deeper than {_DEEPEST}")
-        made = Block()
+        made = ConfBlock()
         self._scopes.append(made)
         self.block(made, closing="}")
         self._scopes.pop()

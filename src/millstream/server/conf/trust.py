@@ -7,7 +7,7 @@ from millstream.accounts import jwt, nkeys
 from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.setting import Setting, Table, Values, read
-from millstream.server.conf.syntax import Block, ConfError
+from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.options.auth_options import (
     DirectoryResolver,
     MemoryResolver,
@@ -94,7 +94,7 @@ def preload(setting: Setting) -> tuple[tuple[str, str], ...]:
 
 def resolver(setting: Setting) -> Resolver:
     """Read where account JWTs come from."""
-    if isinstance(setting.value, Block):
+    if isinstance(setting.value, ConfBlock):
         return _directory(setting)
     text = setting.text()
     if _MEMORY.search(text):

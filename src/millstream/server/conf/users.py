@@ -9,7 +9,7 @@ from millstream.accounts.nkeys import Role
 from millstream.server.conf.permissions import permissions
 from millstream.server.conf.setting import Setting, Table, Values, read
 from millstream.server.conf.syntax import ConfError
-from millstream.server.options.auth_options import Authorization, Permissions, UserOptions
+from millstream.server.options.auth_options import Authorization, PermissionOptions, UserOptions
 
 CONNECTION_TYPES = (
     "STANDARD",
@@ -56,7 +56,7 @@ def _connection_types(setting: Setting) -> tuple[str, ...]:
 
 
 def with_defaults(
-    listed: tuple[UserOptions, ...], default: Permissions | None
+    listed: tuple[UserOptions, ...], default: PermissionOptions | None
 ) -> tuple[UserOptions, ...]:
     """Return the users, those without permissions of their own with ``default``."""
     if default is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from millstream.server.options.auth_options import AccountOptions, Export, Import
+from millstream.server.options.auth_options import AccountOptions, ExportOptions, ImportOptions
 from millstream.subjects.subject import has_wildcard, is_literal, is_pattern, is_subset, overlap
 from millstream.subjects.transform import BadTransform, SubjectTransform
 
@@ -25,7 +25,7 @@ def sharing_problems(accounts: Sequence[AccountOptions]) -> Iterator[str]:
 
 
 def _export_problems(
-    account: AccountOptions, export: Export, by_name: dict[str, AccountOptions]
+    account: AccountOptions, export: ExportOptions, by_name: dict[str, AccountOptions]
 ) -> Iterator[str]:
     for name in export.accounts or ():
         if name not in by_name:
@@ -45,7 +45,7 @@ def _export_problems(
 
 
 def _import_problem(
-    account: AccountOptions, item: Import, by_name: dict[str, AccountOptions]
+    account: AccountOptions, item: ImportOptions, by_name: dict[str, AccountOptions]
 ) -> str | None:
     source = by_name.get(item.account)
     if source is None:
@@ -61,7 +61,7 @@ def _import_problem(
     return _rename_problem(item)
 
 
-def offered(source: AccountOptions, item: Import, importer: str) -> bool:
+def offered(source: AccountOptions, item: ImportOptions, importer: str) -> bool:
     """Say whether ``source`` exports what ``importer`` asks for."""
     exports = [export for export in source.exports if export.service == item.service]
     same = [export for export in exports if export.subject == item.subject]
@@ -70,7 +70,7 @@ def offered(source: AccountOptions, item: Import, importer: str) -> bool:
     return any(_open_to(export, importer, tokens) for export in (same[-1:] or wider))
 
 
-def _open_to(export: Export, importer: str, tokens: list[str]) -> bool:
+def _open_to(export: ExportOptions, importer: str, tokens: list[str]) -> bool:
     position = export.account_token_position
     if position > 0:
         return position <= len(tokens) and tokens[position - 1] == importer
@@ -78,7 +78,7 @@ def _open_to(export: Export, importer: str, tokens: list[str]) -> bool:
 
 
 def _forms_cycle(
-    item: Import, source: AccountOptions, by_name: dict[str, AccountOptions], seen: set[str]
+    item: ImportOptions, source: AccountOptions, by_name: dict[str, AccountOptions], seen: set[str]
 ) -> bool:
     """Follow what ``source`` itself imports under the subject that ``item`` takes from it."""
     for further in source.imports:
@@ -93,7 +93,7 @@ def _forms_cycle(
     return False
 
 
-def _rename_problem(item: Import) -> str | None:
+def _rename_problem(item: ImportOptions) -> str | None:
     if not item.to or item.to == item.subject or not has_wildcard(item.subject):
         return None
     source, to = (_untokenized(item.to), item.subject) if item.service else (item.subject, item.to)

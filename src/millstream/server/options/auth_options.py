@@ -6,7 +6,7 @@ Secrets never show in a ``repr``.
 
 import msgspec
 
-from millstream.accounts.account import Latency, Limits, StreamLimits
+from millstream.accounts.account import AccountLimits, Latency, StreamLimits
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -39,7 +39,7 @@ class ResponseRules(msgspec.Struct, frozen=True):
     expires: float = 120.0
 
 
-class Permissions(msgspec.Struct, frozen=True):
+class PermissionOptions(msgspec.Struct, frozen=True):
     """What a user may publish and subscribe to."""
 
     publish: SubjectRules | None = None
@@ -53,7 +53,7 @@ class UserOptions(msgspec.Struct, frozen=True):
     name: str = ""
     password: str = ""
     nkey: str = ""
-    permissions: Permissions | None = None
+    permissions: PermissionOptions | None = None
     connection_types: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -94,14 +94,14 @@ class MapDestination(msgspec.Struct, frozen=True):
     cluster: str = ""
 
 
-class Mapping(msgspec.Struct, frozen=True):
+class MappingOptions(msgspec.Struct, frozen=True):
     """Messages published to ``source`` go to one of ``destinations`` instead."""
 
     source: str
     destinations: tuple[MapDestination, ...]
 
 
-class Export(msgspec.Struct, frozen=True):
+class ExportOptions(msgspec.Struct, frozen=True):
     """Subjects an account offers to others; no ``accounts`` means to all.
 
     ``response_type`` is ``singleton``, ``stream`` or ``chunked``, for services only.
@@ -116,7 +116,7 @@ class Export(msgspec.Struct, frozen=True):
     account_token_position: int = 0
 
 
-class Import(msgspec.Struct, frozen=True):
+class ImportOptions(msgspec.Struct, frozen=True):
     """Subjects an account takes from another; ``to`` renames them, ``prefix`` only for streams."""
 
     account: str
@@ -136,12 +136,12 @@ class AccountOptions(msgspec.Struct, frozen=True):
     name: str
     nkey: str = ""
     users: tuple[UserOptions, ...] = ()
-    default_permissions: Permissions | None = None
-    exports: tuple[Export, ...] = ()
-    imports: tuple[Import, ...] = ()
-    mappings: tuple[Mapping, ...] = ()
+    default_permissions: PermissionOptions | None = None
+    exports: tuple[ExportOptions, ...] = ()
+    imports: tuple[ImportOptions, ...] = ()
+    mappings: tuple[MappingOptions, ...] = ()
     jetstream: StreamLimits | None = None
-    limits: Limits = msgspec.field(default_factory=Limits)
+    limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
 
 
 class DirectoryResolver(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ class MemoryResolver(msgspec.Struct, frozen=True):
 Resolver = MemoryResolver | UrlResolver | DirectoryResolver
 
 
-class Trust(msgspec.Struct, frozen=True):
+class TrustOptions(msgspec.Struct, frozen=True):
     """Decentralised identity: which operators to believe, and where accounts come from.
 
     ``operators`` and ``preload`` hold JWTs; ``trusted_keys`` public operator keys. Where there are

@@ -12,8 +12,8 @@ from millstream.accounts.api_keys import ApiKey
 from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
-    Mapping,
-    Trust,
+    MappingOptions,
+    TrustOptions,
     UserOptions,
     shown_without,
 )
@@ -189,7 +189,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
         return self.port is not None or self.tls_port is not None
 
 
-class LogOptions(msgspec.Struct, frozen=True):
+class LoggingOptions(msgspec.Struct, frozen=True):
     """What is said, and where: standard error, or a file that is cut at ``size_limit``."""
 
     debug: bool = False
@@ -239,7 +239,7 @@ class Options(msgspec.Struct, frozen=True):
     headers: bool = True
     monitor: MonitorOptions = MonitorOptions()
     limits: LimitOptions = LimitOptions()
-    log: LogOptions = LogOptions()
+    log: LoggingOptions = LoggingOptions()
     lame_duck: LameDuckOptions = LameDuckOptions()
     jetstream: JetStreamOptions | None = None
     tls: TlsOptions | None = None
@@ -248,10 +248,10 @@ class Options(msgspec.Struct, frozen=True):
     authorization: Authorization = Authorization()
     no_auth_user: str = ""
     accounts: tuple[AccountOptions, ...] = ()
-    mappings: tuple[Mapping, ...] = ()
+    mappings: tuple[MappingOptions, ...] = ()
     system_account: str = ""
     no_system_account: bool = False
-    trust: Trust = Trust()
+    trust: TrustOptions = TrustOptions()
     cluster_name: str = ""
     pid_file: str = ""
     ports_file_dir: str = ""

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.trust import system_account_of
-from millstream.server.options.auth_options import DirectoryResolver, Trust
+from millstream.server.options.auth_options import DirectoryResolver, TrustOptions
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import Options, WebsocketOptions
 from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT, ConfigError
@@ -119,7 +119,7 @@ def _trust(options: Options) -> Iterator[Contradiction]:
             yield Contradiction(text, ("resolver_pinned_accounts",))
 
 
-def _names_another(trust: Trust, system: str) -> bool:
+def _names_another(trust: TrustOptions, system: str) -> bool:
     named = {system_account_of(token) for token in trust.operators} - {""}
     return bool(named) and system not in named
 

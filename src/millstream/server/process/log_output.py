@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from millstream.nats.transport.trace import TRACE
-from millstream.server.options.options import LogOptions
+from millstream.server.options.options import LoggingOptions
 
 _LABELS = {
     TRACE: "TRC",
@@ -47,14 +47,14 @@ class LogFormat(logging.Formatter):
 class LogOutput(logging.Handler):
     """Writes lines, cuts the file at its size limit, and opens it anew when told to."""
 
-    def __init__(self, options: LogOptions) -> None:
+    def __init__(self, options: LoggingOptions) -> None:
         super().__init__()
         self._options = options
         self._stream: TextIO | None = None
         self._written = 0
         self.change(options)
 
-    def change(self, options: LogOptions) -> None:
+    def change(self, options: LoggingOptions) -> None:
         """Follow other options; a file that cannot be opened raises and changes nothing."""
         if options.file != self._options.file or (options.file and self._stream is None):
             self._open(options.file)
@@ -106,7 +106,7 @@ class LogOutput(logging.Handler):
         super().close()
 
 
-def level(options: LogOptions) -> int:
+def level(options: LoggingOptions) -> int:
     """Return the least level that is said."""
     if options.trace:
         return TRACE

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from millstream.server.options.options import LogOptions, Options, TlsOptions
+from millstream.server.options.options import LoggingOptions, Options, TlsOptions
 
 
 class Aspect(Enum):
@@ -66,7 +66,7 @@ _FIXED: Mapping[str, str] = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ReloadRefusal(msgspec.Struct, frozen=True):
     """A setting that stays as it was, and why."""
 
     setting: str
@@ -82,7 +82,7 @@ class ReloadPlan(msgspec.Struct, frozen=True):
 
     options: Options
     applied: tuple[str, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[ReloadRefusal, ...] = ()
     aspects: frozenset[Aspect] = frozenset()
     dropped_users: frozenset[str] = frozenset()
     recheck: bool = False
@@ -91,7 +91,7 @@ class ReloadPlan(msgspec.Struct, frozen=True):
 def plan(old: Options, new: Options) -> ReloadPlan:
     """Compare two options; certificates are read anew even when their names stay."""
     changed = list(_differences(old, new))
-    refused = tuple(Refusal(path, reason) for path in changed if (reason := _fixed(path)))
+    refused = tuple(ReloadRefusal(path, reason) for path in changed if (reason := _fixed(path)))
     applied = tuple(path for path in changed if not _fixed(path))
     aspects = {_aspect(path) for path in applied}
     if new.tls is not None and old.tls is not None:
@@ -172,7 +172,7 @@ class Reloadable(Protocol):
     def set_limits(self, options: Options) -> None:
         """Hold clients to other limits."""
 
-    def set_log(self, log: LogOptions) -> None:
+    def set_log(self, log: LoggingOptions) -> None:
         """Say other things, or say them elsewhere."""
 
     def set_credentials(self, options: Options) -> None:

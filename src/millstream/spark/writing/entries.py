@@ -72,7 +72,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class EntryParts:
     """The parts of a batch's records as Arrow arrays of bytes without nulls."""
 
     subject: pa.Array
@@ -92,9 +92,9 @@ def without_gaps(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.invert(stands_for_gap))
 
 
-def parts_of(batch: pa.RecordBatch, layout: Layout) -> Parts:
+def parts_of(batch: pa.RecordBatch, layout: Layout) -> EntryParts:
     """Return the parts of every row."""
-    return Parts(
+    return EntryParts(
         _subjects(batch, layout),
         _optional(batch, "tag"),
         _headers(batch),
@@ -102,9 +102,9 @@ def parts_of(batch: pa.RecordBatch, layout: Layout) -> Parts:
     )
 
 
-def encode(parts: Parts) -> pa.Buffer:
+def encode(parts: EntryParts) -> pa.Buffer:
     """Return the entries of these records, one behind the other."""
-    lengths = {name: _lengths(getattr(parts, name)) for name in Parts.__slots__}
+    lengths = {name: _lengths(getattr(parts, name)) for name in EntryParts.__slots__}
     _check(lengths)
     heads = np.zeros(len(parts.subject), dtype=ENTRY)
     for name, values in lengths.items():

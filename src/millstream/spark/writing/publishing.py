@@ -16,7 +16,7 @@ from millstream.client.streams import Batch
 from millstream.spark.options import WriteOptions
 from millstream.spark.problems import OptionError, SparkSourceError
 from millstream.spark.reading.header_map import parse_headers
-from millstream.spark.writing.entries import EXPECTED_STREAM, MSG_ID, Layout, Parts, parts_of
+from millstream.spark.writing.entries import EXPECTED_STREAM, MSG_ID, EntryParts, Layout, parts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ def publish(
     return sent
 
 
-def _messages(parts: Parts) -> Iterator[tuple[str, dict[str, list[str]], bytes]]:
+def _messages(parts: EntryParts) -> Iterator[tuple[str, dict[str, list[str]], bytes]]:
     arrays = (parts.subject, parts.tag, parts.headers, parts.payload)
     for subject, tag, block, payload in zip(*(a.to_pylist() for a in arrays), strict=True):
         headers = dict(parse_headers(block)) if block else {}

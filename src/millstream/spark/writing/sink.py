@@ -43,7 +43,7 @@ class NoBatchId(SparkSourceError):
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """What one task staged, for the driver's commit; no file where it had no rows."""
 
     batch: Batch
@@ -64,20 +64,20 @@ class _Writer:
         self._options = options
         self._layout = layout
 
-    def _stage(self, batch: Batch, iterator: Iterator["pa.RecordBatch"]) -> Staged:
+    def _stage(self, batch: Batch, iterator: Iterator["pa.RecordBatch"]) -> StagedRows:
         context = TaskContext.get()
         assert context is not None
         partition, attempt = context.partitionId(), context.taskAttemptId()
         acknowledge()
-        rows = _Records(iterator)
+        rows = _StreamRecords(iterator)
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             sent = publishing.publish(self._options, self._layout, batch, partition, iter(rows))
-            return Staged(batch, partition, None, sent, rows.gaps)
+            return StagedRows(batch, partition, None, sent, rows.gaps)
         name = f"{partition}-{attempt}-{secrets.token_hex(6)}"
         upload = _Upload(self._options, batch, name)
         for one in rows:
             upload.add(encode(parts_of(one, self._layout)), one.num_rows)
-        return Staged(batch, partition, upload.finish(), upload.records, rows.gaps)
+        return StagedRows(batch, partition, upload.finish(), upload.records, rows.gaps)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
@@ -164,7 +164,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-class _Records:
+class _StreamRecords:
     """One task's rows without those that stand for lost ranges, which are counted."""
 
     def __init__(self, rows: Iterator["pa.RecordBatch"]) -> None:
@@ -213,6 +213,6 @@ class _Upload:
         self._sent += size
 
 
-def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
     """Return what tasks told; a task that failed told nothing."""
-    return [one for one in messages if isinstance(one, Staged)]
+    return [one for one in messages if isinstance(one, StagedRows)]

@@ -34,7 +34,7 @@ Pieces = dict[Key, Raw]
 DAMAGED = b""  # a piece that nobody can read
 
 
-class Source(Protocol):
+class PieceSource(Protocol):
     """Where pieces come from."""
 
     objects: Objects | None
@@ -51,7 +51,9 @@ class Source(Protocol):
 class ColdCopy:
     """One segment's bytes, elsewhere."""
 
-    def __init__(self, source: Source, segment: "Segment", form: Form | None, token: int) -> None:
+    def __init__(
+        self, source: PieceSource, segment: "Segment", form: Form | None, token: int
+    ) -> None:
         self._source = source
         self._segment = segment
         self.form = form

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Arrived = Callable[[MillstreamError | None], None]
 
 
-class Host(Protocol):
+class FetchHost(Protocol):
     """What fetches need of the store."""
 
     clock: Clock
@@ -75,7 +75,12 @@ class Fetches:
     """What is here of cold segments, and what is being fetched; all methods run on the loop."""
 
     def __init__(
-        self, host: Host, objects: Objects | None, pool: Pool, cache_bytes: int, patience: float
+        self,
+        host: FetchHost,
+        objects: Objects | None,
+        pool: Pool,
+        cache_bytes: int,
+        patience: float,
     ) -> None:
         self._host = host
         self.objects = objects

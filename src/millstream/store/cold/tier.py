@@ -30,7 +30,7 @@ from millstream.store.cold.scrub import Found, Scrub, rotten
 from millstream.store.cold.sweep import is_doubtful, remove, remove_folder, sweep
 from millstream.store.disk.files import Files
 from millstream.store.disk.objects import Objects, open_objects
-from millstream.store.disk.worker import Worker
+from millstream.store.disk.worker import FileWorker
 from millstream.store.log.file_log import FileLog
 from millstream.store.segments.files import DataHead
 from millstream.store.segments.segment import Segment
@@ -74,12 +74,12 @@ class ColdPlan(msgspec.Struct, frozen=True):
     last_seq: int
 
 
-class Host(Protocol):
+class ColdHost(Protocol):
     """What the tier needs of the store."""
 
     files: Files
     clock: Clock
-    worker: Worker
+    worker: FileWorker
     supervisor: Supervisor
     directory: str
 
@@ -99,7 +99,7 @@ class Host(Protocol):
 class ColdTier:
     """All methods run on the loop but for the jobs that they hand to the pools."""
 
-    def __init__(self, host: Host, options: ColdOptions, threads: bool) -> None:
+    def __init__(self, host: ColdHost, options: ColdOptions, threads: bool) -> None:
         self._host = host
         self.options = options
         self.objects: Objects | None = options.objects

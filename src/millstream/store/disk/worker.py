@@ -17,7 +17,7 @@ Job = Callable[[], None]
 Done = Callable[[Exception | None], None]
 
 
-class Worker(Protocol):
+class FileWorker(Protocol):
     """Runs jobs in the order given and reports each to the loop."""
 
     def run(self, job: Job, done: Done) -> None:

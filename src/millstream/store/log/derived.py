@@ -30,7 +30,7 @@ ORIGINAL = "_topics_original_meta"
 Fields = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # of message.Record, in order
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
+class DerivedPart(msgspec.Struct, array_like=True, frozen=True):
     """What one router did in one step.
 
     ``target`` 0 means that nothing can or need be made again: the target is gone with the process.
@@ -64,7 +64,7 @@ class Derivation(msgspec.Struct, array_like=True, frozen=True):
     source: int
     ts_ns: int
     source_name: str
-    parts: list[Part]
+    parts: list[DerivedPart]
 
 
 def encode(derivation: Derivation) -> bytes:
@@ -77,7 +77,7 @@ def decode(body: bytes) -> Derivation:
     return msgspec.msgpack.decode(body, type=Derivation)
 
 
-def add_copy(batch: Batch, record: Fields, derivation: Derivation, part: Part) -> None:
+def add_copy(batch: Batch, record: Fields, derivation: Derivation, part: DerivedPart) -> None:
     """Lay out the copy of a record as the target holds it."""
     seq, _, subject, payload, headers, tag, node, meta = record
     if subject == derivation.source_name.encode():

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.store.disk.files import Files
-from millstream.store.disk.worker import Worker
-from millstream.store.log.erase import (
-    Copy,
+from millstream.store.disk.worker import FileWorker
+from millstream.store.log.log import Committed
+from millstream.store.log.overwrite import (
+    ErasedCopy,
     Patch,
     Redo,
     block_patches,
@@ -19,7 +20,6 @@ from millstream.store.log.erase import (
     plain_patches,
     wal_patches,
 )
-from millstream.store.log.log import Committed
 from millstream.store.segments.files import HEADER_BYTES
 from millstream.store.segments.rewrite import Rewrite
 from millstream.store.segments.segment import Keeping, Segment
@@ -27,11 +27,11 @@ from millstream.store.segments.segment import Keeping, Segment
 log = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class ErasureHost(Protocol):
     """What an erase needs of the store."""
 
     files: Files
-    worker: Worker
+    worker: FileWorker
     directory: str
     keeping: Keeping
 
@@ -77,7 +77,7 @@ class Erasing(Protocol):
 class Erasure:
     """The erases of one log: logged and out of the index, some of them still in files."""
 
-    def __init__(self, host: Host, owner: Erasing) -> None:
+    def __init__(self, host: ErasureHost, owner: Erasing) -> None:
         self._host = host
         self._log = owner
         self._held: list[tuple[list[int], Committed]] = []  # copies must be safe elsewhere first
@@ -196,7 +196,7 @@ class _Job:
     """One round of overwriting, on the file thread but for ``take_up`` of its copies."""
 
     def __init__(
-        self, host: Host, owner: Erasing, seqs: set[int], places: list[tuple[Segment, int]]
+        self, host: ErasureHost, owner: Erasing, seqs: set[int], places: list[tuple[Segment, int]]
     ) -> None:
         self._host = host
         self._log_id = owner.log_id
@@ -204,7 +204,7 @@ class _Job:
         self.segments = list({s.base_seq: s for s, _ in places}.values())
         self.rewrites: list[Rewrite] = []
         self._patches: list[Patch] = []
-        self._copies: list[Copy] = []
+        self._copies: list[ErasedCopy] = []
         self._frames = {
             id(s): [
                 (s.index.offset(at), s.index.frame_len(at)) for other, at in places if other is s
@@ -258,7 +258,7 @@ class _Job:
             rewrite.changes.append((offset, erased(plain[offset : offset + size])))
         rewrite.write()
         self._host.files.sync_dir(segment.directory)  # the redo relies on the copy's name
-        self._copies.append(Copy(self._relative(rewrite.path), self._relative(segment.path)))
+        self._copies.append(ErasedCopy(self._relative(rewrite.path), self._relative(segment.path)))
 
     def _relative(self, path: str) -> str:
         return path.removeprefix(f"{self._host.directory}/")

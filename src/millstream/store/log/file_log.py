@@ -14,6 +14,7 @@ import msgspec
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch, encode_exact
+from millstream.store.log.compaction import Compaction
 from millstream.store.log.control_frames import (
     DELETE,
     ERASE,
@@ -27,7 +28,7 @@ from millstream.store.log.control_frames import (
 )
 from millstream.store.log.erasure import Erasure
 from millstream.store.log.files import LogFiles
-from millstream.store.log.host import Host
+from millstream.store.log.host import LogHost
 from millstream.store.log.log import (
     Committed,
     Durability,
@@ -37,7 +38,6 @@ from millstream.store.log.log import (
     by_segment,
 )
 from millstream.store.log.records import LogRecords, base_of, merged
-from millstream.store.log.rewrites import Rewrites
 from millstream.store.log.snapshot import LogSnapshot, SegmentState
 from millstream.store.segments.files import HEADER_BYTES, log_directory
 from millstream.store.segments.segment import Flush, Segment
@@ -71,7 +71,7 @@ class FileLog(LogRecords):
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
 
     def __init__(
-        self, host: Host, log_id: int, durability: Durability, options: LogOptions
+        self, host: LogHost, log_id: int, durability: Durability, options: LogOptions
     ) -> None:
         super().__init__()
         self._host = host
@@ -93,7 +93,7 @@ class FileLog(LogRecords):
         self.hot_ns = 0  # nor while they hold a record that is younger
         self.erasure = Erasure(host, self)
         self._files = LogFiles(host, self, options.cache_bytes)
-        self._rewrites = Rewrites(host, self, options.rewrite_ratio)
+        self._rewrites = Compaction(host, self, options.rewrite_ratio)
         self.next_seq = 1
         self.reserved_seq = 0
         self.loaded_seq = 0  # what the segment files held at the start

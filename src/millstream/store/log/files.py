@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.store.log.host import Host
+from millstream.store.log.host import LogHost
 from millstream.store.segments.rewrite import Rewrite
 from millstream.store.segments.segment import Flush, Segment
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class LogFiles:
     """The files of one log."""
 
-    def __init__(self, host: Host, log: "FileLog", cache_bytes: int) -> None:
+    def __init__(self, host: LogHost, log: "FileLog", cache_bytes: int) -> None:
         self._host = host
         self._log = log
         self._cache_bytes = cache_bytes

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
 from millstream.store.disk.files import Files
-from millstream.store.disk.worker import Worker
+from millstream.store.disk.worker import FileWorker
 from millstream.store.log.log import Committed
 from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.wal.committer import Submission
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from millstream.store.log.file_log import FileLog
 
 
-class Host(Protocol):
+class LogHost(Protocol):
     """What a log needs of the store that holds it."""
 
     files: Files
     clock: Clock
-    worker: Worker
-    syncer: Worker
+    worker: FileWorker
+    syncer: FileWorker
     directory: str
     keeping: Keeping
     syncs_soon: bool  # what is written is stable soon, not as late as it may be

@@ -5,7 +5,7 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.store.disk.files import Files
-from millstream.store.disk.worker import InlineWorker, Worker
+from millstream.store.disk.worker import FileWorker, InlineWorker
 from millstream.store.log.control_frames import DELETE, ERASE, TRIM, VOID
 from millstream.store.log.file_log import FileLog, LogOptions
 from millstream.store.log.log import Committed, Durability
@@ -19,8 +19,8 @@ class _NoDisk:
     def __init__(self, files: Files, clock: Clock, post: Callable[[Callable[[], None]], object]):
         self.files = files
         self.clock = clock
-        self.worker: Worker = InlineWorker()
-        self.syncer: Worker = self.worker
+        self.worker: FileWorker = InlineWorker()
+        self.syncer: FileWorker = self.worker
         self.directory = ""
         self.keeping = Keeping()
         self.syncs_soon = True

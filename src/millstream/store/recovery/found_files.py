@@ -15,7 +15,7 @@ from millstream.store.disk import blocks
 from millstream.store.disk.blocks import BlockRef, BlockTable
 from millstream.store.disk.files import Files, replace_file
 from millstream.store.log.snapshot import SegmentState
-from millstream.store.recovery.repair import index_segment
+from millstream.store.recovery.damaged_segments import index_segment
 from millstream.store.segments.files import (
     HEADER_BYTES,
     DataHead,

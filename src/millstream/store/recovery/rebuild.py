@@ -22,14 +22,14 @@ from millstream.store.log.control_frames import (
     Trimmed,
     Voided,
 )
-from millstream.store.log.derived import SOURCE_TRIM, Derivation, Part
+from millstream.store.log.derived import SOURCE_TRIM, Derivation, DerivedPart
 from millstream.store.log.file_log import MOST_DELTA, FileLog
 from millstream.store.log.log import UNSYNCED, Durability, Gap
 from millstream.store.log.snapshot import LogSnapshot, SegmentState, Snapshot
-from millstream.store.recovery import derived_again
+from millstream.store.recovery import derived_replay as derived_again
+from millstream.store.recovery.damaged_segments import missing_seqs, repair_segment
 from millstream.store.recovery.found_files import FoundFiles
 from millstream.store.recovery.recovery import LogRecovery
-from millstream.store.recovery.repair import missing_seqs, repair_segment
 from millstream.store.segments.files import HEADER_BYTES, segment_name
 from millstream.store.segments.salvage import Frame, batches, frames_in, whole_batches
 from millstream.store.segments.segment import Keeping, Segment, dead_positions
@@ -450,7 +450,7 @@ class Logs:
             if part.target and part.target not in self.dropped:
                 self._derive_part(derivation, part)
 
-    def _derive_part(self, derivation: Derivation, part: Part) -> None:
+    def _derive_part(self, derivation: Derivation, part: DerivedPart) -> None:
         target = self._log(part.target)
         self._logged[part.target] = max(self._logged.get(part.target, 0), part.last)
         if part.lost and part.base - 1 >= target.next_seq:

@@ -41,8 +41,8 @@ from millstream.store.recovery.recovery import Control
 from millstream.store.segments.salvage import Frame, frames_in, whole_batches
 from millstream.store.wal.entry import (
     Damage,
-    Entry,
     Run,
+    WalEntry,
     any_bytes,
     entries_in,
     first_entry,
@@ -156,7 +156,7 @@ class Replay:
         for wal in self.wal_files:
             buffer = self._view(wal)
             for item in scan_entries(buffer, HEADER.size, 0, wal.data_end):
-                if isinstance(item, Entry):
+                if isinstance(item, WalEntry):
                     found.update(run.stream_id for run in item.runs)
                     frames = (
                         [] if all(run.first_seq for run in item.runs) else self._all(buffer, item)
@@ -170,7 +170,7 @@ class Replay:
                         found.update(_derived_logs(body(frame.data, 0)))
         return found
 
-    def _all(self, buffer: memoryview, entry: Entry) -> list[Frame]:
+    def _all(self, buffer: memoryview, entry: WalEntry) -> list[Frame]:
         return self._frames(buffer, entry.body, entry.end, entry.sealed)
 
     def _view(self, wal: WalFile) -> memoryview:
@@ -227,10 +227,10 @@ class Replay:
         buffer = self._view(wal)
         at = wal.first_position - 1
         follows_damage = False
-        rotten: list[Entry | Damage] = []  # adjacent, and stable once
+        rotten: list[WalEntry | Damage] = []  # adjacent, and stable once
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             wal.used = item.end
-            if isinstance(item, Entry):
+            if isinstance(item, WalEntry):
                 if item.position >= wal.limit:
                     wal.used = len(buffer)
                     break  # a later start decided about these
@@ -263,14 +263,16 @@ class Replay:
         self._pending.clear()
         self._relogging = self._logs.torn = True
 
-    def _is_rotten(self, buffer: memoryview, item: Entry | Damage, wal: WalFile, at: int) -> bool:
+    def _is_rotten(
+        self, buffer: memoryview, item: WalEntry | Damage, wal: WalFile, at: int
+    ) -> bool:
         """Say whether an item was stable, counts for this replay, and is damaged."""
         if isinstance(item, Damage):
             return at < self._durable and self._counts(buffer, item, wal, at + 1)
         wanted = item.position > self._from or bool(self._logs.holes)
         return wanted and item.position <= self._durable and not item.sound(buffer)
 
-    def _is_misplaced(self, buffer: memoryview, entry: Entry) -> bool:
+    def _is_misplaced(self, buffer: memoryview, entry: WalEntry) -> bool:
         """Say whether a header behind damage may have come there with a page: nothing fits it.
 
         The snapshot covers the entry that it was written for, but not what it now stands before.
@@ -278,7 +280,7 @@ class Replay:
         is_covered = entry.position <= min(self._from, self._durable) and not self._logs.holes
         return is_covered and not entry.sound(buffer)
 
-    def _replay_newer(self, buffer: memoryview, place: Entry | Damage) -> Iterator[None]:
+    def _replay_newer(self, buffer: memoryview, place: WalEntry | Damage) -> Iterator[None]:
         """Take what the snapshot cannot cover out of a place that it should: numbers tell."""
         frames = self._frames(buffer, place.start, place.end, False)
         frames += self._frames(buffer, place.start, place.end, True)
@@ -298,12 +300,12 @@ class Replay:
         yield from self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
 
     def _replay_rotten(
-        self, buffer: memoryview, items: list[Entry | Damage], wal: WalFile, at: int
+        self, buffer: memoryview, items: list[WalEntry | Damage], wal: WalFile, at: int
     ) -> Iterator[None]:
         """Read adjacent damage as one: a page in a wrong place moves frames over its borders."""
         if len(items) == 1:
             item = items[0]
-            if isinstance(item, Entry):
+            if isinstance(item, WalEntry):
                 yield from self._replay_entry(buffer, item, wal)
             else:
                 yield from self._replay_damage(buffer, item, wal, min(at + 1, self._durable))
@@ -315,7 +317,7 @@ class Replay:
         frames = self._frames(buffer, start, end, False) + self._frames(buffer, start, end, True)
         yield from self._salvage(min(at, self._durable), _by_sequence(frames), -1)
         for item in items:
-            told = [item] if isinstance(item, Entry) else self._headers(buffer, item, wal)
+            told = [item] if isinstance(item, WalEntry) else self._headers(buffer, item, wal)
             yield from self._expect_all(told)
 
     @property
@@ -328,7 +330,7 @@ class Replay:
         for wal in reversed(self.wal_files):
             buffer = self._view(wal)
             for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
-                if isinstance(item, Entry) and not item.again:
+                if isinstance(item, WalEntry) and not item.again:
                     return item.epoch, item.nonce
         return 0, 0
 
@@ -361,7 +363,7 @@ class Replay:
         buffer = self._view(wal)
         marks: list[int] = []
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
-            if isinstance(item, Entry):
+            if isinstance(item, WalEntry):
                 marks += [item.durable] * (item.nonce == wal.nonce)
             else:
                 marks += [each.durable for each in self._headers(buffer, item, wal)]
@@ -373,7 +375,7 @@ class Replay:
             return True
         return any(each.position > self._from for each in self._headers(buffer, damage, wal))
 
-    def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[Entry]:
+    def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[WalEntry]:
         """Return entries that stand in the wrong place: what their headers say is true still.
 
         The nonce tells them from what somebody stored.
@@ -381,7 +383,7 @@ class Replay:
         found = entries_in(buffer, damage.start, damage.end)
         return [each for each in found if each.nonce == wal.nonce and each.position < wal.limit]
 
-    def _replay_entry(self, buffer: memoryview, entry: Entry, wal: WalFile) -> Iterator[None]:
+    def _replay_entry(self, buffer: memoryview, entry: WalEntry, wal: WalFile) -> Iterator[None]:
         if entry.position <= self._from and not self._logs.holes:
             return
         pieces = self._pieces(buffer, entry) if entry.sound(buffer) else None
@@ -403,11 +405,11 @@ class Replay:
         if entry.commits and not unfinished:
             yield from self._expect(entry)
 
-    def _tell_torn(self, buffer: memoryview, torn: Entry | Damage, wal: WalFile) -> None:
+    def _tell_torn(self, buffer: memoryview, torn: WalEntry | Damage, wal: WalFile) -> None:
         self.torn_bytes += _used(buffer, torn.start, torn.end)
         log.warning("torn tail cut file=%s offset=%d", wal.path, torn.start)
 
-    def _is_unfinished(self, buffer: memoryview, entry: Entry, wal: WalFile) -> bool:
+    def _is_unfinished(self, buffer: memoryview, entry: WalEntry, wal: WalFile) -> bool:
         """Say whether its writer was killed inside the write: then nobody was told of it.
 
         The kernel ends a write of a killed process between two pages, and keeps what came before:
@@ -420,12 +422,12 @@ class Replay:
         is_open = not any_bytes(buffer, page, min(wal.data_end, len(buffer)))
         return is_open and entry.position > self._durable
 
-    def _expect_all(self, entries: list[Entry]) -> Iterator[None]:
+    def _expect_all(self, entries: list[WalEntry]) -> Iterator[None]:
         for entry in sorted(entries, key=lambda entry: entry.position):
             if entry.commits and entry.position > self._from:
                 yield from self._expect(entry)
 
-    def _expect(self, entry: Entry) -> Iterator[None]:
+    def _expect(self, entry: WalEntry) -> Iterator[None]:
         """Name what an entry should have brought and did not."""
         reason = "corruption" if entry.position <= self._durable else "torn"
         for run in entry.runs:
@@ -440,7 +442,7 @@ class Replay:
             return frames_in(plain, 0, len(plain))
         return frames_in(buffer, start, end)
 
-    def _pieces(self, buffer: memoryview, entry: Entry) -> list[tuple[Run, bytes]] | None:
+    def _pieces(self, buffer: memoryview, entry: WalEntry) -> list[tuple[Run, bytes]] | None:
         pieces = []
         at = entry.body
         if entry.sealed:
@@ -452,7 +454,7 @@ class Replay:
             at += run.size
         return pieces
 
-    def _accept(self, entry: Entry, pieces: list[tuple[Run, bytes]]) -> Iterator[None]:
+    def _accept(self, entry: WalEntry, pieces: list[tuple[Run, bytes]]) -> Iterator[None]:
         """Take a sound entry; one that does not commit waits for the one that does."""
         if not self._relogging:
             self.position = max(self.position, entry.position)
@@ -611,11 +613,13 @@ def _by_sequence(frames: list[Frame]) -> list[Frame]:
 
 def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
     """Say whether the newest file lost its end: it is made with zeros behind all that is used."""
-    last: Entry | Damage | None = None
+    last: WalEntry | Damage | None = None
     if wal.used == len(buffer):
         for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
             last = item
-    cut = last.cut if isinstance(last, Entry) else last is not None and any(buffer[-HEADER.size :])
+    cut = (
+        last.cut if isinstance(last, WalEntry) else last is not None and any(buffer[-HEADER.size :])
+    )
     if cut:
         log.error("wal file was cut, its end is unknown file=%s offset=%d", wal.path, len(buffer))
     return cut
@@ -624,10 +628,10 @@ def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
 def has_counted(file: File) -> bool:
     """Say whether a file whose header is zeros had one: a start writes it behind its entries."""
     entries = scan_entries(file.view(file.size()), HEADER.size, 0, file.data_end())
-    return any(isinstance(item, Entry) and not item.again for item in entries)
+    return any(isinstance(item, WalEntry) and not item.again for item in entries)
 
 
-def _continues(entry: Entry) -> bool:
+def _continues(entry: WalEntry) -> bool:
     """Say whether the entry goes on with the batch of the one before: its writer marks that."""
     return entry.continues
 

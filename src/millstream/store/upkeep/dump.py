@@ -17,8 +17,8 @@ from millstream.store.disk.files import Files
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log import derived
 from millstream.store.log.derived import DERIVE
-from millstream.store.log.erase import NAME as REDO
-from millstream.store.log.erase import decode_redo
+from millstream.store.log.overwrite import NAME as REDO
+from millstream.store.log.overwrite import decode_redo
 from millstream.store.log.snapshot import decode_snapshot, snapshot_name, snapshot_numbers
 from millstream.store.segments.files import (
     HEADER_BYTES,
@@ -28,7 +28,7 @@ from millstream.store.segments.files import (
     idx_generation,
     read_data_header,
 )
-from millstream.store.wal.entry import BOUND, Damage, Entry, scan_entries
+from millstream.store.wal.entry import BOUND, Damage, WalEntry, scan_entries
 from millstream.store.wal.local_engine import HEADER, decode_header, wal_indexes, wal_name
 from millstream.store.wal.marks import RESERVED, SYNCED, is_marks, read_marks
 
@@ -128,7 +128,7 @@ def _dump_wal(path: str, files: Files, ring: KeyRing) -> Iterator[Item]:
             yield from _dump_frames(path, buffer, item.body, item.end)
 
 
-def _dump_entry(path: str, entry: Entry, sound: bool) -> Item:
+def _dump_entry(path: str, entry: WalEntry, sound: bool) -> Item:
     return {
         "kind": "entry",
         "file": path,

@@ -17,7 +17,7 @@ from millstream.store.log.log import UNSYNCED
 from millstream.store.log.snapshot import load_snapshots
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
-from millstream.store.upkeep.foundation import missing_wal
+from millstream.store.upkeep.base_snapshot import missing_wal
 
 CLEAN, DAMAGED, UNUSABLE = 0, 3, 4
 

@@ -52,7 +52,7 @@ class Run(NamedTuple):
     size: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class WalEntry(msgspec.Struct, frozen=True):
     """An entry whose header and run table are as written."""
 
     start: int
@@ -164,7 +164,7 @@ def plain_body(buffer: memoryview, start: int, end: int, ring: KeyRing) -> memor
     return memoryview(image).toreadonly()
 
 
-def checks(buffer: memoryview, entry: Entry, body: bytes) -> bytes:
+def checks(buffer: memoryview, entry: WalEntry, body: bytes) -> bytes:
     """Return the two checksums that an entry's header has with another body."""
     body_check = xxh3_64_intdigest(body).to_bytes(8, "little")
     head = bytes(buffer[entry.start : entry.start + BODY_CHECK]) + body_check
@@ -172,7 +172,7 @@ def checks(buffer: memoryview, entry: Entry, body: bytes) -> bytes:
     return body_check + xxh3_64_intdigest(head + table).to_bytes(8, "little")
 
 
-def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> Entry | None:
+def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> WalEntry | None:
     """Return the entry that starts at ``at``, or None when its header cannot be trusted.
 
     With ``cut`` also one that goes on behind the end of the file: a file is made at its full size
@@ -190,7 +190,7 @@ def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> Entry | None
     table = bytes(buffer[at + HEAD.size : body])
     if xxh3_64_intdigest(bytes(buffer[at : at + HEAD_CHECKED]) + table) != check:
         return None
-    return Entry(
+    return WalEntry(
         start=at,
         body=min(body, len(buffer)),
         end=min(end, len(buffer)),
@@ -211,7 +211,7 @@ def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> Entry | None
 
 def scan_entries(
     buffer: memoryview, start: int, after: int, data_end: int = 1 << 63
-) -> Iterator[Entry | Damage]:
+) -> Iterator[WalEntry | Damage]:
     """Walk a WAL file from ``start``: entries with positions above ``after``, and what is damaged.
 
     Zeros up to the end of the file are its unused space, from ``data_end`` on without a look.
@@ -237,9 +237,9 @@ def scan_entries(
         at = end
 
 
-def first_entry(buffer: memoryview, start: int) -> Entry | None:
+def first_entry(buffer: memoryview, start: int) -> WalEntry | None:
     """Return the entry of the lowest position, wherever a disk may have put it."""
-    lowest: Entry | None = None
+    lowest: WalEntry | None = None
     at = _next_entry(buffer, start, 0)
     while at >= 0:
         lowest = decode_entry(buffer, at)
@@ -247,7 +247,7 @@ def first_entry(buffer: memoryview, start: int) -> Entry | None:
     return lowest
 
 
-def entries_in(buffer: memoryview, start: int, end: int) -> Iterator[Entry]:
+def entries_in(buffer: memoryview, start: int, end: int) -> Iterator[WalEntry]:
     """Return every entry whose header is sound, in whatever order."""
     at = _next_entry(buffer, start, 0)
     while 0 <= at < end:

@@ -24,7 +24,7 @@ _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _API = "$JS.API"
 
 
-class Rewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SubjectRewrite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One ``{src, dest}`` of a source: what it takes, and under which subject."""
 
     src: str = ""
@@ -49,7 +49,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     opt_start_seq: int = 0
     opt_start_time: str = ""
     filter_subject: str = ""
-    subject_transforms: tuple[Rewrite, ...] = ()
+    subject_transforms: tuple[SubjectRewrite, ...] = ()
     external: External | None = None
     consumer: dict[str, Any] | None = None
 

@@ -1,4 +1,4 @@
-"""Sinks: writers whose batches are in a stream exactly once, however often they are sent.
+"""Deposits: writers whose batches are in a stream exactly once, however often they are sent.
 
 A sink stages the records of a batch in as many files as it likes (`staging`), then commits: the
 server appends all of them in one step, whole or absent, and the same commit notes the batch as the
@@ -19,11 +19,11 @@ from millstream.clock import Clock
 from millstream.errors import BadRequest, MillstreamError, Throttled
 from millstream.kernel._batch import Batch
 from millstream.store.disk.files import Files
-from millstream.store.disk.worker import Worker
+from millstream.store.disk.worker import FileWorker
 from millstream.store.log.log import Committed, Note
 from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
-from millstream.streams.deposits.staging import MOST_PART, Place, StagedFile, Staging
+from millstream.streams.deposits.staging import MOST_PART, StagedFile, Staging, StagingPlace
 from millstream.streams.stream import Stream, settle
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
@@ -41,12 +41,12 @@ SWEEP_SECONDS = 60.0
 _Result = TypeVar("_Result")
 
 
-class Store(Protocol):
+class DepositStore(Protocol):
     """What sinks ask of the store."""
 
     files: Files
     directory: str
-    worker: Worker
+    worker: FileWorker
 
     def control(
         self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
@@ -125,15 +125,15 @@ class Mark(msgspec.Struct, frozen=True):
     query: str = ""  # empty where nobody said: such a mark is of any query
 
 
-class _Saved(msgspec.Struct, frozen=True):
+class _SavedDeposit(msgspec.Struct, frozen=True):
     stream: int
     marks: list[Mark]
 
 
-class Sinks:
+class Deposits:
     """The sinks of all streams; a stream's go with it."""
 
-    def __init__(self, catalog: Catalog, store: Store, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, store: DepositStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._catalog = catalog
@@ -291,7 +291,7 @@ class Sinks:
         """Bring back every sink's last batch, once the catalog knows its streams again."""
         streams = {stream.incarnation for stream in self._catalog.everything()}
         if section := found.sections.get(SECTION):
-            for saved in msgspec.json.decode(section, type=list[_Saved]):
+            for saved in msgspec.json.decode(section, type=list[_SavedDeposit]):
                 for mark in saved.marks if saved.stream in streams else ():
                     self._keep(saved.stream, mark)
         for control in found.controls:
@@ -301,11 +301,11 @@ class Sinks:
     def section(self) -> bytes:
         """Return the snapshot's section."""
         return msgspec.json.encode(
-            [_Saved(stream, list(marks.values())) for stream, marks in self._marks.items()]
+            [_SavedDeposit(stream, list(marks.values())) for stream, marks in self._marks.items()]
         )
 
 
-def _place(stream: Stream, sink: str, batch: int, query: str = "") -> Place:
+def _place(stream: Stream, sink: str, batch: int, query: str = "") -> StagingPlace:
     if not 0 < len(sink.encode()) <= LONGEST_SINK:
         raise BadRequest(f"the name of a sink has 1 to {LONGEST_SINK} bytes")
     if len(query.encode()) > LONGEST_SINK:
@@ -314,7 +314,7 @@ def _place(stream: Stream, sink: str, batch: int, query: str = "") -> Place:
         raise BadRequest("batches are numbered from 0")
     if stream.config.mirror is not None:
         raise BadRequest("a mirror takes records from its origin alone")
-    return Place(stream.incarnation, sink, batch)
+    return StagingPlace(stream.incarnation, sink, batch)
 
 
 def _check_subjects(stream: Stream, batch: Batch) -> None:

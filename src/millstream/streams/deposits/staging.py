@@ -61,7 +61,7 @@ class StagedFile(msgspec.Struct, frozen=True):
     check: str
 
 
-class Place(msgspec.Struct, frozen=True):
+class StagingPlace(msgspec.Struct, frozen=True):
     """Whose records: the stream, the sink and its batch."""
 
     incarnation: int
@@ -104,7 +104,7 @@ class Staging:
                 finally:
                     file.close()
 
-    def put(self, place: Place, staged_id: str, at: int, data: bytes) -> int:
+    def put(self, place: StagingPlace, staged_id: str, at: int, data: bytes) -> int:
         """Write ``data`` at ``at``, where the file must reach already; returns its size.
 
         Writing the same part again changes nothing, so a sender may repeat what it got no answer
@@ -132,7 +132,7 @@ class Staging:
         self._grow(path, max(at + len(data), size))
         return self._sizes[path]
 
-    def take(self, place: Place, files: list[StagedFile]) -> Batch:
+    def take(self, place: StagingPlace, files: list[StagedFile]) -> Batch:
         """Return the records of these files in order, all of them as they were sent."""
         size = sum(file.bytes for file in files)
         if size > MOST_COMMIT:
@@ -158,7 +158,7 @@ class Staging:
             raise StagedMissing(f"{one.id} is not here as it was sent")
         return data
 
-    def drop(self, place: Place, staged_id: str = "") -> None:
+    def drop(self, place: StagingPlace, staged_id: str = "") -> None:
         """Remove a batch's file, or all of them."""
         directory = f"{self._directory}/{place.incarnation:016x}"
         prefix = f"{directory}/{place.prefix}"
@@ -167,7 +167,7 @@ class Staging:
             if not wanted or path == wanted:
                 self._remove(path)
 
-    def drop_through(self, place: Place) -> None:
+    def drop_through(self, place: StagingPlace) -> None:
         """Remove everything of a sink up to this batch: it is committed, or never will be."""
         sink = place.prefix.partition("-")[0]
         directory = f"{self._directory}/{place.incarnation:016x}/"
@@ -201,7 +201,7 @@ class Staging:
         self._sizes[path] = size
         self._touched[path] = self._clock.monotonic()
 
-    def _path(self, place: Place, staged_id: str) -> str:
+    def _path(self, place: StagingPlace, staged_id: str) -> str:
         if not _ID.fullmatch(staged_id):
             raise BadRequest("the id of staged records is 1 to 64 letters, digits, - and _")
         return f"{self._directory}/{place.incarnation:016x}/{place.prefix}{staged_id}{SUFFIX}"

@@ -11,7 +11,7 @@ from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
 from millstream.store.log.log import Log
-from millstream.streams.account_room import AccountRoom, unbounded
+from millstream.streams.account_quota import AccountRoom, unbounded
 from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import counts_data
@@ -22,7 +22,7 @@ from millstream.streams.publishing.atomic_batch import (
     Abandoned,
     Ahead,
     AtomicBatches,
-    Part,
+    BatchPart,
     check_expectations,
     check_rollup,
 )
@@ -207,7 +207,9 @@ class Admission:
         run = Run(kept, 0, 0)
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
-            part = Part(subject, headers, payload, extras.first_values(headers) if headers else {})
+            part = BatchPart(
+                subject, headers, payload, extras.first_values(headers) if headers else {}
+            )
             if not self._is_new(part, ahead):
                 continue
             kept.add(subject, b"", headers, payload, *batch.extras(at))
@@ -215,7 +217,7 @@ class Admission:
             run.count += 1
         return run
 
-    def _is_new(self, part: Part, ahead: Ahead) -> bool:
+    def _is_new(self, part: BatchPart, ahead: Ahead) -> bool:
         """Whether a record is none that was stored before, or comes twice in one batch."""
         config, window = self._stream.config, self._writes.window
         try:
@@ -276,7 +278,7 @@ class Admission:
         values = _demands(headers)
         acks = self._writes.acks
         if preconditions.BATCH_ID in values:
-            self._publish_batched(reply, Part(subject, headers, payload, values))
+            self._publish_batched(reply, BatchPart(subject, headers, payload, values))
             return
         try:
             added = self._check(subject, headers, payload, values)
@@ -342,7 +344,7 @@ class Admission:
 
     # -- atomic batches ----------------------------------------------------------------------
 
-    def _publish_batched(self, reply: bytes, part: Part) -> None:
+    def _publish_batched(self, reply: bytes, part: BatchPart) -> None:
         """Keep a message of an atomic batch; the one that commits stores them all."""
         config, acks = self._stream.config, self._writes.acks
         try:
@@ -371,7 +373,7 @@ class Admission:
         run.ack_suffix = b',"batch":%s,"count":%d}' % (batch_id, len(whole))
         self._writes.append(run)
 
-    def _run_of(self, parts: list[Part], reply: bytes) -> Run:
+    def _run_of(self, parts: list[BatchPart], reply: bytes) -> Run:
         """Return a whole atomic batch as one run, each message checked as if it came behind."""
         batch, ahead, size = Batch(), Ahead(self._writes, by_pattern=False), 0
         counts: dict[bytes, counter.Count] = {}
@@ -388,7 +390,7 @@ class Admission:
             run.demands.append(Demand.of(at, part.values))
         return run
 
-    def _counted(self, part: Part, counts: dict[bytes, counter.Count]) -> Part:
+    def _counted(self, part: BatchPart, counts: dict[bytes, counter.Count]) -> BatchPart:
         """Return a message of a batch with the sum that it makes of its counter."""
         config = self._stream.config
         added = counter.increment(part.values, part.payload, allowed=config.allow_msg_counter)
@@ -401,7 +403,7 @@ class Admission:
         headers = count.with_sources(part.headers)
         return part._replace(headers=headers, payload=counter.stored(count.total))
 
-    def _check_part(self, part: Part, ahead: Ahead) -> None:
+    def _check_part(self, part: BatchPart, ahead: Ahead) -> None:
         if preconditions.EXPECTED_LAST_MSG_ID in part.values:
             raise PublishRefused(
                 400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
@@ -496,7 +498,7 @@ class Admission:
             return  # the oldest of this subject makes room
         self._check_total(messages, size)
 
-    def _check_batch_room(self, part: Part, of_subject: int, messages: int, size: int) -> None:
+    def _check_batch_room(self, part: BatchPart, of_subject: int, messages: int, size: int) -> None:
         """Apply discard new to an atomic batch up to a message, the batch counted in."""
         config = self._stream.config
         if config.discard != "new":

@@ -16,8 +16,8 @@ from millstream.streams.writing.preconditions import (
     BATCH_ID,
     BATCH_SEQ,
     Duplicate,
-    Facts,
     PublishRefused,
+    StreamFacts,
 )
 from millstream.subjects.matcher import matcher
 
@@ -34,7 +34,7 @@ class Abandoned(PublishRefused):
         self.reason = reason
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """One message of a batch."""
 
     subject: bytes
@@ -43,8 +43,8 @@ class Part(NamedTuple):
     values: dict[bytes, bytes]  # its headers by name
 
 
-class _Open(msgspec.Struct):
-    parts: list[Part] = msgspec.field(default_factory=list)
+class _OpenAtomicBatch(msgspec.Struct):
+    parts: list[BatchPart] = msgspec.field(default_factory=list)
     size: int = 0
     idle_at: int = 0
 
@@ -52,7 +52,7 @@ class _Open(msgspec.Struct):
 class Ahead:
     """A stream's facts as they would be behind the messages of a batch so far."""
 
-    def __init__(self, facts: Facts, *, by_pattern: bool = True) -> None:
+    def __init__(self, facts: StreamFacts, *, by_pattern: bool = True) -> None:
         self._facts = facts
         self._by_pattern = by_pattern  # whether patterns find messages of the batch
         self._last = facts.last_seq()
@@ -122,13 +122,13 @@ class AtomicBatches:
 
     def __init__(self, limits: BatchLimits | None = None) -> None:
         self._limits = limits or BatchLimits()
-        self._open: dict[bytes, _Open] = {}
+        self._open: dict[bytes, _OpenAtomicBatch] = {}
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, part: Part, now_ns: int) -> list[Part] | None:
+    def take(self, part: BatchPart, now_ns: int) -> list[BatchPart] | None:
         """Add a message to its batch; returns the whole batch once it is committed."""
         batch_id, position, commit = _read(part.values)
         found = self._find(batch_id, position, commit == b"eob")
@@ -147,7 +147,7 @@ class AtomicBatches:
         whole = self.forget(batch_id)
         return [*whole[:-1], _closing(whole[-1])] if commit == b"eob" else whole
 
-    def _find(self, batch_id: bytes, position: int, is_end: bool) -> _Open:
+    def _find(self, batch_id: bytes, position: int, is_end: bool) -> _OpenAtomicBatch:
         found = self._open.get(batch_id)
         if found is not None:
             return found
@@ -157,9 +157,9 @@ class AtomicBatches:
                 raise self._too_large()
             raise _incomplete()
         self._limits.atomic.take(len(self._open))
-        return self._open.setdefault(batch_id, _Open())
+        return self._open.setdefault(batch_id, _OpenAtomicBatch())
 
-    def _without_level(self, batch_id: bytes, part: Part) -> Part:
+    def _without_level(self, batch_id: bytes, part: BatchPart) -> BatchPart:
         if preconditions.LEVEL not in part.values:
             return part
         try:
@@ -167,7 +167,7 @@ class AtomicBatches:
         except PublishRefused as error:
             raise self._abandoned(batch_id, "unsupported", error) from None
 
-    def _keep(self, batch_id: bytes, found: _Open, part: Part, now_ns: int) -> None:
+    def _keep(self, batch_id: bytes, found: _OpenAtomicBatch, part: BatchPart, now_ns: int) -> None:
         size = len(part.subject) + len(part.headers) + len(part.payload)
         if self._size + size > MOST_BYTES:
             self.forget(batch_id)
@@ -185,7 +185,7 @@ class AtomicBatches:
         most = self._limits.most_messages
         return PublishRefused(400, 10199, f"atomic publish batch is too large: {most}")
 
-    def forget(self, batch_id: bytes) -> list[Part]:
+    def forget(self, batch_id: bytes) -> list[BatchPart]:
         """Close a batch; returns its messages."""
         found = self._open.pop(batch_id, None)
         if found is None:
@@ -212,7 +212,7 @@ class AtomicBatches:
         return min((one.idle_at for one in self._open.values()), default=None)
 
 
-def _closing(part: Part) -> Part:
+def _closing(part: BatchPart) -> BatchPart:
     """Return the last message of a batch that a marker ended, as one that ends it itself."""
     return part._replace(headers=extras.with_value(part.headers, BATCH_COMMIT, b"1"))
 

@@ -72,7 +72,7 @@ def _bad_pattern() -> PublishRefused:
     return PublishRefused(400, 10206, "batch publish pattern is invalid")
 
 
-class _Open(msgspec.Struct):
+class _OpenFastBatch(msgspec.Struct):
     """One batch; sequences are its own but for ``stream_seq``."""
 
     most_flow: int
@@ -96,7 +96,7 @@ class FastBatches:
         self._prefix = b'{"stream":%s,"seq":' % msgspec.json.encode(stream)
         self._limits = limits
         self._answer = answer
-        self._open: dict[bytes, _Open] = {}
+        self._open: dict[bytes, _OpenFastBatch] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -176,19 +176,19 @@ class FastBatches:
         self._commit(message.batch_id, batch, reply)
         return False
 
-    def _find(self, message: FastMessage) -> _Open:
+    def _find(self, message: FastMessage) -> _OpenFastBatch:
         found = self._open.get(message.batch_id)
         if found is not None:
             return found
         if message.seq != 1 or message.operation == PING:
             raise PublishRefused(400, 10208, "batch publish ID unknown")
         self._limits.fast.take(len(self._open))
-        made = self._open[message.batch_id] = _Open(message.flow, message.gap_ok)
+        made = self._open[message.batch_id] = _OpenFastBatch(message.flow, message.gap_ok)
         # Who is alone gets what it asked for; among others it begins slowly.
         made.flow = min(_SHARED_FLOW, made.most_flow) if len(self._open) == 1 else 1
         return made
 
-    def _leap(self, batch: _Open, message: FastMessage, reply: bytes) -> bool:
+    def _leap(self, batch: _OpenFastBatch, message: FastMessage, reply: bytes) -> bool:
         """Tell of what is missing; returns whether the batch goes on without it."""
         self._tell_gap(reply, batch.last + 1, message.seq)
         if batch.gap_ok and message.seq > batch.last:
@@ -196,7 +196,7 @@ class FastBatches:
         self._commit(message.batch_id, batch, reply)
         return False
 
-    def _ping(self, batch: _Open, message: FastMessage, reply: bytes) -> None:
+    def _ping(self, batch: _OpenFastBatch, message: FastMessage, reply: bytes) -> None:
         if message.seq > batch.last:
             self._tell_gap(reply, batch.last + 1, message.seq + 1)
             if batch.gap_ok:
@@ -210,11 +210,11 @@ class FastBatches:
 
     # -- answers -----------------------------------------------------------------------------
 
-    def _all_stored(self, batch: _Open) -> None:
+    def _all_stored(self, batch: _OpenFastBatch) -> None:
         if not batch.pending:
             batch.stored = batch.last
 
-    def _keep_telling(self, batch: _Open, reply: bytes) -> bool:
+    def _keep_telling(self, batch: _OpenFastBatch, reply: bytes) -> bool:
         """Tell how far the batch is, when that is due; returns whether it was."""
         if batch.stored < batch.told + batch.flow:
             return False
@@ -227,7 +227,7 @@ class FastBatches:
         self._tell(reply, batch.told, batch.flow)
         return True
 
-    def _commit(self, batch_id: bytes, batch: _Open, reply: bytes) -> bool:
+    def _commit(self, batch_id: bytes, batch: _OpenFastBatch, reply: bytes) -> bool:
         """End a batch, now or when all of it is stored; returns whether it is over."""
         batch.commit_reply = reply
         if batch.last != batch.stored:
@@ -235,7 +235,7 @@ class FastBatches:
         self._end(batch_id, batch, reply)
         return True
 
-    def _end(self, batch_id: bytes, batch: _Open, reply: bytes) -> None:
+    def _end(self, batch_id: bytes, batch: _OpenFastBatch, reply: bytes) -> None:
         self.forget(batch_id)
         name = msgspec.json.encode(batch_id.decode("utf-8", "replace"))
         told = b'%s%d,"batch":%s,"count":%d}'

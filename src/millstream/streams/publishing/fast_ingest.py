@@ -33,7 +33,7 @@ class Checking(Protocol):
         ...
 
 
-class _Waiting(NamedTuple):
+class _WaitingBatch(NamedTuple):
     message: FastMessage
     reply: bytes
 
@@ -51,7 +51,7 @@ class FastIngest:
         self._writes = writes
         self._clock = clock
         self._run: Run | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingBatch] = []
 
     def configure(self, config: StreamConfig) -> None:
         """Follow a configuration; one that allows no fast batches ends those there are."""
@@ -72,9 +72,9 @@ class FastIngest:
             self._writes.acks.refuse(reply, error)
             return
         if not extras.is_special(headers) and self._checks.needs_no_look(headers, payload):
-            self._join(batch, at, _Waiting(message, reply))
+            self._join(batch, at, _WaitingBatch(message, reply))
         else:
-            self._store_alone(_Waiting(message, reply), subject, headers, payload)
+            self._store_alone(_WaitingBatch(message, reply), subject, headers, payload)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -101,7 +101,7 @@ class FastIngest:
             self.batches.forget(message.batch_id)
             raise
 
-    def _join(self, batch: Batch, at: int, one: _Waiting) -> None:
+    def _join(self, batch: Batch, at: int, one: _WaitingBatch) -> None:
         run = self._run
         if run is None or run.batch is not batch or run.start + run.count != at:
             self.flush()
@@ -111,7 +111,7 @@ class FastIngest:
         self.batches.accepted(one.message)
 
     def _store_alone(
-        self, one: _Waiting, subject: bytes, headers: bytes, payload: bytes
+        self, one: _WaitingBatch, subject: bytes, headers: bytes, payload: bytes
     ) -> None:  # fmt: skip
         self.flush()  # what came before is counted in by the checks
         try:
@@ -127,7 +127,9 @@ class FastIngest:
         run.done = partial(self._settled, run, [one])
         self._writes.append(run)
 
-    def _settled(self, run: Run, waiting: list[_Waiting], error: MillstreamError | None) -> None:
+    def _settled(
+        self, run: Run, waiting: list[_WaitingBatch], error: MillstreamError | None
+    ) -> None:
         for at, one in enumerate(waiting):
             if error is None:
                 self.batches.stored(one.message, one.reply, run.seq_of(at))

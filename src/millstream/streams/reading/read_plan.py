@@ -67,7 +67,7 @@ class SealedSegment(Protocol):
         ...
 
 
-class ColdFile(Protocol):
+class PlannedColdFile(Protocol):
     """A segment's Parquet twin; the store's ``ColdPlan`` is one."""
 
     @property
@@ -87,7 +87,7 @@ class ColdFile(Protocol):
 
 
 # Twins of the oldest segments, and ranges of sequences in them that do not count.
-Cold = tuple[Sequence[ColdFile], list[tuple[int, int]]]
+Cold = tuple[Sequence[PlannedColdFile], list[tuple[int, int]]]
 
 
 class PlanRequest(msgspec.Struct, frozen=True):

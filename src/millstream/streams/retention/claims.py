@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from millstream.subjects.matcher import matcher
 
 
-class Claim:
+class RecordClaim:
     """One holder's need: matching records from ``first`` on, but those it is done with."""
 
     __slots__ = ("_match", "done", "first")
@@ -32,9 +32,9 @@ class Claims:
     """Every holder's claim. Pure: the stream carries out what this decides."""
 
     def __init__(self) -> None:
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, RecordClaim] = {}
 
-    def put(self, holder: str, claim: Claim) -> None:
+    def put(self, holder: str, claim: RecordClaim) -> None:
         """Let a holder need records; a claim it had is replaced."""
         self._claims[holder] = claim
 
@@ -42,7 +42,7 @@ class Claims:
         """Let a holder need nothing."""
         self._claims.pop(holder, None)
 
-    def on(self, subject: bytes) -> list[Claim]:
+    def on(self, subject: bytes) -> list[RecordClaim]:
         """Return the claims that concern a subject."""
         return [claim for claim in self._claims.values() if claim.covers(subject)]
 

@@ -20,10 +20,10 @@ from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.streams.retention import delete_markers
 from millstream.streams.retention import rules as retention
 from millstream.streams.retention.claims import Claims
-from millstream.streams.retention.crowd import Crowd
 from millstream.streams.retention.expiry import Expiry
 from millstream.streams.retention.holds import Holds
-from millstream.streams.retention.removals import EVERYTHING, Removals
+from millstream.streams.retention.recent_removals import EVERYTHING, RecentRemovals
+from millstream.streams.retention.removal_batch import RemovalBatch
 from millstream.streams.state import StreamState
 from millstream.streams.writing.run import Demand, Run
 from millstream.streams.writing.writes import Writes
@@ -68,11 +68,11 @@ class Removal:
     """Carries out every removal of one stream, and keeps its limits."""
 
     def __init__(self, stream: Losing, writes: Writes, clock: Clock, timers: Timers) -> None:
-        self.notes = Removals()
+        self.notes = RecentRemovals()
         self.claims = Claims()
         self.holds = Holds()
         self.expiry = Expiry(self, clock, timers)
-        self.crowd = Crowd(timers, self._drop_crowd)
+        self.crowd = RemovalBatch(timers, self._drop_crowd)
         self._stream = stream
         self._writes = writes
         self._clock = clock

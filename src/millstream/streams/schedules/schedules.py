@@ -51,7 +51,7 @@ class Due(NamedTuple):
     text: str  # the time as headers show it
 
 
-class Facts(Protocol):
+class ScheduleFacts(Protocol):
     """What the checks ask about the stream."""
 
     def last_headers(self, subject: bytes) -> bytes | None:
@@ -155,7 +155,7 @@ def check(
     config: StreamConfig,
     subject: bytes,
     values: Mapping[bytes, bytes],
-    facts: Facts,
+    facts: ScheduleFacts,
     now_ns: int,
 ) -> None:
     """Raise when a message is a schedule that cannot be kept, or meddles with one."""
@@ -197,7 +197,7 @@ def _check_schedule(config: StreamConfig, subject: bytes, values: Mapping[bytes,
 
 
 def _check_purge(
-    config: StreamConfig, subject: bytes, values: Mapping[bytes, bytes], facts: Facts
+    config: StreamConfig, subject: bytes, values: Mapping[bytes, bytes], facts: ScheduleFacts
 ) -> None:
     """Publishers may end a schedule by naming it, and nothing else."""
     scheduler = values.get(SCHEDULER, b"")

@@ -13,7 +13,7 @@ from millstream.errors import MillstreamError, NotHere, RecordTooLarge, StreamNo
 from millstream.kernel._batch import Batch
 from millstream.streams.config import extras
 from millstream.streams.config.source import Source
-from millstream.streams.retention.claims import Claim
+from millstream.streams.retention.claims import RecordClaim
 from millstream.streams.writing import preconditions
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Intake:
             self._deliveries.came = self.pump
             self._deliveries.follow(origin.account, origin.name, self._position)
             return
-        origin.claim(self._holder, Claim(self.source.filters, self._position, ()))
+        origin.claim(self._holder, RecordClaim(self.source.filters, self._position, ()))
         self._unwatch = origin.watch(self.pump)
         self.pump()
 

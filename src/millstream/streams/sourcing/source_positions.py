@@ -19,7 +19,7 @@ SOURCE_POSITION = 27
 Identity = tuple[str, str, str]
 
 
-class Position(NamedTuple):
+class SourcePosition(NamedTuple):
     """A place in an origin."""
 
     at: int  # newest sequence of the target when it was reached
@@ -27,7 +27,7 @@ class Position(NamedTuple):
     origin: str  # which incarnation of the origin
 
 
-class _Entry(msgspec.Struct, array_like=True, frozen=True):
+class _PositionEntry(msgspec.Struct, array_like=True, frozen=True):
     target: int  # the log that takes in
     identity: Identity
     at: int
@@ -35,7 +35,7 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True):
     origin: str
 
 
-class Controls(Protocol):
+class PositionControls(Protocol):
     """Whatever writes control frames."""
 
     def control(
@@ -48,18 +48,18 @@ class Controls(Protocol):
 class SourcePositions:
     """Positions by target and source; rebuilt from the snapshot and the frames behind it."""
 
-    def __init__(self, store: Controls) -> None:
+    def __init__(self, store: PositionControls) -> None:
         self._store = store
-        self._known: dict[int, dict[Identity, Position]] = {}
+        self._known: dict[int, dict[Identity, SourcePosition]] = {}
 
-    def get(self, target: int, identity: Identity) -> Position | None:
+    def get(self, target: int, identity: Identity) -> SourcePosition | None:
         """Return how far a source was taken in, None when nothing was."""
         return self._known.get(target, {}).get(identity)
 
-    def note(self, target: int, identity: Identity, position: Position) -> None:
+    def note(self, target: int, identity: Identity, position: SourcePosition) -> None:
         """Remember and write down how far a source was taken in."""
         self._known.setdefault(target, {})[identity] = position
-        body = msgspec.json.encode(_Entry(target, identity, *position))
+        body = msgspec.json.encode(_PositionEntry(target, identity, *position))
         with contextlib.suppress(MillstreamError):
             self._store.control(SOURCE_POSITION, target, body, _ignored, sync=False)
 
@@ -71,14 +71,14 @@ class SourcePositions:
         """Take on what was saved, then what was written behind it."""
         bodies = [*saved, *(one.body for one in controls if one.kind == SOURCE_POSITION)]
         for body in bodies:
-            entry = msgspec.json.decode(body, type=_Entry)
-            position = Position(entry.at, entry.seq, entry.origin)
+            entry = msgspec.json.decode(body, type=_PositionEntry)
+            position = SourcePosition(entry.at, entry.seq, entry.origin)
             self._known.setdefault(entry.target, {})[entry.identity] = position
 
     def section(self, targets: Iterable[int]) -> list[msgspec.Raw]:
         """Return the positions of these streams for a snapshot."""
         return [
-            msgspec.Raw(msgspec.json.encode(_Entry(target, identity, *position)))
+            msgspec.Raw(msgspec.json.encode(_PositionEntry(target, identity, *position)))
             for target in targets
             for identity, position in self._known.get(target, {}).items()
         ]

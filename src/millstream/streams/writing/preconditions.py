@@ -104,7 +104,7 @@ class DuplicateWindow:
         self._ids.clear()
 
 
-class Facts(Protocol):
+class StreamFacts(Protocol):
     """What the checks may ask about the stream, staged writes included."""
 
     def last_seq(self) -> int:
@@ -128,7 +128,7 @@ def check(
     config: StreamConfig,
     subject: bytes,
     headers: dict[bytes, bytes],
-    facts: Facts,
+    facts: StreamFacts,
     window: DuplicateWindow,
     now_ns: int,
 ) -> None:
@@ -153,7 +153,9 @@ def check(
     _check_rollup(config, headers)
 
 
-def _check_subject_sequence(subject: bytes, headers: dict[bytes, bytes], facts: Facts) -> None:
+def _check_subject_sequence(
+    subject: bytes, headers: dict[bytes, bytes], facts: StreamFacts
+) -> None:
     if EXPECTED_SUBJECT_SEQ not in headers:
         if EXPECTED_SUBJECT in headers:
             raise PublishRefused(

@@ -15,7 +15,7 @@ from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.subjects.transform import SubjectTransform
 
 
-class Copy(NamedTuple):
+class RepublishedCopy(NamedTuple):
     """A message to publish."""
 
     subject: bytes
@@ -45,7 +45,7 @@ class Republish:
 
     def copy(
         self, seq: int, ts_ns: int, subject: bytes, payload: bytes, headers: bytes, previous: int
-    ) -> Copy | None:
+    ) -> RepublishedCopy | None:
         """Return what to publish for a record; None when no subject could carry it."""
         target = self._transform.apply(subject.decode("utf-8", "surrogateescape"))
         if not is_pattern(target) or has_wildcard(target):
@@ -63,4 +63,4 @@ class Republish:
             b"%s: %s\r\n" % line for line in lines
         )
         body = b"" if self._headers_only else payload
-        return Copy(target.encode("utf-8", "surrogateescape"), block + b"\r\n", body)
+        return RepublishedCopy(target.encode("utf-8", "surrogateescape"), block + b"\r\n", body)

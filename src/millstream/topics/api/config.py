@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.begun import next_turn
+from millstream.eager_task import next_turn
 from millstream.errors import BadRequest, StreamExists
 from millstream.http.number import whole_number
 from millstream.http.request import Request
@@ -16,8 +16,8 @@ from millstream.streams.config.data_size import data_bytes
 from millstream.topics.api import bodies
 from millstream.topics.context import Topics, check_capture, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.page.settled import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

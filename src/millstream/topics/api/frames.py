@@ -2,7 +2,7 @@
 
 from millstream.http.request import Request
 from millstream.http.response import Response
-from millstream.streams.reading.presence import once_here
+from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.reading.read_plan import READ_BYTES, RangeRequest, read_range
 from millstream.streams.reading.views import Views
 from millstream.topics.api.bodies import query_number

@@ -11,9 +11,9 @@ from millstream.errors import BadRequest, RecordNotFound
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.message import Record
-from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, Wish
+from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, RedriveRequest
 from millstream.queues.settings import is_queue
-from millstream.streams.reading.presence import once_here
+from millstream.streams.reading.cold_reads import once_here
 from millstream.topics.api import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name, topic_of
@@ -64,7 +64,7 @@ class Redrives:
             raise BadRequest("to names the topic that the letters are in")
         if body.to is not None:
             self._queue(body.to, request.caller, topics)
-        wish = Wish(min(most or MOST, MOST), body.to, body.origin)
+        wish = RedriveRequest(min(most or MOST, MOST), body.to, body.origin)
         find = partial(self._home, caller=request.caller, topics=topics)
         done, next_from_seq = Redriven(), None
         if body.seqs is None:
@@ -86,14 +86,14 @@ class Redrives:
         return json_response(answer)
 
     async def _named(
-        self, letters: "Stream", wish: Wish, seqs: list[int], find: Find, done: Redriven
+        self, letters: "Stream", wish: RedriveRequest, seqs: list[int], find: Find, done: Redriven
     ) -> None:
         found, missing = await once_here(lambda: _letters(letters, seqs))
         done.skip(missing, NO_RECORD)
         await self._redrive.send_back(letters, found, replace(wish, most=MOST), find, done)
 
     async def _oldest(
-        self, letters: "Stream", wish: Wish, after: int, find: Find, done: Redriven
+        self, letters: "Stream", wish: RedriveRequest, after: int, find: Find, done: Redriven
     ) -> int | None:
         """Send the oldest that can go; returns where to go on, None when all was looked at.
 

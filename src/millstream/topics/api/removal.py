@@ -8,12 +8,12 @@ from millstream.http.response import Response, json_response
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.log.file_log import FileLog
 from millstream.streams.config.data_size import data_bytes
-from millstream.streams.reading.presence import once_here
+from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.topics.api import bodies
 from millstream.topics.context import Topics, topic_of
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.page.settled import settled
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

@@ -7,7 +7,7 @@ from millstream.errors import BadRequest, Forbidden, StreamExists
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.routers.errors import RouterCycle, RouterRepointed
-from millstream.routers.registry import Wish
+from millstream.routers.registry import RouterRequest
 from millstream.routers.router import GUARANTEES, Router
 from millstream.routers.tag_filter import TagFilter
 from millstream.streams.config.config import StreamConfig
@@ -57,7 +57,7 @@ async def put_router(request: Request, topics: Topics) -> Response:
     return json_response(answer, 201 if created else 200)
 
 
-def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) -> Wish:
+def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) -> RouterRequest:
     """Check what a body asks for, in the documented order."""
     if _NAME.fullmatch(name) is None:
         raise BadRequest("a router's name has 1 to 255 letters, digits and . _ : - >")
@@ -70,7 +70,7 @@ def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) ->
     guarantee = body.guarantee or GUARANTEES[0]
     if guarantee not in GUARANTEES:
         raise BadRequest(f"guarantee is {' or '.join(GUARANTEES)}")
-    return Wish(
+    return RouterRequest(
         account=caller.account,
         name=name,
         source=body.source,

@@ -8,7 +8,7 @@ from millstream.consumers.readers import HoldRequest
 from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
-from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Sinks, StageRequest
+from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Deposits, StageRequest
 from millstream.topics.api.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
@@ -50,7 +50,7 @@ async def hold(request: Request, topics: Topics) -> Response:
     return json_response({})
 
 
-def _sinks(topics: Topics) -> Sinks:
+def _sinks(topics: Topics) -> Deposits:
     if topics.sinks is None:
         raise BadRequest("this server keeps nothing that could be staged")
     return topics.sinks

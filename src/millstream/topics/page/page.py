@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from millstream.errors import NotHere
 from millstream.store.log.log import Durability
-from millstream.streams.reading.presence import once_here
+from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.state import StreamState
 from millstream.subjects.matcher import matcher
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.rendering import Fields, Renderer
-from millstream.topics.page.settled import settled
 from millstream.topics.page.tombstone import Tombstone, start_reading
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from millstream.errors import NotHere
 from millstream.http.request import Caller, Request
 from millstream.http.response import Parcel, Push, StreamedResponse
 from millstream.store.log.log import DAMAGE
-from millstream.streams.reading.presence import look_again
+from millstream.streams.reading.cold_reads import look_again
 from millstream.topics.audience.alarm import Alarm
 from millstream.topics.audience.pulse import Pulse
 from millstream.topics.audience.seat import News, Seat, Variant
@@ -41,7 +41,7 @@ class Use(msgspec.Struct):
     open_streams: int = 0
 
 
-class Session(msgspec.Struct):
+class WatchSession(msgspec.Struct):
     """Where a watcher stands in each of its topics, and what it wants to see."""
 
     cursors: dict[str, int]
@@ -53,7 +53,7 @@ class Session(msgspec.Struct):
     gone: set[str] = msgspec.field(default_factory=set)  # topics whose end was reported
     incarnations: dict[str, int] = msgspec.field(default_factory=dict)  # whose the cursors are
 
-    def continued(self, caller: Caller) -> "Session":
+    def continued(self, caller: Caller) -> "WatchSession":
         """Return the session as the next connection goes on with it.
 
         The one before may not know yet that its client is gone: what it still sends must not count
@@ -103,7 +103,7 @@ def heartbeat(topics: Topics, asked_ms: int | None) -> int:
     return min(max(wish, topics.shortest_heartbeat_ms), LONGEST_HEARTBEAT_MS)
 
 
-def respond(topics: Topics, session: Session) -> StreamedResponse:
+def respond(topics: Topics, session: WatchSession) -> StreamedResponse:
     """Return the answer that sends a session's events; refuses it above the cap."""
     events = EventStream(topics, session, topics.live.take(session.caller.key))
     return StreamedResponse(events, attach=events.attach)
@@ -122,7 +122,7 @@ class Heard(msgspec.Struct, frozen=True):
 class EventStream(AsyncIterator[bytes]):
     """One connection of a session; counted from the first chunk until it is closed."""
 
-    def __init__(self, topics: Topics, session: Session, leave: Callable[[], None]) -> None:
+    def __init__(self, topics: Topics, session: WatchSession, leave: Callable[[], None]) -> None:
         self._topics = topics
         self._leave = leave
         self._session = session

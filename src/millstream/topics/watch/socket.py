@@ -15,14 +15,14 @@ from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
 from millstream.topics.api.write import carry_out
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import Query
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.page.settled import settled
 from millstream.topics.watch.socket_messages import (
     NULL,
     BadMessage,
     Message,
-    Ping,
+    PingRequest,
     Publish,
     Subscribe,
     Unsubscribe,
@@ -30,7 +30,7 @@ from millstream.topics.watch.socket_messages import (
     read_message,
     refusal,
 )
-from millstream.topics.watch.subscriptions import Subscription, Subscriptions
+from millstream.topics.watch.subscriptions import Subscriptions, TopicSubscription
 from millstream.wire import websocket
 from millstream.wire.websocket import FrameError, FrameReader, Status
 
@@ -200,11 +200,11 @@ class Socket(asyncio.Protocol):
             case websocket.End(is_text):
                 self._waiting.append(b"".join(self._parts) if is_text else None)
                 self._parts, self._size = [], 0
-            case websocket.Ping(payload):
+            case websocket.PingFrame(payload):
                 self._pong = websocket.pong(payload)
             case websocket.Close(status):
                 self._end(status, "")
-            case websocket.Pong():
+            case websocket.PongFrame():
                 pass
 
     def _answer_ping(self) -> None:
@@ -262,7 +262,7 @@ class Socket(asyncio.Protocol):
                 return self._subscribe(message)
             case Unsubscribe():
                 return self._unsubscribe(message)
-            case Ping():
+            case PingRequest():
                 return answer("pong", message.request_id)
 
     async def _publish(self, message: Publish) -> bytes:
@@ -312,7 +312,7 @@ class Socket(asyncio.Protocol):
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             }
-            made.append(Subscription(name, start, query, callers[name], stream=stream))
+            made.append(TopicSubscription(name, start, query, callers[name], stream=stream))
         for subscription in made:
             self._subscriptions.add(subscription)
         return answer("subscribed", message.request_id, topics=shown)

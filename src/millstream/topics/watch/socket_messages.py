@@ -53,11 +53,11 @@ class Publish(_Message, tag="publish"):
     return_seqs: bool | None = None
 
 
-class Ping(_Message, tag="ping"):
+class PingRequest(_Message, tag="ping"):
     """Answer with a pong."""
 
 
-Message: TypeAlias = Subscribe | Unsubscribe | Publish | Ping
+Message: TypeAlias = Subscribe | Unsubscribe | Publish | PingRequest
 
 
 class BadMessage(MillstreamError):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from millstream.errors import NotHere
 from millstream.http.request import Caller
-from millstream.streams.reading.presence import look_again
+from millstream.streams.reading.cold_reads import look_again
 from millstream.topics.audience.pulse import Pulse
 from millstream.topics.audience.seat import Variant
 from millstream.topics.context import Topics
@@ -25,7 +25,7 @@ WORTH_COMPRESSING = 1024  # below this a frame costs more time than bytes
 _encode = msgspec.json.encode
 
 
-class Subscription(msgspec.Struct):
+class TopicSubscription(msgspec.Struct):
     """One topic of a socket: its position, and what is to be shown."""
 
     name: str
@@ -52,7 +52,7 @@ class Subscriptions:
         self._topics = topics
         self._wake = wake
         self._compressed = compressed
-        self._known: dict[str, Subscription] = {}
+        self._known: dict[str, TopicSubscription] = {}
         self._dirty: dict[str, None] = {}  # those that may have something, oldest first
         self.held: str | None = None  # a topic whose records wait: its ack must go first
 
@@ -62,7 +62,7 @@ class Subscriptions:
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: TopicSubscription) -> None:
         """Begin with a topic, or begin anew with one that is known."""
         self.remove(subscription.name)
         self._known[subscription.name] = subscription
@@ -124,7 +124,7 @@ class Subscriptions:
         self._dirty[name] = None
         self._wake()
 
-    def _look(self, each: Subscription) -> bytes:
+    def _look(self, each: TopicSubscription) -> bytes:
         """Return what there is to send of a topic, and move the position past it."""
         topics = self._topics
         stream = topics.find_or_none(each.name, each.caller)
@@ -151,7 +151,7 @@ class Subscriptions:
             self._dirty[each.name] = None  # behind the others, so that each has its turn
         return frames
 
-    def _listen(self, each: Subscription, stream: "Stream") -> tuple[Pulse, Variant]:
+    def _listen(self, each: TopicSubscription, stream: "Stream") -> tuple[Pulse, Variant]:
         if each.stream is stream and each.pulse is not None and each.variant is not None:
             return each.pulse, each.variant
         if each.stream is not None and each.stream is not stream:
@@ -162,7 +162,7 @@ class Subscriptions:
         each.undo = each.pulse.listen(lambda: self._mark(each.name))
         return each.pulse, each.variant
 
-    def _render(self, each: Subscription, page: Page) -> bytes:
+    def _render(self, each: TopicSubscription, page: Page) -> bytes:
         frames, start = [], each.cursor
         if page.tombstone is not None:
             start = page.after_loss

@@ -10,10 +10,10 @@ from millstream.topics.api import bodies
 from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import NotFound
+from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import Query
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.page.settled import settled
-from millstream.topics.watch.events import Session, Use, check_accept, heartbeat, respond
+from millstream.topics.watch.events import Use, WatchSession, check_accept, heartbeat, respond
 
 MOST_TOPICS = 256
 SESSION_TTL_MS = 300_000
@@ -26,7 +26,7 @@ async def tail(request: Request, topics: Topics) -> Answer:
     check_accept(request)
     stream = topics.find(topic_of(request), request.caller)
     start = bodies.query_number(request, "from_seq")
-    session = Session(
+    session = WatchSession(
         cursors={stream.name: stream.state().last_seq if start is None else start},
         query=Query(
             limit=min(bodies.query_number(request, "limit") or 256, MOST_RECORDS),
@@ -55,7 +55,7 @@ class Watches:
     """The sessions of ``POST /v0/watch``; one that nobody reads goes after five minutes."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, WatchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -127,12 +127,12 @@ def _positions(
         )
 
 
-def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> Session:
+def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> WatchSession:
     """Return what a body asks for, every number within its range; no topic is looked at."""
     limit = bodies.unsigned(body.limit, "limit", 0, bodies.U32)
     budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
     asked = body.heartbeat_ms
-    return Session(
+    return WatchSession(
         cursors={
             name: bodies.unsigned(wish.from_seq, "from_seq", 0)
             for name, wish in body.topics.items()

@@ -12,12 +12,12 @@ from itertools import groupby
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.store.log import derived
-from millstream.store.log.derived import Derivation, Part
+from millstream.store.log.derived import Derivation, DerivedPart
 from millstream.store.log.file_log import FileLog
 
 
 def stretches(
-    derivation: Derivation, part: Part, source: FileLog | None, target: FileLog
+    derivation: Derivation, part: DerivedPart, source: FileLog | None, target: FileLog
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield (first, last, frames) of what the target lacks, None where the source lacks it too."""
     missing = _missing(part, source, target.next_seq)
@@ -37,7 +37,7 @@ def stretches(
 
 
 def _missing(
-    part: Part, source: FileLog | None, start: int
+    part: DerivedPart, source: FileLog | None, start: int
 ) -> Iterator[tuple[int, derived.Fields | None]]:
     """Yield (target's sequence, source's record) from ``start`` on."""
     at = part.base
@@ -48,7 +48,9 @@ def _missing(
             at += 1
 
 
-def fill(derivation: Derivation, part: Part, source: FileLog, holes: dict[int, bytes]) -> None:
+def fill(
+    derivation: Derivation, part: DerivedPart, source: FileLog, holes: dict[int, bytes]
+) -> None:
     """Let copies fill holes in damaged files, where their source still has the records."""
     seqs = (seq for first, last in part.ranges for seq in range(first, last + 1))
     for at, seq in enumerate(seqs, part.base):

@@ -1,4 +1,4 @@
-"""Watched: where a watch stands in each of its topics, so that another one can go on there."""
+"""WatchPosition: where a watch stands in each of its topics, so that another can go on there."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,7 +30,7 @@ class _Moved(msgspec.Struct):
         return self.gap_to if self.gap_from > 1 else min(self.gap_to, self.earliest_seq - 1)
 
 
-class Watched:
+class WatchPosition:
     """Makes the request that opens a watch, and reads its answer and its events."""
 
     def __init__(self, positions: Mapping[str, int | None], options: Mapping[str, Any]) -> None:

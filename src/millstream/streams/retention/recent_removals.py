@@ -1,4 +1,4 @@
-"""Removals: what went lately, so that whoever counts records knows whether to count anew."""
+"""RecentRemovals: what went lately, so that whoever counts records knows whether to count anew."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ _REMEMBERED = 64
 EVERYTHING = 2**64
 
 
-class Removals:
+class RecentRemovals:
     """A count of removals, and how high each of the latest reached.
 
     What went record by record, by a request or a limit, is kept until ``take_dropped``:

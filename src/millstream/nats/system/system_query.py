@@ -6,7 +6,7 @@ from typing import Any
 
 from millstream.errors import MillstreamError
 from millstream.nats.system.server_card import ServerCard
-from millstream.nats.system_shapes import OPTIONS, SERVERS
+from millstream.nats.system.system_shapes import OPTIONS, SERVERS
 from millstream.wire.go_json import GoJsonError, unmarshal
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from millstream.store.disk import blocks
 from millstream.store.disk.files import File, Files, ensure_dir, replace_file, write_all
 from millstream.store.disk.keys import KeyRing
 from millstream.store.wal import entry
-from millstream.store.wal.entry import Damage, Entry, scan_entries
+from millstream.store.wal.entry import Damage, WalEntry, scan_entries
 from millstream.store.wal.local_engine import HEADER as WAL_HEADER
 from millstream.store.wal.local_engine import wal_indexes, wal_name
 
@@ -52,7 +52,7 @@ class Patch(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
 
 
-class Copy(msgspec.Struct, array_like=True, frozen=True):
+class ErasedCopy(msgspec.Struct, array_like=True, frozen=True):
     """A whole file to be written over another one; it goes when all is done."""
 
     copy: str
@@ -63,7 +63,7 @@ class Redo(msgspec.Struct, array_like=True, frozen=True):
     """Everything that one erase changes."""
 
     patches: list[Patch]
-    copies: list[Copy]
+    copies: list[ErasedCopy]
 
 
 def erased(frame: bytes | memoryview) -> bytes:
@@ -117,7 +117,7 @@ def _holds(run: entry.Run, log_id: int, seqs: set[int]) -> bool:
 
 
 def _entry_patches(
-    buffer: memoryview, item: Entry, log_id: int, seqs: set[int], ring: KeyRing
+    buffer: memoryview, item: WalEntry, log_id: int, seqs: set[int], ring: KeyRing
 ) -> Iterator[tuple[int, bytes]]:
     """Return the changes to an entry's body, and to the checksums in its header."""
     if item.sealed:

@@ -1,4 +1,4 @@
-"""Room: how many topics an account may have, those that are just being made included."""
+"""TopicLimit: how many topics an account may have, those that are just being made included."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from millstream.streams.catalog import Catalog
 
 
-class Room:
+class TopicLimit:
     """Names are reserved before their topics are made, so that no race goes above the cap."""
 
     def __init__(self, catalog: "Catalog", most: Callable[[], int]) -> None:

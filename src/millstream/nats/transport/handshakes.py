@@ -1,4 +1,4 @@
-"""Entrance: the connections that are not yet in: handshakes and requests under way, each timed."""
+"""Handshakes: connections that are not in yet, their handshakes and requests each timed."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ class Arrival(Protocol):
         ...
 
 
-class Entrance:
+class Handshakes:
     """What arriving clients share; it bounds how many there are and how long they take."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Line: the routers of one source, and which of them have their turn next."""
+"""SourceRouters: the routers of one source, and which of them have their turn next."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class Ready(Protocol):
 _R = TypeVar("_R", bound=Ready)
 
 
-class Line(list[_R]):
+class SourceRouters(list[_R]):
     """Who is ready stands in the line, or the source grew: then all are asked once, in a round.
 
     Who is found at work or held up leaves the line, and comes ``again`` when that is over. So a

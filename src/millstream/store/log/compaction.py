@@ -1,10 +1,10 @@
-"""Rewrites: sealed segments of a log copied without their dead, or for another key."""
+"""Compaction: sealed segments of a log copied without their dead, or for another key."""
 
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.store.log.host import Host
+from millstream.store.log.host import LogHost
 from millstream.store.segments.files import HEADER_BYTES
 from millstream.store.segments.rewrite import Rewrite
 from millstream.store.segments.segment import Segment
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Rewrites:
+class Compaction:
     """One log's rewrites, one at a time; all methods run on the loop."""
 
-    def __init__(self, host: Host, log: "FileLog", ratio: float) -> None:
+    def __init__(self, host: LogHost, log: "FileLog", ratio: float) -> None:
         self._host = host
         self._log = log
         self._ratio = ratio  # of a sealed file's bytes that are dead when it is written anew

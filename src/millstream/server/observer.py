@@ -6,7 +6,7 @@ from functools import partial
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
-from millstream.monitor.facts import Account, Connection, Subscription
+from millstream.monitor.facts import AccountFacts, ConnectionFacts, SubscriptionFacts
 from millstream.nats.session import Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.system.account_figures import account_figures
@@ -33,12 +33,12 @@ class Observer:
         self._sessions = sessions
         self._clock = clock
         self._timers = timers
-        self._closed: deque[Connection] = deque(maxlen=keep)
+        self._closed: deque[ConnectionFacts] = deque(maxlen=keep)
         self._reasons: Counter[str] = Counter()
         sessions.watch_closing(self._closing)
         timers.every(_TICK, "the hub's time", self._tick)
 
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[ConnectionFacts]:
         """Return every open connection."""
         return [self._look(session) for session in self._sessions.all()]
 
@@ -53,18 +53,18 @@ class Observer:
                 totals[name] += stats[name]
         return totals
 
-    def subscriptions(self, cid: int, most: int = -1) -> tuple[Subscription, ...]:
+    def subscriptions(self, cid: int, most: int = -1) -> tuple[SubscriptionFacts, ...]:
         """Return the subscriptions of an open connection, the first ``most`` or all of them."""
         session = self._sessions.session(cid)
         if session is None:
             return ()
         account = session.space.name if session.space is not None else ""
         return tuple(
-            Subscription(account, _text(subject), _text(queue), _text(sid), msgs, limit, cid)
+            SubscriptionFacts(account, _text(subject), _text(queue), _text(sid), msgs, limit, cid)
             for subject, queue, sid, msgs, limit in self._sessions.hub.subscriptions(cid, most)
         )
 
-    def closed(self) -> list[Connection]:
+    def closed(self) -> list[ConnectionFacts]:
         """Return the connections that ended last, oldest first."""
         return list(self._closed)
 
@@ -72,11 +72,11 @@ class Observer:
         """Return how many connections ended for which reason since the start."""
         return dict(self._reasons)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[AccountFacts]:
         """Return every account with its subject space."""
         accounts = self._sessions.reception.accounts
         return [
-            Account(
+            AccountFacts(
                 name=space.name,
                 interest=space.interest.stats(),
                 figures=partial(account_figures, self._sessions.hub, space),
@@ -93,12 +93,12 @@ class Observer:
     def _tick(self) -> None:
         self._sessions.hub.now_ns = self._clock.time_ns()
 
-    def _look(self, session: Session) -> Connection:
+    def _look(self, session: Session) -> ConnectionFacts:
         hub, cid = self._sessions.hub, session.cid
         stats, options = hub.connection_stats(cid), session.options
         transport = session.transport
         account = session.space.account if session.space is not None else None
-        return Connection(
+        return ConnectionFacts(
             cid=cid,
             ip=transport.peer,
             port=transport.port or stats["port"],

@@ -1,4 +1,4 @@
-"""Reception: who comes in, and to which account. It decides; the session carries out."""
+"""Authenticator: who comes in, and to which account. It decides; the session carries out."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -49,7 +49,7 @@ class Admitted(msgspec.Struct, frozen=True):
     space: Space
 
 
-class Reception:
+class Authenticator:
     """Knows everyone that may come in, by the kind of their connection."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Crowd: what limits per subject have taken, until it is removed from the log together.
+"""RemovalBatch: what limits per subject have taken, until it is removed from the log together.
 
 A removal is a frame of its own; one for each put into a key-value store would double its cost. Who
 reads does not see the crowd any more, and the next start would find it again, so that it may wait.
@@ -12,7 +12,7 @@ MOST = 256  # records that wait
 LONGEST = 0.01  # seconds that they do
 
 
-class Crowd:
+class RemovalBatch:
     """Calls ``drop`` with what has gathered, soon."""
 
     def __init__(self, timers: Timers, drop: Callable[[list[int]], None]) -> None:

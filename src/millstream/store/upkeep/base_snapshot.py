@@ -45,7 +45,7 @@ MOST_MENDED = 64 << 10  # a longer snapshot has too many bits to try each
 
 
 @dataclass(slots=True)
-class Foundation:
+class BaseSnapshot:
     """The snapshot to start from, and what people must know about it."""
 
     snapshot: Snapshot
@@ -64,7 +64,7 @@ class _Found:
     deleted: tuple[int, ...] = ()  # by the flags of its frames
 
 
-def lay_foundation(files: Files, directory: str, ring: KeyRing) -> Foundation:
+def lay_foundation(files: Files, directory: str, ring: KeyRing) -> BaseSnapshot:
     """Return the snapshot from which a start can go on; raises for what a newer program wrote."""
     made = _best(files, f"{directory}/meta", ring)
     starts = dict(_wal_starts(files, directory, ring))
@@ -105,7 +105,7 @@ def _had_wal(files: Files, directory: str, snapshot: Snapshot) -> bool:
     return snapshot.position > 0 or bool(files.exists(streams) and files.listdir(streams))
 
 
-def _best(files: Files, meta: str, ring: KeyRing) -> Foundation:
+def _best(files: Files, meta: str, ring: KeyRing) -> BaseSnapshot:
     """Return the newest snapshot that is sound, else the newest that can be mended, else none."""
     numbers = snapshot_numbers(files, meta)[::-1]
     damaged: list[tuple[str, bytes]] = []
@@ -114,16 +114,16 @@ def _best(files: Files, meta: str, ring: KeyRing) -> Foundation:
         data = _content(files, path)
         snapshot = decode_snapshot(data, path, ring)
         if snapshot is not None:
-            return Foundation(snapshot)
+            return BaseSnapshot(snapshot)
         damaged.append((path, data))
     for path, data in damaged:
         whole = mended(data)
         snapshot = decode_snapshot(whole, path, ring) if whole else None
         if snapshot is not None:
             note = f"{path} has one wrong bit, which is put right"
-            return Foundation(snapshot, [note], is_new=True)
+            return BaseSnapshot(snapshot, [note], is_new=True)
     nothing = Snapshot(max(numbers, default=0), 0, 0, [], [], {})
-    return Foundation(nothing, ["no snapshot can be read"] if numbers else [])
+    return BaseSnapshot(nothing, ["no snapshot can be read"] if numbers else [])
 
 
 def mended(data: bytes) -> bytes | None:

@@ -15,7 +15,7 @@ from millstream.streams.config import source as sources
 from millstream.streams.config.source import Source
 from millstream.streams.config.times import time_ns
 from millstream.streams.sourcing.intake import PAGE_BYTES, Incoming, Intake, Stored
-from millstream.streams.sourcing.source_positions import Position, SourcePositions
+from millstream.streams.sourcing.source_positions import SourcePosition, SourcePositions
 
 if TYPE_CHECKING:
     from millstream.streams.sourcing.deliveries import Deliveries
@@ -69,13 +69,13 @@ class Sourcing(Intake):
         self._positions.note(
             self._target.incarnation,
             self.source.identity,
-            Position(self._target.log.committed_seq, last, sources.identity_of(origin)),
+            SourcePosition(self._target.log.committed_seq, last, sources.identity_of(origin)),
         )
 
 
 def _newest(
-    stream: "Stream", identity: tuple[str, str, str], known: Position | None
-) -> Position | None:
+    stream: "Stream", identity: tuple[str, str, str], known: SourcePosition | None
+) -> SourcePosition | None:
     """Return where a source got to: what its newest record says, else what was written down."""
     state = stream.log.state()
     first = max(state.first_seq, known.at + 1 if known is not None else 0)
@@ -91,7 +91,7 @@ def _newest(
 
 def _newest_in(
     stream: "Stream", identity: tuple[str, str, str], at: int, stop: int
-) -> Position | None:
+) -> SourcePosition | None:
     found = None
     while at < stop:
         try:
@@ -104,6 +104,6 @@ def _newest_in(
         for seq, _, _, _, headers, *_ in frames if sources.HEADER in frames.raw() else ():
             if seq < stop and sources.HEADER in headers:
                 place = sources.origin_of(headers, identity)
-                found = Position(seq, *place) if place is not None else found
+                found = SourcePosition(seq, *place) if place is not None else found
         at = frames.last_seq + 1
     return found

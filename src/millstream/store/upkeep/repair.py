@@ -25,12 +25,12 @@ from millstream.store.log.file_log import FileLog
 from millstream.store.log.snapshot import write_snapshot
 from millstream.store.options import StoreOptions
 from millstream.store.recovery.recovery import Recovery
-from millstream.store.recovery.second_form import find_in_wal, lost_positions
+from millstream.store.recovery.wal_rescue import find_in_wal, lost_positions
 from millstream.store.segments.files import HEADER_BYTES, read_data_header
 from millstream.store.segments.rewrite import Rewrite
 from millstream.store.segments.segment import Segment
 from millstream.store.store import Store
-from millstream.store.upkeep.foundation import lay_foundation
+from millstream.store.upkeep.base_snapshot import lay_foundation
 from millstream.store.upkeep.inspect import (
     CLEAN,
     ReadOnlyFiles,
@@ -53,7 +53,7 @@ def nobody_adopts(_recovery: Recovery, _log_ids: Sequence[int]) -> list[ControlF
 
 
 @dataclass(slots=True)
-class Plan:
+class RepairPlan:
     """What a repair does: ``found`` as a check says it, and what becomes of it."""
 
     before: Report
@@ -78,10 +78,12 @@ class _Repairs(logging.Handler):
             self._rebuilt.append(line)
 
 
-def plan_repair(directory: str, files: Files, ring: KeyRing, adopt: Adopt = nobody_adopts) -> Plan:
+def plan_repair(
+    directory: str, files: Files, ring: KeyRing, adopt: Adopt = nobody_adopts
+) -> RepairPlan:
     """Return what a repair would do; the directory stays as it is."""
     before = check_directory(directory, files, ring)
-    plan = Plan(before, before)
+    plan = RepairPlan(before, before)
     if before.status == CLEAN or not files.exists(directory):
         plan.error = before.error
         return plan
