@@ -226,7 +226,7 @@ REPEATED = {
     "Sessions.tick": "the deadlines of NATS clients",
     "HttpDoor.sweep": "the deadlines of HTTP clients",
     "Store.tick": "the tending of logs and segments",
-    "Sinks.tick": "the sweep of staged records",
+    "Deposits.tick": "the sweep of staged records",
     "Checkpoints.is_due": "the look whether a snapshot is due",
     "HttpGate.check": "the look at revoked credentials",
     "Observer._tick": "the hub's time",
