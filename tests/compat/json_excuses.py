@@ -72,6 +72,11 @@ EXCUSES = (
         r"CONSUMER\.PAUSE.*0000-",
     ),
     Excuse(
+        "An empty list of tags is no placement here, in the reference one that says nothing.",
+        r"\.config\.placement is null, not \{\}",
+        r"(?i:placement).*\[\]",
+    ),
+    Excuse(
         "The API level that a priority timeout below zero asks for: it is set to none here first.",
         r"\.metadata\._nats\.req\.level is \"0\", not \"1\"",
         r"(?i)priority_timeout\"?:-",

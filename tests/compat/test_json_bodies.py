@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["pair"]  # a fixture
 
 LANES = 8
-PATIENCE, UNANSWERED, QUIET = 60.0, 0.4, 0.06
+PATIENCE, UNANSWERED, QUIET = 60.0, 3.0, 0.06
 ENDED = re.compile(rb"NATS/1.0 (404|408|409|400|204|503)")
 BODIES = int(os.environ.get("MILLSTREAM_JSON_BODIES", count(400, 6000)))
 CHANGING = {"created", "ts", "time", "timestamp", "last_active", "first_ts", "last_ts", "api"}

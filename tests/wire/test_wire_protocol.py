@@ -27,6 +27,16 @@ def test_a_later_connect_amends_the_former() -> None:
     assert parse_connect(b"null", first) == first
 
 
+def test_options_are_read_as_go_reads_them() -> None:
+    said = b'{"VERBOSE":false,"verbose":null,"name":"\xff","Protocol":1,"pa\xc5\xbfs":"x"}'
+    asked = parse_connect(said, ConnectOptions())
+    assert (asked.verbose, asked.name, asked.protocol) == (False, "\ufffd", 1)
+    assert asked.password == "x"
+    for wrong in (b'{"protocol":1.0}', b'{"import":5}', b"{} {}", b"[" * 20_000):
+        with pytest.raises(MalformedConnect):
+            parse_connect(wrong, ConnectOptions())
+
+
 @pytest.mark.parametrize("options", [b"", b"{", b"[]", b'"x"', b'{"verbose":1}', b'{"name":3}'])
 def test_what_is_no_object_of_options_is_malformed(options: bytes) -> None:
     with pytest.raises(MalformedConnect):
