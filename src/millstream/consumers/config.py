@@ -204,11 +204,6 @@ _WORDS = {
 }  # fmt: skip
 
 
-def without_unknown(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request without the fields that a consumer does not have."""
-    return {key: value for key, value in wire.items() if key in ConsumerConfig.__struct_fields__}
-
-
 def check_known(wire: Mapping[str, Any]) -> None:
     """Refuse a request with fields that a consumer does not have."""
     for key in wire:

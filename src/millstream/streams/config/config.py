@@ -6,7 +6,7 @@ stored and either door can show it whole.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Self
 
@@ -341,37 +341,6 @@ def shown_metadata(metadata: Mapping[str, str], level: int, *, full: bool = True
     if full:
         shown |= {"_nats.ver": SERVER_VERSION, "_nats.level": str(API_LEVEL)}
     return dict(sorted(shown.items()))
-
-
-def without_unknown(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request without the fields that a stream does not have, at whichever depth."""
-    kept = _only(wire, (*StreamConfig.__struct_fields__, "pedantic"))
-    for key, fields in _INNER_FIELDS.items():
-        kept[key] = _only(kept.get(key), fields)
-    kept["mirror"] = _known_of_source(kept.get("mirror"))
-    if isinstance(kept.get("sources"), list):
-        kept["sources"] = [_known_of_source(one) for one in kept["sources"]]
-    return {key: value for key, value in kept.items() if value is not None}
-
-
-def _known_of_source(source: Any) -> Any:
-    kept = _only(source, _SOURCE_FIELDS)
-    if not isinstance(kept, dict):
-        return kept
-    for key in kept.keys() & {"external", "consumer"}:
-        kept[key] = _only(kept[key], _SOURCE_FIELDS)
-    if isinstance(kept.get("subject_transforms"), list):
-        kept["subject_transforms"] = [
-            _only(one, _SOURCE_FIELDS) for one in kept["subject_transforms"]
-        ]
-    return kept
-
-
-def _only(value: Any, fields: Iterable[str]) -> Any:
-    """Return an object's known fields; what is no object is somebody else's mistake to find."""
-    if not isinstance(value, Mapping):
-        return value
-    return {key: one for key, one in value.items() if key in fields}
 
 
 def _converted(given: dict[str, Any]) -> StreamConfig:
