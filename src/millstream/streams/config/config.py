@@ -6,7 +6,7 @@ stored and either door can show it whole.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Self
 
