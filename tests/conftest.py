@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from support.java import spark_is_missing
 from support.kernel_build import stale_and_imported, stale_modules
 from support.leaks import holdings, left_behind, without_stray_tasks
 from support.loop_holds import BOUND_MS, PLACE, LoopHolds, is_known, longest_in
+
+# Under nohup, or in the background of a script, Ctrl-C is ignored, and so by every child process.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These cannot even be imported without Spark's packages, so `make check` leaves them alone.
 SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
