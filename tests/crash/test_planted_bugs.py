@@ -17,7 +17,7 @@ from millstream.store.log import snapshot as snapshot_module
 from millstream.store.recovery import rebuild, replay
 from millstream.store.segments import segment as segment_module
 from millstream.store.shards import Shards
-from millstream.store.wal import committer, entry, local_engine
+from millstream.store.wal import commit_queue, entry, local_engine
 from support.fake_disk import FakeDisk, Mode
 from support.scale import count
 from support.sweep import check_recovery
@@ -49,7 +49,7 @@ def no_sync_at_all(self: Any) -> None:
     self.synced_position = self.position - 1
 
 
-def everything_early(group: list[Any]) -> tuple[list[Any], list[Any]]:
+def everything_early(group: list[Any], waiting: set[int]) -> tuple[list[Any], list[Any]]:
     return group, []
 
 
@@ -87,10 +87,10 @@ def never_reserves(self: Any, last: int) -> None:
     self.reserved_seq = last
 
 
-COMMITTER, ENGINE, LOG = committer.Committer, local_engine.LocalEngine, file_log.FileLog
+ENGINE, LOG = local_engine.LocalEngine, file_log.FileLog
 
 BUGS: dict[str, Plant] = {
-    "ack before the sync": replaced(committer, "_in_promise_order", everything_early),
+    "ack before the sync": replaced(commit_queue, "in_promise_order", everything_early),
     "retry a failed sync": replaced(ENGINE, "sync", retry_sync),
     "never sync the log": replaced(ENGINE, "sync", no_sync_at_all),
     "truncate at the first bad entry": replaced(replay, "scan_entries", first_bad_ends_the_log),

@@ -21,12 +21,12 @@ async def test_publishers_are_not_read_while_the_disk_is_behind(tmp_path: Path) 
     try:
         js = client.jetstream()
         await js.add_stream(name="S", subjects=["s"])
-        parts.kept.store.on_pressure(True)
+        parts.kept.store.pressure.set(0, True)
         await js.publish("s", b"taken before the connection is held")
         waiting = asyncio.create_task(js.publish("s", b"read once the disk has caught up"))
         done, _ = await asyncio.wait([waiting], timeout=0.2)
         assert not done
-        parts.kept.store.on_pressure(False)
+        parts.kept.store.pressure.set(0, False)
         assert (await waiting).seq == 2
     finally:
         await client.close()

@@ -5,15 +5,18 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from millstream.errors import ShardReadOnly, StorageFull
+from millstream.kernel._batch import Batch
 from millstream.store import options as options_module
-from millstream.store.log.log import Durability
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Appended, Durability
 from millstream.store.segments import segment as segment_module
-from millstream.store.wal import committer as committer_module
+from millstream.store.wal.pressure import Pressure
 from support.fake_disk import Crashed, FakeDisk, Mode
-from support.store_bench import PROMISING, SMALL, Bench, records, wal_syncs
+from support.store_bench import PROMISING, SMALL, Answer, Bench, records, wal_syncs
 
 MARKED = "write /data/meta/marks-00.bin"
 
@@ -199,7 +202,7 @@ def test_a_batch_larger_than_an_entry_is_whole_or_absent() -> None:
 def test_pressure_is_told_at_the_high_and_the_low_mark() -> None:
     bench = Bench(FakeDisk(), replace(SMALL, high_water=1000))
     told: list[bool] = []
-    bench.store.on_pressure = told.append
+    bench.store.pressure.watch(told.append)
     log = bench.store.create_log(1, Durability.FSYNC)
     bench.append(log, [b"x" * 400])
     assert told == []
@@ -309,8 +312,7 @@ def test_a_removal_that_can_wait_is_logged_with_the_next_write() -> None:
     log = bench.store.create_log(1, Durability.DISK)
     bench.append(log, [b"a", b"b"])
     bench.run()
-    steps: list[Any] = []
-    bench.store.soon = steps.append
+    steps = bench.deferred = []
     removed: list[object] = []
     assert log.delete([1], removed.append, can_wait=True) == 1
     assert steps == []
@@ -337,8 +339,7 @@ def test_what_can_wait_does_not_wait_for_a_sync_that_is_far_away() -> None:
     log = bench.store.create_log(1, Durability.DISK)
     bench.append(log, [b"a", b"b"])
     bench.run()
-    steps: list[Any] = []
-    bench.store.soon = steps.append
+    steps = bench.deferred = []
     log.delete([1], lambda error: None, can_wait=True)
     assert len(steps) == 1
 
@@ -369,7 +370,7 @@ def test_a_promise_ahead_keeps_no_write_from_the_loop(more: bool) -> None:
     bench.run()
     (committer,) = bench.store.shards.committers
     before = wal_syncs(disk)
-    while not committer._apart:  # as the loop has written a promise
+    while not committer._queue._apart:  # as the loop has written a promise
         _, answer = bench.append(log, [b"written by the loop"])
         bench.deliver()
         assert answer == [None]
@@ -377,7 +378,7 @@ def test_a_promise_ahead_keeps_no_write_from_the_loop(more: bool) -> None:
     if more:  # the thread finds a group to write: the promise must not wait for the timer
         bench.append(log, [b"came meanwhile"])
     committer.step()
-    assert (wal_syncs(disk), committer._apart) == (before + 1, [])
+    assert (wal_syncs(disk), committer._queue._apart) == (before + 1, [])
 
 
 def test_a_growing_segment_is_synced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,11 +413,9 @@ def test_a_thread_that_came_in_vain_hears_the_next_call() -> None:
     (committer,) = bench.store.shards.committers
     committer._prepare()  # as the thread does, which is called where the next file is missing
     committer._wake = bell = _Bell(committer._lock)
-    steps: list[Any] = []
-    bench.store.soon = steps.append
+    steps = bench.deferred = []
     bench.append(log, [b"a"])
-    with bell:
-        committer._call_thread()  # as when the loop could not write it at first
+    committer._carry_out(committer._queue._call_thread())  # as when the loop could not write it
     disk.visit = committer.step  # it comes while the loop writes after all
     steps.pop()()
     disk.visit = None
@@ -437,7 +436,7 @@ def test_a_loop_that_took_the_file_made_ahead_calls_for_the_next() -> None:
     while committer._engine.index == index:
         bench.append(log, [bytes(300)])
         bench.deliver()  # the loop alone
-        assert bell.rings == committer._engine.wants_file
+        assert bell.rings == (not committer._engine.is_prepared)
     assert bell.rings == 1
 
 
@@ -456,7 +455,7 @@ class VisitedDisk(FakeDisk):
 
 @pytest.mark.parametrize("other", [Durability.FSYNC, Durability.DISK])
 def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
-    other: Durability, monkeypatch: pytest.MonkeyPatch
+    other: Durability,
 ) -> None:
     disk = VisitedDisk()
     few_promises = replace(SMALL.log, reserve_records=1000)
@@ -479,9 +478,10 @@ def test_what_came_while_the_thread_wrote_is_answered_during_its_sync(
         heard.append(list(answers[0]))
         sync()
 
-    monkeypatch.setattr(committer_module, "SMALL_GROUP", 1000)
+    limits = committer._queue._limits
+    committer._queue._limits = msgspec.structs.replace(limits, small_group=1000)
     bench.append(second, [b"x" * 1000])  # the thread's, for its size or for the sync
-    monkeypatch.undo()
+    committer._queue._limits = limits
     bench.clock.advance(1.0)  # a sync is due in any case
     disk.visit, committer._engine.sync = come, slow_sync  # type: ignore[method-assign]
     committer.step()
@@ -581,7 +581,7 @@ def test_nothing_is_written_behind_what_found_no_room() -> None:
     _during_sync(committer, follow)
     _, kept = bench.append(synced, [b"kept"])
     room = committer._engine.room
-    committer._entry_bytes = room + 80  # the two are entries of their own
+    committer._writer._entry_bytes = room + 80  # the two are entries of their own
     _, large = bench.append(log, [bytes(room)])
     disk.refuse = {"create": no_space()}
     committer.step()
@@ -601,7 +601,7 @@ def test_a_promise_written_during_a_sync_waits_for_the_next_one() -> None:
     (committer,) = bench.store.shards.committers
 
     def promise() -> None:
-        while not committer._apart:  # written by the loop
+        while not committer._queue._apart:  # written by the loop
             bench.append(log, [b"x"])
             bench.deliver()
 
@@ -610,15 +610,15 @@ def test_a_promise_written_during_a_sync_waits_for_the_next_one() -> None:
         bench.append(log, [b"refused"])
         bench.deliver()
         disk.refuse = {}
-        assert not committer._apart
+        assert not committer._queue._apart
         promise()
 
     promise()
     _during_sync(committer, fail_and_promise)
     committer.step()
-    assert len(committer._apart) == 1
+    assert len(committer._queue._apart) == 1
     committer.step()
-    assert not committer._apart
+    assert not committer._queue._apart
 
 
 class _Sleepless(threading.Condition):
@@ -634,10 +634,122 @@ def test_a_call_between_two_looks_of_the_thread_is_not_missed() -> None:
     bench.append(log, [b"first: pays for the reservation"])
     bench.run()
     (committer,) = bench.store.shards.committers
-    while not committer._apart:
+    while not committer._queue._apart:
         bench.append(log, [b"x"])
         bench.deliver()
     committer._wake = _Sleepless(committer._lock)
-    assert committer._wait()
+    assert committer._sleep()
     committer.step()
-    assert not committer._apart
+    assert not committer._queue._apart
+
+
+def _prepared() -> tuple[Bench, FileLog]:
+    """Return a log that nothing but a small write keeps from committing."""
+    bench = Bench(FakeDisk(), replace(SMALL, wal_file_bytes=1 << 16))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    return bench, log
+
+
+def _append(log: FileLog, answer: Answer, at_once: bool = True) -> Appended:
+    batch = Batch()
+    batch.add(b"s", b"", b"", b"x")
+    return log.append(batch, 0, 1, 1, answer.append, at_once=at_once)
+
+
+def test_an_append_says_whether_it_was_committed_at_once() -> None:
+    bench, log = _prepared()
+    answer: Answer = []
+    assert _append(log, answer) == Appended(2, is_committed=True)
+    assert (answer, log.committed_seq) == ([], 2)
+    bench.run()
+    assert answer == []
+
+
+def test_what_is_not_to_be_committed_at_once_is_committed_in_the_next_turn() -> None:
+    bench, log = _prepared()
+    answer: Answer = []
+    assert _append(log, answer, at_once=False) == Appended(2)
+    assert log.committed_seq == 1
+    bench.run()
+    assert answer == [None]
+
+
+def test_what_has_to_wait_is_answered_later_though_at_once_was_asked_for() -> None:
+    bench, log = _prepared()
+    answer: Answer = []
+    _append(log, answer, at_once=False)  # a turn is due, which both share
+    assert not _append(log, answer).is_committed
+    synced = bench.store.create_log(2, Durability.FSYNC)
+    assert not _append(synced, answer).is_committed
+    bench.run()
+    assert answer == [None, None, None]
+
+
+def test_a_failure_is_told_later_though_at_once_was_asked_for() -> None:
+    disk = FailingDisk()
+    bench = Bench(disk, replace(SMALL, wal_file_bytes=1 << 16))
+    log = bench.store.create_log(1, Durability.DISK)
+    bench.append(log, [b"first: pays for the reservation"])
+    bench.run()
+    disk.refuse = {"write": no_space()}
+    answer: Answer = []
+    assert _append(log, answer) == Appended(2)
+    assert answer == []
+    disk.refuse = {}
+    bench.run()
+    assert isinstance(answer[0], StorageFull)
+    assert _append(log, answer) == Appended(2, is_committed=True)
+
+
+def test_what_a_commit_sets_in_motion_is_not_committed_inside_of_it() -> None:
+    bench, log = _prepared()
+    order: list[str] = []
+    log.delete([1], lambda error: order.append("removed"), can_wait=True)
+    batch = Batch()
+    batch.add(b"s", b"", b"", b"x")
+
+    def follow(error: object) -> None:
+        order.append("first")
+        log.append(batch, 0, 1, 1, lambda error: order.append("second"))
+        order.append("staged")
+
+    log.append(batch, 0, 1, 1, follow)
+    bench.run()
+    assert order == ["removed", "first", "staged", "second"]
+
+
+def test_a_log_in_memory_commits_at_once_unless_something_was_granted_before() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.EPHEMERAL)
+    answer: Answer = []
+    assert _append(log, answer) == Appended(1, is_committed=True)
+    _append(log, answer, at_once=False)
+    assert not _append(log, answer).is_committed
+    bench.run()
+    assert (answer, log.state().count, log.committed_seq) == ([None, None], 3, 3)
+
+
+def test_a_memory_log_is_answered_in_the_next_turn_though_it_commits_at_once() -> None:
+    bench = Bench(FakeDisk())
+    log = bench.store.create_log(1, Durability.MEMORY)
+    answer: Answer = []
+    assert _append(log, answer) == Appended(1)
+    assert log.committed_seq == 1
+    bench.run()
+    assert answer == [None]
+
+
+def test_pressure_is_told_when_the_first_shard_is_behind_and_when_the_last_has_caught_up() -> None:
+    pressure, told = Pressure(), []
+    undo = pressure.watch(told.append)
+    for shard, is_behind in ((0, True), (1, True), (0, False)):
+        pressure.set(shard, is_behind)
+    assert (told, pressure.is_high) == ([True], True)
+    pressure.set(1, False)
+    assert (told, pressure.is_high) == ([True, False], False)
+    undo()
+    undo()
+    pressure.set(0, True)
+    assert told == [True, False]

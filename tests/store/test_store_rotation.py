@@ -53,7 +53,7 @@ def test_a_rotation_waits_for_no_sync_until_several_full_files_lack_one() -> Non
     assert engine.synced_position < engine.position - 1
     fill(bench, log, 1)  # one more may follow: the thread is told before a rotation must wait
     assert engine.synced_position == engine.position - 1
-    assert not engine.is_behind
+    assert not engine.wants_sync
 
 
 def test_a_sync_covers_the_full_files_too() -> None:

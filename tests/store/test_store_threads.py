@@ -17,8 +17,7 @@ from millstream.store.log.file_log import LogOptions
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
-from millstream.store.wal.committer import BRIEF
-from millstream.store.wal.local_engine import LARGE
+from millstream.store.wal.local_engine import BRIEF, LARGE
 from support.scale import count
 from support.store_bench import records
 

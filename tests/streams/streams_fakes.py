@@ -9,7 +9,7 @@ from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 from millstream.kernel._index import SegmentIndex, SubjectTable
-from millstream.store.log.log import Durability, LogState
+from millstream.store.log.log import Appended, Durability, LogState, Note
 from millstream.store.recovery.recovery import Control
 from millstream.streams.account_quota import NoQuotas
 from millstream.streams.catalog import Catalog
@@ -71,8 +71,16 @@ class FakeLog:
             done(error)
 
     def append(
-        self, batch: Batch, start: int, count: int, ts_ns: int, done: Callable[..., None]
-    ) -> int:
+        self,
+        batch: Batch,
+        start: int,
+        count: int,
+        ts_ns: int,
+        done: Callable[..., None],
+        note: Note | None = None,
+        at_once: bool = False,
+    ) -> Appended:
+        """Commit within the call, unless it is held."""
         first, new = self.next, {}
         self.appends.append(count)
         for at in range(count):
@@ -86,10 +94,9 @@ class FakeLog:
         self.next += count
         if self.held is not None:
             self.held.append((new, done))
-        else:
-            self._take(new)
-            done(None)
-        return first
+            return Appended(first)
+        self._take(new)
+        return Appended(first, True)
 
     def append_exact(
         self,
@@ -99,7 +106,7 @@ class FakeLog:
         seqs: Sequence[int],
         times_ns: Sequence[int],
         done: Callable[..., None],
-    ) -> None:
+    ) -> Appended:
         waiting = [count]
 
         def one_done(error: MillstreamError | None) -> None:
@@ -109,7 +116,8 @@ class FakeLog:
 
         for at in range(count):
             self.next = seqs[at]
-            self.append(batch, start + at, 1, times_ns[at], one_done)
+            appended = self.append(batch, start + at, 1, times_ns[at], one_done)
+        return Appended(seqs[0], appended.is_committed)
 
     def skip_to(self, seq: int, done: Callable[..., None]) -> None:
         if seq > self.next:

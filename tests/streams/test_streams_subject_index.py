@@ -41,7 +41,7 @@ class Agreement(RuleBasedStateMachine):
         batch = Batch()
         for subject in subjects:
             batch.add(subject, b"", b"", b"x")
-        first = self.log.append(batch, 0, len(subjects), 1, lambda error: None)
+        first = self.log.append(batch, 0, len(subjects), 1, lambda error: None).first_seq
         self.staged |= {first + at: subject for at, subject in enumerate(subjects)}
         if not wait:
             self.commit()

@@ -1,7 +1,7 @@
 """A store on a fake disk, driven by hand: no thread, no clock but the test's."""
 
 from collections import deque
-from collections.abc import Callable  # noqa: TC003
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,14 @@ class Bench:
         self.clock = clock or ManualClock()
         self.loop_first = False  # small groups are written by the loop, not by the committer
         self._posted: deque[Callable[[], None]] = deque()
-        self.store = Store.open(directory, files, self.clock, self._posted.append, options)
+        self.deferred: list[Callable[[], None]] | None = None  # what the loop defers, if held
+        self.store = Store.open(
+            directory, files, self.clock, self._posted.append, options, defer=self._defer
+        )
+
+    def _defer(self, call: Callable[[], None]) -> None:
+        """Make a call in the loop's next turn, or when the test likes."""
+        (self._posted if self.deferred is None else self.deferred).append(call)
 
     def run(self) -> None:
         """Commit and call back until nothing is left to do."""
@@ -85,8 +92,8 @@ class Bench:
         for payload in payloads:
             batch.add(subject, b"", b"", payload)
         answer: Answer = []
-        first = log.append(batch, 0, len(payloads), self.clock.time_ns(), answer.append)
-        return first, answer
+        appended = log.append(batch, 0, len(payloads), self.clock.time_ns(), answer.append)
+        return appended.first_seq, answer
 
     def append_exact(self, log: FileLog, seqs: list[int], payloads: list[bytes]) -> Answer:
         """Stage one batch under these sequences; the answer fills once the loop turned."""

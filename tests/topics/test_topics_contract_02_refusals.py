@@ -154,7 +154,7 @@ async def test_s2_a_failure_is_500_internal_without_a_word_of_what_failed(
 async def test_s2_a_full_disk_is_507_and_names_itself(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StorageFull("no space left")
 
     monkeypatch.setattr(api.stream("a"), "begin_append", full)

@@ -174,7 +174,7 @@ async def test_s5_5_a_key_is_forgotten_after_the_window_of_its_topic(api: Api) -
 async def test_s5_5_a_failed_write_stores_no_key(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.call("PUT", TOPIC, {})
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StorageFull("no room")
 
     with monkeypatch.context() as patch:

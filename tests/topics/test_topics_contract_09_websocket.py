@@ -133,18 +133,17 @@ async def test_s9_the_ack_comes_first_even_when_the_socket_is_about_to_look_for_
     site: Site,
 ) -> None:
     await site.api.write("a", 0)
-    commits: asyncio.Queue[Any] = asyncio.Queue()
     async with talk(site) as client:
         await client.ask("subscribe", topic="a", tail=True)
         await client.until("caught_up")
-        soon, site.api.store.soon = site.api.store.soon, commits.put_nowait
+        commits = site.api.held = asyncio.Queue()
         await client.say("publish", request_id=1, **publish("a", 1))
         async with asyncio.timeout(5):
             commit = await commits.get()
         # Something else wakes the socket in the turn of the loop in which its write is committed:
         # it looks for records before the publish goes on.
         site.api.topics.pulses.of(site.api.stream("a")).later()
-        site.api.store.soon = soon
+        site.api.held = None
         commit()
         assert [(await client.hear())["op"] for _ in range(2)] == ["ack", "record"]
 

@@ -369,7 +369,7 @@ async def test_a_failed_write_stores_no_key_and_the_next_one_tries(api: Any) -> 
     stream = api.stream("t")
     append = stream.begin_append
 
-    def fails(batch: object) -> asyncio.Future[tuple[int, int]]:
+    def fails(batch: object, at_once: bool) -> asyncio.Future[tuple[int, int]]:
         raise StorageFull("the disk is full; free some space and writes resume")
 
     stream.begin_append = fails
@@ -386,7 +386,7 @@ async def test_a_write_that_waits_for_another_of_its_key_tries_itself_when_that_
     stream = api.stream("t")
     append, begun = stream.begin_append, []
 
-    def fails_once(batch: object) -> asyncio.Future[tuple[int, int]]:
+    def fails_once(batch: object, at_once: bool) -> asyncio.Future[tuple[int, int]]:
         stream.begin_append = append
         begun.append(asyncio.get_running_loop().create_future())
         return begun[0]

@@ -1,6 +1,7 @@
 """A topics API over a real store, without sockets, and a reader of its event streams."""
 
 import asyncio
+from collections.abc import Callable  # noqa: TC003
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ class Api:
         loop = asyncio.get_running_loop()
         self.clock = clock or ManualClock()
         self.timers = Timers(self.clock)
-        self.store = Store.open(str(directory), OsFiles(), self.clock, loop.call_soon_threadsafe)
+        self.held: asyncio.Queue[Callable[[], None]] | None = None  # what the store defers, if held
+        self.store = Store.open(
+            str(directory),
+            OsFiles(),
+            self.clock,
+            loop.call_soon_threadsafe,
+            defer=lambda call: (
+                loop.call_soon(call) if self.held is None else self.held.put_nowait(call)
+            ),
+        )
         self.catalog = Catalog(self.store, self.clock, self.timers)
         self.topics = Topics(
             self.catalog, self.clock, self.store, self.timers, shortest_heartbeat_ms=1
@@ -37,6 +47,12 @@ class Api:
         self.catalog.replay(found.sections.get(SECTION), found.controls)
         self.topics.recover(found)
         self.routes = Routes(topics_routes(self.topics))
+
+    def _defer(self, call: "Callable[[], None]") -> None:
+        if self.held is not None:
+            self.held.put_nowait(call)
+        else:
+            asyncio.get_running_loop().call_soon(call)
 
     def stream(self, name: str) -> Stream:
         return self.catalog.get(name)

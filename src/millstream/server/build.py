@@ -250,8 +250,11 @@ def keep(
         if not hub.post(guarded):
             loop.call_soon_threadsafe(guarded)
 
-    store = open_store(options, clock, post, files, supervisor)
-    store.soon = lambda call: hub.defer(call) or loop.call_soon(call)
+    def defer(call: Callable[[], None]) -> None:
+        if not hub.defer(call):
+            loop.call_soon(call)
+
+    store = open_store(options, clock, post, files, supervisor, defer)
     spaces = accounts.interests
     durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
     limits = options.limits
@@ -269,7 +272,7 @@ def keep(
         batch_limits=batches,
         quotas=AccountQuotas(accounts),
     )
-    store.on_pressure = catalog.hold_publishers
+    store.pressure.watch(catalog.hold_publishers)
     sinks = Deposits(catalog, store, clock)
 
     def endpoints(account: str, interest: Interest) -> list[int]:
@@ -322,6 +325,7 @@ def open_store(
     post: Post,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
+    defer: Post | None = None,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
@@ -343,7 +347,7 @@ def open_store(
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
     disk = files or MeteredFiles(clock)
-    return Store.open(str(directory), disk, clock, post, sizes, supervisor)
+    return Store.open(str(directory), disk, clock, post, sizes, supervisor, defer)
 
 
 def limits_of(options: Options) -> NatsLimits:

@@ -13,8 +13,9 @@ from millstream.store.log.control_frames import DELETE
 from millstream.store.log.derived import DERIVE
 from millstream.store.log.log import Committed
 from millstream.store.shards import Shards
-from millstream.store.wal.committer import Post, Submission
+from millstream.store.wal.committer import Post
 from millstream.store.wal.marks import Key
+from millstream.store.wal.submission import Submission
 
 
 class Controls:

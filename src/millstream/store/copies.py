@@ -19,8 +19,8 @@ from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Committed, Staged
 from millstream.store.segments.segment import Segment
 from millstream.store.shards import Shards
-from millstream.store.wal.committer import Submission
 from millstream.store.wal.marks import SYNCED
+from millstream.store.wal.submission import Submission
 
 UNKNOWN_POSITION = 1 << 63
 
@@ -133,7 +133,7 @@ class Copies:
         if not self._under_way[source]:
             del self._under_way[source]
             shard = self._shards.of(source)  # that of the copies too
-            self._sources[source] = {shard.number: shard.engine.position - 1}
+            self._sources[source] = {shard.number: shard.written_position}
         for each in staged:
             each.committed(error)
         done(error)

@@ -4,8 +4,8 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.store.disk.files import Files
+from millstream.store.wal.commit import CommitEngine
 from millstream.store.wal.committer import Committer
-from millstream.store.wal.local_engine import LocalEngine
 
 
 class Shard(msgspec.Struct):
@@ -15,7 +15,7 @@ class Shard(msgspec.Struct):
     """
 
     number: int
-    engine: LocalEngine
+    engine: CommitEngine
     committer: Committer | None = None
 
     @property
@@ -23,6 +23,17 @@ class Shard(msgspec.Struct):
         """Return the position up to which the loop has seen everything."""
         committer = self.committer
         return self.engine.position - 1 if committer is None else committer.applied_position
+
+    @property
+    def written_position(self) -> int:
+        """Return the newest position up to which everything is written."""
+        committer = self.committer
+        return self.engine.position - 1 if committer is None else committer.positions.confirmed
+
+    @property
+    def synced_position(self) -> int:
+        """Return the position up to which everything is on stable storage."""
+        return self.engine.synced_position
 
 
 def shard_number(log_id: int, shards: int) -> int:

@@ -5,9 +5,8 @@ once two snapshots cover them.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, StorageFull
@@ -18,20 +17,60 @@ from millstream.store.options import StoreOptions
 from millstream.store.recovery.recovery import Control
 from millstream.store.recovery.replay import Replay
 from millstream.store.shard import Shard, shard_number
+from millstream.store.wal.commit import CommitEngine
+from millstream.store.wal.commit_queue import Limits
 from millstream.store.wal.committer import Committer, Post
 from millstream.store.wal.entry import Run, encode_entry
-from millstream.store.wal.local_engine import LocalEngine, shard_directory, wal_indexes, wal_name
 from millstream.store.wal.marks import SYNCED, Known, Marks
+from millstream.store.wal.pressure import Pressure
 from millstream.supervisor import Supervisor
-
-Synced: TypeAlias = Callable[[Shard, int], None]
-Failed: TypeAlias = Callable[[Shard, MillstreamError], None]
 
 JOINED_BYTES = 64 << 10  # logged again in one entry; what is longer stands alone, and uncopied
 
 
+class Engines(Protocol):
+    """Makes the engine of each shard."""
+
+    def open(self, replay: Replay, epoch: int, nonce: int) -> CommitEngine:
+        """Return an engine that goes on where a replay ended."""
+        ...
+
+
+class ShardsHost(Protocol):
+    """Who hears what becomes of a shard, by its number."""
+
+    def on_synced(self, shard: int, position: int) -> None:
+        """Everything up to ``position`` is on stable storage."""
+        ...
+
+    def on_failed(self, shard: int, error: MillstreamError) -> None:
+        """Take back what is not committed."""
+        ...
+
+
+class _Told:
+    """Says which shard it was."""
+
+    def __init__(self, shard: int, host: ShardsHost, pressure: Pressure) -> None:
+        self._shard = shard
+        self._host = host
+        self._pressure = pressure
+
+    def on_synced(self, position: int) -> None:
+        self._host.on_synced(self._shard, position)
+
+    def on_failed(self, error: MillstreamError) -> None:
+        self._host.on_failed(self._shard, error)
+
+    def on_pressure(self, is_held: bool) -> None:
+        self._pressure.set(self._shard, is_held)
+
+
 class Shards:
-    """The shards in use, and those that are left over."""
+    """The shards in use, and those that are left over.
+
+    ``post`` takes calls of any thread to the loop, ``defer`` those of the loop to its next turn.
+    """
 
     def __init__(
         self,
@@ -39,22 +78,26 @@ class Shards:
         files: Files,
         clock: Clock,
         post: Post,
+        defer: Post,
         options: StoreOptions,
-        supervisor: Supervisor | None = None,
+        engines: Engines,
+        host: ShardsHost,
+        pressure: Pressure,
+        supervisor: Supervisor,
     ) -> None:
         self._directory = directory
         self._files = files
         self._clock = clock
         self._post = post
+        self._defer = defer
         self._options = options
-        self._supervisor = supervisor or Supervisor()
-        self.soon = post  # where calls from the loop to itself go
+        self._engines = engines
+        self._host = host
+        self._pressure = pressure
+        self._stamp = (0, 0)  # epoch and nonce of this start
+        self._supervisor = supervisor
         self.in_use: list[Shard] = []
         self._left_over: list[Shard] = []
-        self._behind: set[int] = set()  # shards above their high water
-        self.on_pressure: Callable[[bool], None] = lambda pressed: None
-        self.on_synced: Synced = lambda shard, position: None
-        self.on_failed: Failed = lambda shard, error: None
 
     # --- starting
 
@@ -67,38 +110,25 @@ class Shards:
     ) -> None:
         """Go on where the replays ended; what they found unproven is written anew first."""
         epoch = max(replay.epoch for replay in replays) + 1
-        nonce = (self._options.nonce or secrets.randbits(32)) << 32 | boot
+        self._stamp = (epoch, (self._options.nonce or secrets.randbits(32)) << 32 | boot)
         for replay in replays:
-            shard = self._start_shard(replay, epoch, nonce)
+            engine = self._start_engine(replay)
             if replay.shard < self._options.shards:
-                self.in_use.append(shard)
-                shard.committer = self._make_committer(shard, epoch, nonce)
-                found = marks.get(shard.number, {})
-                shard.committer.marks = self._make_marks(shard.number, found, logs)
+                mine = self._make_marks(replay.shard, marks.get(replay.shard, {}), logs)
+                committer = self._make_committer(replay.shard, engine, mine)
+                self.in_use.append(Shard(replay.shard, engine, committer))
             else:
-                self._left_over.append(shard)
-                shard.engine.close()
+                self._left_over.append(Shard(replay.shard, engine))
+                engine.retire()
 
-    def _start_shard(self, replay: Replay, epoch: int, nonce: int) -> Shard:
-        options = self._options
-        engine = LocalEngine(
-            self._files,
-            shard_directory(self._directory, replay.shard),
-            replay.shard,
-            epoch,
-            nonce,
-            replay.last_index + 1,
-            replay.position + 1,
-            options.wal_file_bytes,
-        )
-        engine.key_id = int.from_bytes(options.ring.key_id, "little")
-        engine.history = [(wal.index, wal.first_position) for wal in replay.wal_files]
-        entries = self._entries(replay.relog, replay.position, epoch, nonce)
+    def _start_engine(self, replay: Replay) -> CommitEngine:
+        engine = self._engines.open(replay, *self._stamp)
+        entries = self._entries(replay.relog, replay.position)
         if entries or replay.begins_late:
             self._begin(engine, entries)
-        return Shard(replay.shard, engine)
+        return engine
 
-    def _begin(self, engine: LocalEngine, entries: list[tuple[bytes, bytes]]) -> None:
+    def _begin(self, engine: CommitEngine, entries: list[tuple[bytes, bytes]]) -> None:
         try:
             engine.begin(entries)
         except StorageFull as error:
@@ -108,25 +138,27 @@ class Shards:
                 f"no sync had covered, {size:,} bytes; free some space and start again"
             ) from error
 
-    def _make_committer(self, shard: Shard, epoch: int, nonce: int) -> Committer:
+    def _make_committer(self, shard: int, engine: CommitEngine, marks: Marks) -> Committer:
         options = self._options
         committer = Committer(
-            shard.engine,
-            epoch,
-            nonce,
+            engine,
+            self._stamp,
             self._clock,
             self._post,
-            options.dirty_age,
-            options.dirty_bytes,
-            options.high_water,
-            options.entry_bytes,
+            self._defer,
+            _Told(shard, self._host, self._pressure),
+            Limits(
+                dirty_age=options.dirty_age,
+                dirty_bytes=options.dirty_bytes,
+                high_water=options.high_water,
+                entry_bytes=options.entry_bytes,
+                seals=options.ring.seals,
+            ),
+            options.ring if options.ring.seals else None,
+            marks,
+            shard,
             self._supervisor,
         )
-        committer.soon = self.soon
-        committer.ring = options.ring if options.ring.seals else None
-        committer.on_synced = lambda position: self.on_synced(shard, position)
-        committer.on_failed = lambda error: self.on_failed(shard, error)
-        committer.on_pressure = partial(self._pressed, shard.number)
         if options.threads:
             committer.start()
         return committer
@@ -140,17 +172,9 @@ class Shards:
         due = {key: seq for key, seq in stable.items() if seq > known.get(key, 0)}
         return Marks(self._files, f"{self._directory}/meta", shard, known, due)
 
-    def _pressed(self, shard: int, pressed: bool) -> None:
-        """Hold publishers back while any shard is behind."""
-        before = bool(self._behind)
-        (self._behind.add if pressed else self._behind.discard)(shard)
-        if bool(self._behind) != before:
-            self.on_pressure(bool(self._behind))
-
-    def _entries(
-        self, pieces: list[tuple[Run, bytes]], durable: int, epoch: int, nonce: int
-    ) -> list[tuple[bytes, bytes]]:
+    def _entries(self, pieces: list[tuple[Run, bytes]], durable: int) -> list[tuple[bytes, bytes]]:
         """Return entries for what recovery decided above the durable mark."""
+        epoch, nonce = self._stamp
         entries: list[tuple[bytes, bytes]] = []
         position = durable + 1
         while pieces:
@@ -179,19 +203,15 @@ class Shards:
 
     def committer(self, log_id: int) -> Committer:
         """Return who commits a log's frames."""
-        committer = self.of(log_id).committer
-        assert committer is not None
-        return committer
+        shards = self.in_use
+        shard = shards[0] if len(shards) == 1 else shards[shard_number(log_id, len(shards))]
+        assert shard.committer is not None
+        return shard.committer
 
     @property
     def committers(self) -> list[Committer]:
         """Return the committers of all shards in use."""
         return [shard.committer for shard in self.in_use if shard.committer is not None]
-
-    @property
-    def is_behind(self) -> bool:
-        """Say whether more waits for its commit than should."""
-        return bool(self._behind)
 
     @property
     def backlog_bytes(self) -> int:
@@ -206,7 +226,7 @@ class Shards:
     @property
     def synced_position(self) -> int:
         """Return how many positions, over all shards in use, are on stable storage."""
-        return sum(shard.engine.synced_position for shard in self.in_use)
+        return sum(shard.synced_position for shard in self.in_use)
 
     def positions(self) -> dict[int, int]:
         """Return up to where the loop has seen each shard that there ever was."""
@@ -217,7 +237,7 @@ class Shards:
     def gather(self, seconds: float) -> None:
         """Have commits wait so long for more to join them."""
         for committer in self.committers:
-            committer.window = seconds
+            committer.gather(seconds)
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
@@ -240,40 +260,25 @@ class Shards:
         for committer in self.committers:
             committer.stop()
 
-    # --- files
+    # --- letting go
 
     def drop_below(self, positions: dict[int, int]) -> None:
-        """Remove files that hold nothing above ``positions``: those of the older snapshot."""
+        """Let go of what stands up to ``positions``: those of the older snapshot."""
         for shard in (*self.in_use, *self._left_over):
-            directory = shard_directory(self._directory, shard.number)
-            position = positions.get(shard.number, 0)
-            history = shard.engine.history
-            while len(history) > 1 and history[1][1] <= position + 1:
-                shard.engine.forget(history[0][0])
-                self._files.unlink(f"{directory}/{wal_name(history[0][0])}")
-                del history[0]
-            if shard.committer is None and history and shard.applied_position <= position:
-                self._files.unlink(f"{directory}/{wal_name(history[0][0])}")
-                history.clear()
+            shard.engine.drop_below(positions.get(shard.number, 0))
 
     def begin_anew(self, controls: Iterable[Control]) -> None:
-        """Begin a file with these frames in each shard that is in use."""
+        """Begin each shard that is in use with these frames, before anything is appended."""
         pieces: list[list[tuple[Run, bytes]]] = [[] for _ in self.in_use]
         for each in controls:
             now = self._clock.time_ns()
             frames = encode_control(each.kind, each.log_id, each.number, now, each.body) * 2
             run = Run(each.log_id, 0, 2, len(frames))
             pieces[shard_number(each.log_id, len(pieces))].append((run, frames))
-        for shard, mine in zip(self.in_use, pieces, strict=True):
-            engine = shard.engine
-            engine.begin(self._entries(mine, engine.position - 1, *engine.stamp))
+        for committer, mine in zip(self.committers, pieces, strict=True):
+            committer.begin(self._entries(mine, committer.positions.confirmed))
 
     def drop_old(self) -> None:
-        """Remove every file but those that grow."""
+        """Let go of all that stands before ``begin_anew``."""
         for shard in (*self.in_use, *self._left_over):
-            directory = shard_directory(self._directory, shard.number)
-            for index in wal_indexes(self._files, directory):
-                if shard.committer is None or index != shard.engine.index:
-                    self._files.unlink(f"{directory}/{wal_name(index)}")
-            if self._files.exists(directory):
-                self._files.sync_dir(directory)
+            shard.engine.drop_before_begin()

@@ -19,6 +19,7 @@ from millstream.store.disk.blocks import BlockCache
 from millstream.store.disk.files import File, Files, ensure_dir
 from millstream.store.disk.lock import lock_directory
 from millstream.store.disk.worker import FileWorker, InlineWorker, ThreadWorker
+from millstream.store.engines import LocalEngines
 from millstream.store.log.control_frames import RESERVE
 from millstream.store.log.derived import Derivation
 from millstream.store.log.file_log import FileLog
@@ -31,11 +32,13 @@ from millstream.store.recovery.rebuild import Logs
 from millstream.store.recovery.recovery import Control, Recovery
 from millstream.store.recovery.replay import Replay, replay_all
 from millstream.store.segments.segment import Keeping, Segment
-from millstream.store.shard import Shard, shard_number, shards_on_disk
+from millstream.store.shard import shard_number, shards_on_disk
 from millstream.store.shards import Shards
-from millstream.store.wal.committer import Post, Submission
+from millstream.store.wal.committer import Post
 from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
 from millstream.store.wal.marks import RESERVED, highest, load_marks
+from millstream.store.wal.pressure import Pressure
+from millstream.store.wal.submission import Submission
 from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -52,7 +55,11 @@ class SegmentPlan(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """Opened once per process and directory; everything but ``open`` runs on the loop."""
+    """Opened once per process and directory; everything but ``open`` runs on the loop.
+
+    ``post`` takes calls of any thread to the loop. ``defer`` takes those of the loop to its next
+    turn, at a moment that suits it.
+    """
 
     def __init__(
         self,
@@ -62,6 +69,7 @@ class Store:
         post: Post,
         options: StoreOptions,
         supervisor: Supervisor,
+        defer: Post,
     ) -> None:
         self.directory = directory
         self.files = files
@@ -78,12 +86,12 @@ class Store:
         self._rewriting = False
         self.recovery = Recovery()
         self.logs: dict[int, FileLog] = {}
-        self.on_pressure: Callable[[bool], None] = lambda pressed: None
-        self.soon = post  # where calls from the loop to itself go: a door may know a better moment
-        self.shards = Shards(directory, files, clock, post, options, supervisor)
-        self.shards.soon = lambda call: self.soon(call)
-        self.shards.on_pressure = lambda pressed: self.on_pressure(pressed)
-        self.shards.on_synced, self.shards.on_failed = self._synced, self._failed
+        self._defer = defer
+        self.pressure = Pressure()  # high while more waits for its commit than should
+        engines = LocalEngines(files, directory, options)
+        self.shards = Shards(
+            directory, files, clock, post, defer, options, engines, self, self.pressure, supervisor
+        )
         self._controls = Controls(clock, self.shards, post)
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
@@ -104,11 +112,13 @@ class Store:
         post: Post,
         options: StoreOptions | None = None,
         supervisor: Supervisor | None = None,
+        defer: Post | None = None,
     ) -> "Store":
         """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess."""
         options = options or StoreOptions()
         lock = lock_directory(files, directory)
-        store = cls(directory, files, clock, post, options, supervisor or Supervisor())
+        supervisor = supervisor or Supervisor()
+        store = cls(directory, files, clock, post, options, supervisor, defer or post)
         try:
             store._lock = lock
             store._recover()
@@ -270,9 +280,7 @@ class Store:
             return existing
         if durability is Durability.EPHEMERAL:
             options = self.options.log
-            made: FileLog = MemoryLog(
-                self.files, self.clock, lambda call: self.soon(call), log_id, options
-            )
+            made: FileLog = MemoryLog(self.files, self.clock, self._defer, log_id, options)
         else:
             made = self._make_log(log_id, durability)
         self.logs[log_id] = made
@@ -312,9 +320,9 @@ class Store:
         if self._problems:
             self.shards.committer(log_id).check()
 
-    def submit(self, submission: Submission) -> None:
-        """Queue frames for commit."""
-        self.shards.committer(submission.stream_id).submit(submission)
+    def submit(self, submission: Submission, at_once: bool = False) -> None:
+        """Queue frames for commit; ``at_once`` asks for it before this returns, if it can be."""
+        self.shards.committer(submission.stream_id).submit(submission, at_once)
 
     def unsynced(self, log: FileLog) -> None:
         """Note that the log waits for the next timer sync."""
@@ -326,7 +334,7 @@ class Store:
 
     def written_position(self, log_id: int) -> int:
         """Return the newest position of the log's shard that is written."""
-        return self.shards.of(log_id).engine.position - 1
+        return self.shards.committer(log_id).positions.confirmed
 
     def remove(self, segment: Segment) -> None:
         """Remove a dead segment's files once the frames that killed it are stable.
@@ -358,7 +366,7 @@ class Store:
             return False
         if not position:
             return not self._rewriting
-        return position <= self.shards.of(log_id).engine.synced_position
+        return position <= self.shards.of(log_id).synced_position
 
     def rewriting(self, is_rewriting: bool) -> None:
         """Note that a rewrite began or ended: there is one at a time."""
@@ -367,7 +375,7 @@ class Store:
     def _remove_dead(self) -> None:
         dead, self._dead = self._dead, []
         for needs, segment in dead:
-            if needs > self.shards.of(segment.log_id).engine.synced_position:
+            if needs > self.shards.of(segment.log_id).synced_position:
                 self._dead.append((needs, segment))
                 continue
             self.worker.run(segment.unlink, partial(self._unlinked, segment))
@@ -470,7 +478,7 @@ class Store:
     @property
     def is_full(self) -> bool:
         """Say whether more waits for its commit than should."""
-        return self.shards.is_behind
+        return self.pressure.is_high
 
     def gather(self, seconds: float) -> None:
         """Have commits wait so long for more to join them: fewer syncs, later answers."""
@@ -485,12 +493,13 @@ class Store:
         """Return how many positions of the WAL, over all shards, are on stable storage."""
         return self.shards.synced_position
 
-    def _synced(self, shard: Shard, position: int) -> None:
-        waiting = [each for each in self._unsynced if self.shards.of(each.log_id) is shard]
+    def on_synced(self, shard: int, position: int) -> None:
+        """Tell the logs of a shard that everything up to ``position`` is stable."""
+        waiting = [each for each in self._unsynced if self._is_in(shard, each)]
         for dirty in [each for each in waiting if each.note_synced(position)]:
             self._unsynced.discard(dirty)
-        self._rest(each for each in self._promised if self.shards.of(each.log_id) is shard)
-        self._problems.pop(f"full {shard.number}", None)
+        self._rest(each for each in self._promised if self._is_in(shard, each))
+        self._problems.pop(f"full {shard}", None)
         if self._dead:
             self._remove_dead()
 
@@ -499,16 +508,20 @@ class Store:
         if not self._closed:
             self._promised.difference_update([each for each in list(logs) if each.rest()])
 
-    def _failed(self, shard: Shard, error: MillstreamError) -> None:
+    def on_failed(self, shard: int, error: MillstreamError) -> None:
+        """Have the logs of a shard take back what is not committed, and say so in the health."""
         kind = "read_only" if isinstance(error, ShardReadOnly) else "full"
-        self._problems[f"{kind} {shard.number}"] = str(error)
+        self._problems[f"{kind} {shard}"] = str(error)
         if kind == "full":
             self._checkpoints.hurry()
         for each in self.logs.values():
             if each.durability is Durability.EPHEMERAL:
                 continue
-            if self.shards.of(each.log_id) is shard:
+            if self._is_in(shard, each):
                 each.rewind()
+
+    def _is_in(self, shard: int, log: FileLog) -> bool:
+        return self.shards.of(log.log_id).number == shard
 
     def health(self) -> list[str]:
         """Return what is wrong, in words; empty means healthy.

@@ -206,12 +206,15 @@ class Stream:
         """Store a batch laid out already, whole or not at all, as ``append`` does."""
         return await self.begin_append(batch)
 
-    def begin_append(self, batch: Batch) -> asyncio.Future[tuple[int, int]]:
-        """Hand a batch over to the log; the future ends as ``append`` does."""
+    def begin_append(self, batch: Batch, at_once: bool = False) -> asyncio.Future[tuple[int, int]]:
+        """Hand a batch over to the log; the future ends as ``append`` does.
+
+        Where ``at_once`` asks for it the batch may be committed, and the future done, on return.
+        """
         self._admission.admit_whole(batch)
         run = Run(batch, 0, len(batch))
         run.future = asyncio.get_running_loop().create_future()
-        self._writes.append(run)
+        self._writes.append(run, at_once)
         return run.future
 
     def renamed(self, batch: Batch) -> Batch:

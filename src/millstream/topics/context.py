@@ -23,13 +23,12 @@ from millstream.streams.config.data_size import data_bytes
 from millstream.supervisor import Supervisor
 from millstream.topics.audience.pulse import Pulses
 from millstream.topics.errors import Pressed, TopicNotFound
-from millstream.topics.limits.commit_queue import CommitQueue
-from millstream.topics.limits.haste import Haste
 from millstream.topics.limits.idempotency import Idempotency
 from millstream.topics.limits.quota import Quota
 from millstream.topics.limits.slots import Slots
 from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.limits.turns import RequestTurns
+from millstream.topics.limits.write_depth import WriteDepth
 from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import PageMemo
 
@@ -67,8 +66,6 @@ class TopicStore(queue_registry.QueueStore, router_registry.RouterStore, Protoco
     def is_full(self) -> bool:
         """Say whether more waits for its commit than should."""
         ...
-
-    soon: Callable[[Callable[[], None]], object]  # where it posts its calls to the loop
 
     def gather(self, seconds: float) -> None:
         """Have commits wait so long for more to join them."""
@@ -112,7 +109,7 @@ class Topics:
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
         self.quota = Quota(0, self._total_bytes, clock.monotonic)
-        self.commits = CommitQueue()
+        self.commits = WriteDepth()
         self.idempotency = Idempotency()
         self.last_page = PageMemo()
         self.scheduler = Scheduler(
@@ -122,10 +119,6 @@ class Topics:
             supervisor=supervisor,
         )
         self.turns = RequestTurns(clock, self._rank)
-        self._haste: Haste | None = None
-        if store is not None:
-            self._haste = Haste(store.soon)
-            store.soon = self._haste.soon
         self.pulses = Pulses(self._wake_watchers, self._may_push)
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self.room.reserved, store
@@ -301,16 +294,14 @@ class Topics:
     def begin_append(
         self, stream: "Stream", batch: "Batch", *, shares: bool = False
     ) -> asyncio.Future[tuple[int, int]]:
-        """Hand a batch over to the log, which commits it at once if it can and shall."""
-        if self._haste is None or self.store is None:
-            return stream.begin_append(batch)
-        if shares:
-            begun = stream.begin_append(batch)
-        else:
-            with self._haste:
-                begun = stream.begin_append(batch)
+        """Hand a batch over to the log, which commits it at once unless it ``shares`` a commit.
+
+        A request that is answered as it is read has nobody to share with: committed within the call
+        it needs neither a task to wait nor another look at every socket.
+        """
+        begun = stream.begin_append(batch, at_once=not shares)
         window = self.scheduler.measures.commit_window_ms
-        if window and not begun.done() and self._is_urgent(stream):
+        if window and self.store is not None and not begun.done() and self._is_urgent(stream):
             self.store.hurry(stream.incarnation)
         return begun
 

@@ -25,7 +25,7 @@ from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter, meter_of
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.state import StreamState
 from millstream.topics.context import Topics, may_see
-from millstream.topics.limits.commit_queue import CommitQueue
+from millstream.topics.limits.write_depth import WriteDepth
 from millstream.topics.page.current_state import settled
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _each(figures: list[TopicFigures]) -> Iterator[Family]:
         yield Family(f"topics_topic_{name}", GAUGE, f"{name} of a topic", found)
 
 
-def _commits(commits: CommitQueue) -> Iterator[Family]:
+def _commits(commits: WriteDepth) -> Iterator[Family]:
     waiting = "Writes over HTTP that wait for their commit"
     yield gauge("topics_wal_queue_depth", f"{waiting} now", commits.depth)
     yield gauge("topics_wal_queue_depth_peak", f"{waiting}, at most so far", commits.deepest)

@@ -30,6 +30,7 @@ from millstream.store.log.erasure import Erasure
 from millstream.store.log.files import LogFiles
 from millstream.store.log.host import LogHost
 from millstream.store.log.log import (
+    Appended,
     Committed,
     Durability,
     Gap,
@@ -41,9 +42,9 @@ from millstream.store.log.records import LogRecords, base_of, merged
 from millstream.store.log.snapshot import LogSnapshot, SegmentState
 from millstream.store.segments.files import HEADER_BYTES, log_directory
 from millstream.store.segments.segment import Flush, Segment
-from millstream.store.wal.committer import Submission
 from millstream.store.wal.entry import Run
 from millstream.store.wal.reservation import GROWTH, LEAST, QUICK, Reservation
+from millstream.store.wal.submission import Submission
 
 NO_FRAMES = Frames(b"", b"")
 MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment's base
@@ -65,6 +66,28 @@ class LogOptions:
     reserve_records: int = LEAST  # sequences that a `disk` log promises at first
     reserve_growth: int = GROWTH  # times as many, once they were used up quickly
     reserve_quick: float = QUICK  # seconds: what that means for a quarter of them
+
+
+class _Answer:
+    """Who hears of a commit; one that comes before the append returns is part of what it returns.
+
+    It is never an error: those reach the loop in a turn of their own.
+    """
+
+    __slots__ = ("_done", "has_come", "is_awaited")
+
+    def __init__(self, done: Committed) -> None:
+        self._done = done
+        self.has_come = False
+        self.is_awaited = False  # the append has returned without it
+
+    def __call__(self, error: MillstreamError | None) -> None:
+        """Take the answer, or pass it on."""
+        if self.is_awaited:
+            self._done(error)
+        else:
+            assert error is None
+            self.has_come = True
 
 
 class FileLog(LogRecords):
@@ -134,11 +157,16 @@ class FileLog(LogRecords):
         ts_ns: int,
         done: Committed,
         note: Note | None = None,
-    ) -> int:
-        """Stage entries as one whole-or-absent batch; returns the first sequence."""
-        staged, data = self._stage(batch, start, count, ts_ns, done, note is not None)
-        self._submit(staged, count, data, note)
-        return staged.first_seq
+        at_once: bool = False,
+    ) -> Appended:
+        """Stage entries as one whole-or-absent batch; says where, and whether it is committed."""
+        answer = _Answer(done) if at_once else None
+        staged, data = self._stage(batch, start, count, ts_ns, answer or done, note is not None)
+        self._submit(staged, count, data, note, at_once=at_once)
+        if answer is None:
+            return Appended(staged.first_seq)
+        answer.is_awaited = True
+        return Appended(staged.first_seq, answer.has_come)
 
     def stage(self, batch: Batch, ts_ns: int, done: Committed) -> Staged:
         """Stage a whole batch whose frames are not logged: the caller logs what makes them again.
@@ -205,6 +233,7 @@ class FileLog(LogRecords):
         note: Note | None,
         holes: Sequence[tuple[int, int]] = (),
         runs: tuple[Run, ...] = (),
+        at_once: bool = False,
     ) -> None:
         """Have staged records committed, with what must not be told apart from them."""
         control, committed = b"", staged.committed
@@ -215,7 +244,7 @@ class FileLog(LogRecords):
             control += noted
         first, sync = staged.first_seq, staged.sync
         self._host.submit(
-            Submission(self._log_id, first, count, data, sync, committed, control, runs)
+            Submission(self._log_id, first, count, data, sync, committed, control, runs), at_once
         )
 
     def append_exact(
@@ -227,7 +256,7 @@ class FileLog(LogRecords):
         times_ns: Sequence[int],
         done: Committed,
         note: Note | None = None,
-    ) -> None:
+    ) -> Appended:
         """Stage entries under the caller's sequences and times; what is left out is skipped.
 
         No sequence is reserved for the ``disk`` class: what a power cut takes comes back under
@@ -259,6 +288,7 @@ class FileLog(LogRecords):
         noted, headed = note is not None, self.subjects.headed - before
         staged = self._staged(first, last, count, headed, len(data), ts_ns, done, noted, holes)
         self._submit(staged, count, data, note, holes, runs)
+        return Appended(first)
 
     def skip_to(self, seq: int, done: Committed) -> None:
         """Give the next record at least ``seq``; what is left out was never there."""

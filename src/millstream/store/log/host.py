@@ -8,7 +8,7 @@ from millstream.store.disk.files import Files
 from millstream.store.disk.worker import FileWorker
 from millstream.store.log.log import Committed
 from millstream.store.segments.segment import Keeping, Segment
-from millstream.store.wal.committer import Submission
+from millstream.store.wal.submission import Submission
 
 if TYPE_CHECKING:
     from millstream.store.log.file_log import FileLog
@@ -30,8 +30,8 @@ class LogHost(Protocol):
         """Raise when the log's shard takes no writes."""
         ...
 
-    def submit(self, submission: Submission) -> None:
-        """Queue frames for commit."""
+    def submit(self, submission: Submission, at_once: bool = False) -> None:
+        """Queue frames for commit; ``at_once`` asks for it before this returns, if it can be."""
         ...
 
     def control(

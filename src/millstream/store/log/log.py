@@ -85,6 +85,13 @@ class Note(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class Appended(msgspec.Struct, frozen=True):
+    """What an append has come to when it returns."""
+
+    first_seq: int
+    is_committed: bool = False  # the class's promise holds already, and ``done`` is not called
+
+
 class Staged(msgspec.Struct, frozen=True):
     """Records that have their sequences; whoever logs what they stand for reports the outcome."""
 
@@ -183,10 +190,14 @@ class Log(Protocol):
         ts_ns: int,
         done: Committed,
         note: Note | None = None,
-    ) -> int:
+        at_once: bool = False,
+    ) -> Appended:
         """Stage entries ``start..start+count`` as one whole-or-absent batch.
 
-        With a ``note`` the batch is synced, whatever the class, before ``done`` is called.
+        With a ``note`` the batch is synced, whatever the class, before ``done`` is called. With
+        ``at_once`` the batch is committed before this returns, where nothing but a small write
+        stands before that; whether it was is in the answer. Otherwise what comes together shares a
+        commit, and ``done`` is called later.
 
         Returns the first sequence; the records follow contiguously. ``ts_ns`` is raised to the
         previous record's where the wall clock ran backwards. Raises ``ShardReadOnly`` or
@@ -211,7 +222,7 @@ class Log(Protocol):
         times_ns: Sequence[int],
         done: Committed,
         note: Note | None = None,
-    ) -> None:
+    ) -> Appended:
         """Stage entries under the caller's sequences and times, as one whole-or-absent batch.
 
         ``seqs`` ascend above everything appended before. Those left out in between were never

@@ -1,5 +1,6 @@
 """A log in memory alone: the ``ephemeral`` class, with the same promises minus survival."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -10,7 +11,7 @@ from millstream.store.log.control_frames import DELETE, ERASE, TRIM, VOID
 from millstream.store.log.file_log import FileLog, LogOptions
 from millstream.store.log.log import Committed, Durability
 from millstream.store.segments.segment import Keeping, Segment
-from millstream.store.wal.committer import Submission
+from millstream.store.wal.submission import Submission
 
 
 class _NoDisk:
@@ -26,13 +27,21 @@ class _NoDisk:
         self.syncs_soon = True
         self.quiet_age = 0.0
         self._post = post
+        self._granted: deque[Committed] = deque()  # told when the loop comes round, in order
 
     def check(self, log_id: int) -> None:
         """Memory takes every write."""
 
-    def submit(self, submission: Submission) -> None:
-        """Grant the commit without writing anything."""
-        self._post(partial(submission.committed, None))
+    def submit(self, submission: Submission, at_once: bool = False) -> None:
+        """Grant the commit without writing anything; nothing overtakes what was granted before."""
+        if at_once and not self._granted:
+            submission.committed(None)
+        else:
+            self._granted.append(submission.committed)
+            self._post(self._tell)
+
+    def _tell(self) -> None:
+        self._granted.popleft()(None)
 
     def control(
         self,

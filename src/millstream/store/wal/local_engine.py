@@ -1,6 +1,7 @@
 """Commits to local files: preallocated WAL files, written in order, rotated when full.
 
-A rotation waits for no disk: what the file before lacks there, the next sync brings, and entries
+A position is completed inside of the call that hands it over, so none is ever under way. A
+rotation waits for no disk: what the file before lacks there, the next sync brings, and entries
 say how far everything was stable when they were written.
 
     wal/shard-NN/wal-<16 digits>.log
@@ -23,7 +24,7 @@ from xxhash import xxh3_64_intdigest
 
 from millstream.errors import ShardReadOnly, StorageFull, StorageUnusable
 from millstream.store.disk.files import Buffer, File, Files, is_no_space, write_all
-from millstream.store.wal.commit import Ok, Outcome, Taken
+from millstream.store.wal.commit import OK, Completed, Outcome, Taken
 
 VERSION = 1
 SEALED_VERSION = 2  # of a file whose entries are sealed
@@ -34,7 +35,8 @@ BOOT_MASK = 0xFFFFFFFF  # where a nonce names the boot
 DISK_SHARE = 16  # a file takes at most this part of the free space
 SMALLEST = 256 << 10
 LEFT_FREE = 1 << 20  # for the snapshots that set older files free
-LARGE = 4  # times the usual size, for who fills files in no time
+LARGE = 4  # times the usual size, for who fills files in no time:
+BRIEF = 1.0  # within so many seconds
 MOST_RETIRED = 5  # full files that the disk may lack; then a rotation waits for it after all
 
 log = logging.getLogger(__name__)
@@ -116,6 +118,8 @@ class LocalEngine:
         next_index: int,
         next_position: int,
         file_bytes: int,
+        history: Sequence[tuple[int, int]] = (),
+        key_id: int = 0,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -126,7 +130,11 @@ class LocalEngine:
         self._next_index = next_index
         self._ahead: tuple[int, File, int] | None = None  # index, file, bytes
         self._no_room_ahead = False
-        self.key_id = 0  # of the key that seals entries
+        self._key_id = key_id  # of the key that seals entries
+        self._begun = (0, float("-inf"))  # the current file, and when it was first seen
+        self._is_brief = False  # the file before it was full in no time
+        self._newest: tuple[int, bytes] = (0, b"")  # position and head of the last entry
+        self._is_retired = False
         self._file: File | None = None
         self._retired: list[tuple[int, File]] = []  # full, and perhaps not stable yet
         self._retiring = threading.Lock()  # of that list
@@ -136,45 +144,41 @@ class LocalEngine:
         self._broken = ""
         self.index = 0
         self.written = 0  # bytes of entries since the start
-        self.history: list[tuple[int, int]] = []  # (file index, first position), oldest first
+        self.history = list(history)  # (file index, first position), oldest first
         self.position = next_position  # the next one to give away
         self.synced_position = next_position - 1  # recovery synced what it kept
 
     @property
-    def stamp(self) -> tuple[int, int]:
-        """Return (epoch, nonce) of this start."""
-        return self._epoch, self._nonce
+    def ahead(self) -> int:
+        """Return how many positions may be under way: each is completed inside of the call."""
+        return 0
 
     @property
     def room(self) -> int:
-        """Return how many bytes the current file still takes."""
-        return self._limit - self._tail if self._file is not None else 0
+        """Return how many bytes go in at once, into this file or one that was made ahead."""
+        here = self._limit - self._tail if self._file is not None else 0
+        ahead = self._ahead
+        if ahead is None or len(self._retired) >= MOST_RETIRED:
+            return here
+        return max(here, ahead[2] - HEADER.size)
 
     @property
-    def is_behind(self) -> bool:
+    def wants_sync(self) -> bool:
         """Say whether a sync should come before another rotation has to wait for it."""
         return len(self._retired) >= MOST_RETIRED - 1
 
     @property
-    def wants_file(self) -> bool:
-        """Say whether the next file could be made ahead and is not."""
-        return self._ahead is None and not self._broken and not self._no_room_ahead
-
-    def takes(self, size: int) -> bool:
-        """Say whether ``size`` bytes go in at once, into this file or one that was made ahead."""
-        if size <= self.room:
-            return True
-        ahead = self._ahead
-        is_free = len(self._retired) < MOST_RETIRED
-        return ahead is not None and HEADER.size + size <= ahead[2] and is_free
+    def is_prepared(self) -> bool:
+        """Say whether the next file is made ahead, or cannot be."""
+        return self._ahead is not None or bool(self._broken) or self._no_room_ahead
 
     @property
     def tail(self) -> int:
         """Return where the next entry goes in the current file."""
         return self._tail
 
-    def append_at(self, position: int, entry: Sequence[bytes], sync: bool) -> Outcome:
-        """Write ``entry`` behind the last one; with ``sync`` return only once it is stable.
+    def append_at(self, position: int, entry: Sequence[bytes], done: Completed) -> Outcome:
+        """Write ``entry`` behind the last one, and say so.
 
         ``StorageFull`` leaves no byte of the entry behind. Any other failure may have left some,
         and the kernel may have dropped pages it could not write, so the engine takes nothing
@@ -183,15 +187,18 @@ class LocalEngine:
         if self._broken:
             raise ShardReadOnly(self._broken)
         if position != self.position:
-            return Taken(self._nonce)
+            is_there = (position, entry[0]) == self._newest  # the head has the body's checksum
+            return OK if is_there else Taken(self._nonce)
         size = sum(map(len, entry))
-        self._write(self._file_with_room(size), entry, self._tail)
+        file = self._file
+        if file is None or self._tail + size > self._limit:
+            file = self._rotate(size)
+        self._write(file, entry, self._tail, size)
         self._tail += size
         self.written += size
+        self._newest = (position, entry[0])
         self.position += 1
-        if sync:
-            self.sync()
-        return Ok()
+        return OK
 
     def begin(self, entries: Sequence[Sequence[bytes]]) -> None:
         """Start a file with entries that replace what an earlier run left from their position on.
@@ -208,12 +215,14 @@ class LocalEngine:
         self._grow(file, self._limit)
         first = self.position
         self._file, self.index, self._tail = file, index, HEADER.size
+        self._begun = (index, float("-inf"))
         for entry in entries:
-            self._write(file, entry, self._tail)
-            self._tail += sum(map(len, entry))
+            length = sum(map(len, entry))
+            self._write(file, entry, self._tail, length)
+            self._tail += length
             self.position += 1
         self.sync()
-        header = WalHeader(self.shard, index, self._epoch, self._nonce, first, self.key_id)
+        header = WalHeader(self.shard, index, self._epoch, self._nonce, first, self._key_id)
         try:
             write_all(file, encode_header(header), 0)
             file.sync()
@@ -246,7 +255,26 @@ class LocalEngine:
                 file.close()
         self.synced_position = last
 
-    def forget(self, index: int) -> None:
+    def drop_below(self, position: int) -> None:
+        """Remove files that hold nothing above ``position``; the newest only of a retired log."""
+        history = self.history
+        while len(history) > 1 and history[1][1] <= position + 1:
+            self._forget(history[0][0])
+            self._files.unlink(f"{self._directory}/{wal_name(history[0][0])}")
+            del history[0]
+        if self._is_retired and history and self.position <= position + 1:
+            self._files.unlink(f"{self._directory}/{wal_name(history[0][0])}")
+            history.clear()
+
+    def drop_before_begin(self) -> None:
+        """Remove every file but the one that grows."""
+        for index in wal_indexes(self._files, self._directory):
+            if self._is_retired or index != self.index:
+                self._files.unlink(f"{self._directory}/{wal_name(index)}")
+        if self._files.exists(self._directory):
+            self._files.sync_dir(self._directory)
+
+    def _forget(self, index: int) -> None:
         """Sync a full file no more: a snapshot covers all of it, and it is going to be removed.
 
         One that a sync has in its hands stays for the next, which closes it.
@@ -258,31 +286,36 @@ class LocalEngine:
         for file in gone:
             file.close()
 
-    def prepare(self, large: bool = False) -> None:
+    def prepare(self, now: float) -> None:
         """Make the next file ahead of its use, so that a rotation does not wait for that too.
 
-        A full disk is no error here: the current file still has room.
+        Whoever filled the last one in no time gets a larger one. A full disk is no error here: the
+        current file still has room.
         """
-        if self.wants_file:
+        index, since = self._begun
+        if self.index != index:
+            self._begun, self._is_brief = (self.index, now), now - since < BRIEF
+        if not self.is_prepared:
             try:
-                self._ahead = self._create(self._next_index, LARGE if large else 1)
+                self._ahead = self._create(self._next_index, LARGE if self._is_brief else 1)
                 self._next_index += 1
             except StorageFull:
                 self._no_room_ahead = True  # the next rotation tries again
                 log.warning("no room for the next wal file shard=%d", self.shard)
 
-    def give_back(self) -> None:
+    def retire(self) -> None:
+        """Take nothing any more: a later ``drop_below`` may remove every file."""
+        self._is_retired = True
+        self.close()
+
+    def come_to_rest(self) -> None:
         """Cut off the space that the current file did not use, once everything is synced."""
         if self._file is not None and not self._broken:
             self._file.truncate(self._tail)
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> ShardReadOnly:
         """Take nothing more, for a reason that is not the disk's."""
         self._broken = self._broken or f"shard {self.shard} is read-only: {why}; restart"
-
-    @property
-    def refusal(self) -> ShardReadOnly:
-        """Return what an append would end in, once nothing more is taken."""
         return ShardReadOnly(self._broken)
 
     def close(self) -> None:
@@ -296,13 +329,7 @@ class LocalEngine:
         self._file = self._ahead = None
         self._broken = self._broken or "the store is closed"
 
-    def _file_with_room(self, size: int) -> File:
-        if self._file is None or self._tail + size > self._limit:
-            self._rotate(size)
-        assert self._file is not None
-        return self._file
-
-    def _rotate(self, size: int) -> None:
+    def _rotate(self, size: int) -> File:
         """Go on in the next file; the old one is stable with the next sync."""
         if self._ahead is None:
             self._ahead = self._create(self._next_index)
@@ -313,8 +340,9 @@ class LocalEngine:
         if HEADER.size + size > limit:
             limit = HEADER.size + size
             self._grow(file, limit)
-        header = WalHeader(self.shard, index, self._epoch, self._nonce, self.position, self.key_id)
-        self._write(file, [encode_header(header)], 0)  # refused: the next attempt starts here again
+        header = WalHeader(self.shard, index, self._epoch, self._nonce, self.position, self._key_id)
+        # Refused, the next attempt starts here again.
+        self._write(file, [encode_header(header)], 0, HEADER.size)
         if self._file is not None:
             with self._retiring:
                 self._retired.append((self.index, self._file))
@@ -322,6 +350,7 @@ class LocalEngine:
         self._no_room_ahead = False
         self._file, self.index, self._tail, self._limit = file, index, HEADER.size, limit
         self.history.append((index, self.position))
+        return file
 
     def _create(self, index: int, times: int = 1) -> tuple[int, File, int]:
         """Make a file of the usual size, or of a share of what a small or full disk still has."""
@@ -353,8 +382,8 @@ class LocalEngine:
                 raise StorageFull("no space left for the write-ahead log") from error
             self._break("grow", error)
 
-    def _write(self, file: File, parts: Sequence[bytes], offset: int) -> None:
-        size, done = sum(map(len, parts)), 0
+    def _write(self, file: File, parts: Sequence[bytes], offset: int, size: int) -> None:
+        done = 0
         rest: Sequence[Buffer] = parts
         try:
             while done < size:

@@ -11,7 +11,6 @@ from millstream.streams.writing import preconditions
 if TYPE_CHECKING:
     import asyncio
 
-    from millstream.errors import MillstreamError
     from millstream.store.log.log import Committed, Note
 
 
@@ -42,8 +41,8 @@ class Run:
 
     __slots__ = (
         "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
-        "demands", "done", "duplicates", "error", "first_seq", "future", "is_staged", "note",
-        "previous", "seqs", "settled", "start", "times_ns",
+        "demands", "done", "duplicates", "first_seq", "future", "note",
+        "previous", "seqs", "start", "times_ns",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int) -> None:
@@ -53,9 +52,6 @@ class Run:
         self.first_seq = 0
         self.seqs: Sequence[int] | None = None  # where they must be stored, when not behind
         self.times_ns: Sequence[int] = ()  # and their times
-        self.is_staged = False  # the log has given it its sequences
-        self.settled = False
-        self.error: MillstreamError | None = None
         self.done: Committed | None = None
         self.note: Note | None = None  # what is written down in the same commit
         self.future: asyncio.Future[tuple[int, int]] | None = None

@@ -9,7 +9,7 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log.log import Committed, Log, Staged
+from millstream.store.log.log import Appended, Committed, Log, Staged
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.reading.subject_index import SubjectIndex
 from millstream.streams.writing.preconditions import DuplicateWindow
@@ -126,8 +126,11 @@ class Writes:
             self.inflight.pop()
             self.append(run)
 
-    def append(self, run: Run) -> None:
-        """Stage a run; who waits for it hears of its commit or its failure."""
+    def append(self, run: Run, at_once: bool = False) -> None:
+        """Stage a run; who waits for it hears of its commit or its failure.
+
+        With ``at_once`` that is before this returns, if nothing but a small write stands before it.
+        """
         if self._growing is not None:
             self.stage_joined()
         self.changes += 1
@@ -135,13 +138,17 @@ class Writes:
             self._note_previous(run, self._republish)
         self.inflight.append(run)
         try:
-            first = self._stage(run, partial(self._settle, run))
+            appended = self._stage(run, partial(self._settle, run), at_once)
         except MillstreamError as error:
             self.inflight.remove(run)
             self._take_back(run)
             self.acks.settle(run, error)
             return
-        self._note_staged(run, first)
+        self._note_staged(run, appended.first_seq)
+        if appended.is_committed:
+            self._settle(run, None)
+        else:
+            self._stall_if_full()
 
     def stage(self, run: Run, ts_ns: int) -> Staged:
         """Stage a run that the caller logs in its own way; raises where the log takes nothing."""
@@ -157,6 +164,7 @@ class Writes:
             self.inflight.remove(run)
             raise
         self._note_staged(run, staged.first_seq)
+        self._stall_if_full()
         return staged
 
     def skip(self, count: int, reason: str, done: Committed) -> Staged:
@@ -168,17 +176,11 @@ class Writes:
 
     def _note_staged(self, run: Run, first: int) -> None:
         run.first_seq = first
-        run.is_staged = True
         self._last_staged = run.last_seq
         self.newest_msg_id = b""
         if run.demands:
             self._note_ids(run)
         self.backlog += run.batch.size
-        if run.settled:  # the log committed at once, before we knew the sequence
-            self._finish(run)
-        elif self.backlog > BACKLOG_BYTES and not self._is_full:
-            self._is_full = True
-            self._stall()
 
     def _note_ids(self, run: Run) -> None:
         self.newest_msg_id = run.last_msg_id
@@ -187,32 +189,25 @@ class Writes:
             if demand.msg_id:
                 self.window.add(demand.msg_id, run.seq_of(demand.at), run.time_of(demand.at, now))
 
-    def _stage(self, run: Run, done: Committed) -> int:
+    def _stage(self, run: Run, done: Committed, at_once: bool) -> Appended:
         _check_lengths(run)
+        batch, start, count = run.batch, run.start, run.count
         if run.seqs is None:
             now = self._clock.time_ns()
-            if run.note is None:
-                return self._log.append(run.batch, run.start, run.count, now, done)
-            return self._log.append(run.batch, run.start, run.count, now, done, run.note)
-        self._log.append_exact(run.batch, run.start, run.count, run.seqs, run.times_ns, done)
-        return run.seqs[0]
+            return self._log.append(batch, start, count, now, done, run.note, at_once)
+        return self._log.append_exact(batch, start, count, run.seqs, run.times_ns, done)
 
     def _settle(self, run: Run, error: MillstreamError | None) -> None:
-        run.settled = True
-        run.error = error
-        if run.is_staged:
-            self._finish(run)
-
-    def _finish(self, run: Run) -> None:
+        """Tell everybody what became of a run that the log has given its sequences."""
         self.inflight.remove(run)
         self.changes += 1
         self.backlog -= run.batch.size
-        if run.error is not None:
+        if error is not None:
             self._take_back(run)
-        self.acks.settle(run, run.error)
-        if run.error is None and self._republish is not None:
+        self.acks.settle(run, error)
+        if error is None and self._republish is not None:
             self._publish_again(run, self._republish)
-        if run.error is None:
+        if error is None:
             self._committed(run)
         if self._is_full and self.backlog < BACKLOG_BYTES // 2:
             self._is_full = False
@@ -229,6 +224,11 @@ class Writes:
         """Stall publishers for what other streams have staged, or let them go on."""
         self._is_held = held
         self._stall()
+
+    def _stall_if_full(self) -> None:
+        if self.backlog > BACKLOG_BYTES and not self._is_full:
+            self._is_full = True
+            self._stall()
 
     def _stall(self) -> None:
         paused = self._is_full or self._is_held

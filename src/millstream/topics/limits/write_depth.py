@@ -1,7 +1,7 @@
-"""CommitQueue: how many writes wait for their commit, and how many were turned away."""
+"""WriteDepth: how many writes wait for their commit, and how many were turned away."""
 
 
-class CommitQueue:
+class WriteDepth:
     """Figures of the writes that came over HTTP, since the start."""
 
     def __init__(self) -> None:
