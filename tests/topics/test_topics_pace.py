@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from topics_api import Api, Events
 
 from millstream.delivery.governor import Measures
-from millstream.store.wal.commit_queue import Write
 
 CALM = Measures()
 PRESSED = Measures(0.9, 17.5, 9.05, defers=True)
@@ -155,13 +154,13 @@ async def test_a_wider_commit_window_lets_writes_that_come_later_share_one_commi
     await api.call("PUT", "/v0/topics/t", {"durability": "fsync"})
 
     committer, commits = api.store.shards.committer(api.stream("t").incarnation), []
-    hand_over = committer._hand_over
+    write = committer._writer.write
 
-    def noted(write: Write) -> None:  # the log's own marks are none, and come when they like
-        commits.append(len(write.group))
-        hand_over(write)
+    def noted(group: list[Any], now: float) -> Any:  # the log's own marks come when they like
+        commits.append(len(group))
+        return write(group, now)
 
-    committer._hand_over = noted  # type: ignore[method-assign]
+    committer._writer.write = noted  # type: ignore[method-assign]
     impose(api, replace(CALM, commit_window_ms=3_600_000.0))
     first = asyncio.create_task(api.write("t", 1))
     await asyncio.sleep(0.05)  # long after a commit without a window would have begun
