@@ -43,6 +43,7 @@ from support.scale import count
 
 LIMITS = Limits(dirty_age=0.1, dirty_bytes=2000, high_water=1500, small_group=600, entry_bytes=400)
 LOGS = st.integers(1, 3)
+FAILURES = st.sampled_from([None] * 12 + ["full"] * 4 + ["broken"])
 
 
 class Figures(NamedTuple):
@@ -140,7 +141,7 @@ class Sides(RuleBasedStateMachine):
             self.loop_todo += self.queue.heard()
 
     @precondition(lambda self: self.loop_todo)
-    @rule(fails=st.sampled_from([None] * 8 + ["full", "broken"]), cuts=st.integers(1, 3))
+    @rule(fails=FAILURES, cuts=st.integers(1, 3))
     def loop_acts(self, fails: str | None, cuts: int) -> None:
         self.act_on_loop(fails, cuts)
 
@@ -164,10 +165,6 @@ class Sides(RuleBasedStateMachine):
     @rule()
     def hurry(self) -> None:
         self.loop_todo += self.queue.hurried()
-
-    @rule(window=st.sampled_from([0.0, 0.0, 1.0]))
-    def gather(self, window: float) -> None:
-        self.queue.window = window
 
     # --- both
 
@@ -246,7 +243,7 @@ class Sides(RuleBasedStateMachine):
     # --- the thread
 
     @precondition(lambda self: self.is_awake or self.thread_todo)
-    @rule(fails=st.sampled_from([None] * 8 + ["full", "broken"]), cuts=st.integers(1, 3))
+    @rule(fails=FAILURES, cuts=st.integers(1, 3))
     def thread_acts(self, fails: str | None, cuts: int) -> None:
         self.act_on_thread(fails, cuts)
 
@@ -305,14 +302,16 @@ class Sides(RuleBasedStateMachine):
         self.now += 0.1
         self.is_awake = True
 
-    @precondition(lambda self: not self.thread_todo)
-    @rule(is_prepared=st.booleans(), wants_sync=st.booleans())
-    def engine_changes(self, is_prepared: bool, wants_sync: bool) -> None:
-        self.is_prepared, self.wants_sync = is_prepared, wants_sync
-
     @precondition(lambda self: not self.thread_todo and not self.has_thread_ended)
-    @rule(gate=st.integers(0, 19))
-    def preparing_fails(self, gate: int) -> None:
+    @rule(
+        is_prepared=st.booleans(),
+        wants_sync=st.booleans(),
+        window=st.sampled_from([0.0, 0.0, 1.0]),
+        gate=st.integers(0, 29),
+    )
+    def things_change(self, is_prepared: bool, wants_sync: bool, window: float, gate: int) -> None:
+        self.is_prepared, self.wants_sync = is_prepared, wants_sync
+        self.queue.window = window
         if not gate:
             self.is_broken = True
             self.thread_todo += self.queue.failed(ShardReadOnly("no file can be made"))
