@@ -55,69 +55,69 @@ def each(fate: Fate, *keys: str) -> dict[str, Fate]:
 
 
 BLOCKS = {
-    "": Block("conf_options", "_TOP", "%"),
-    "authorization": Block("conf_users", "_AUTHORIZATION", "authorization { % }"),
-    "user": Block("conf_users", "_USER", "authorization { users: [ { user: u }, { % } ] }"),
+    "": Block("document", "_TOP", "%"),
+    "authorization": Block("users", "_AUTHORIZATION", "authorization { % }"),
+    "user": Block("users", "_USER", "authorization { users: [ { user: u }, { % } ] }"),
     "permissions": Block(
-        "conf_permissions",
+        "permissions",
         "_PERMISSIONS",
         "authorization { users: [ { user: u, permissions: { % } } ] }",
     ),
     "publish": Block(
-        "conf_permissions",
+        "permissions",
         "_PUBLISH",
         "authorization { users: [ { user: u, permissions: { publish: { % } } } ] }",
     ),
     "subscribe": Block(
-        "conf_permissions",
+        "permissions",
         "_SUBSCRIBE",
         "authorization { users: [ { user: u, permissions: { subscribe: { % } } } ] }",
     ),
     "allow_responses": Block(
-        "conf_permissions",
+        "permissions",
         "_RESPONSES",
         "authorization { users: [ { user: u, permissions: { allow_responses: { % } } } ] }",
     ),
-    "account": Block("conf_accounts", "_ACCOUNT", "accounts { A { % } }"),
-    "account limits": Block("conf_accounts", "_LIMITS", "accounts { A { limits { % } } }"),
-    "account jetstream": Block("conf_accounts", "_JETSTREAM", "accounts { A { jetstream { % } } }"),
-    "export": Block("conf_exports", "_EXPORT", "accounts { A { exports: [ { % } ] }, B {} }"),
+    "account": Block("accounts", "_ACCOUNT", "accounts { A { % } }"),
+    "account limits": Block("accounts", "_LIMITS", "accounts { A { limits { % } } }"),
+    "account jetstream": Block("accounts", "_JETSTREAM", "accounts { A { jetstream { % } } }"),
+    "export": Block("exports", "_EXPORT", "accounts { A { exports: [ { % } ] }, B {} }"),
     "latency": Block(
-        "conf_exports",
+        "exports",
         "_LATENCY",
         "accounts { A { exports: [ { service: q, latency: { % } } ] } }",
     ),
     "import": Block(
-        "conf_exports",
+        "exports",
         "_IMPORT",
         "accounts { O { exports: [ { stream: 's.>' }, { service: q } ] }, "
         "A { imports: [ { % } ] } }",
     ),
     "import source": Block(
-        "conf_exports",
+        "exports",
         "_REMOTE",
         "accounts { O { exports: [ { stream: s } ] }, P { exports: [ { stream: s } ] }, "
         "A { imports: [ { stream: { % } } ] } }",
     ),
-    "mapping": Block("conf_mappings", "_DESTINATION", "mappings { a: [ { % } ] }"),
-    "tls": Block("conf_tls", "_TLS", "tls { % }"),
-    "tls certificate": Block("conf_tls", "_PAIR", "tls { certs: [ { % } ] }"),
-    "websocket": Block("conf_websocket", "_WEBSOCKET", "websocket { % }"),
+    "mapping": Block("mappings", "_DESTINATION", "mappings { a: [ { % } ] }"),
+    "tls": Block("tls", "_TLS", "tls { % }"),
+    "tls certificate": Block("tls", "_PAIR", "tls { certs: [ { % } ] }"),
+    "websocket": Block("websocket", "_WEBSOCKET", "websocket { % }"),
     "websocket authorization": Block(
-        "conf_users", "_SIMPLE", "websocket { port: 9222, no_tls: true, authorization { % } }"
+        "users", "_SIMPLE", "websocket { port: 9222, no_tls: true, authorization { % } }"
     ),
-    "jetstream": Block("conf_jetstream", "_JETSTREAM", "jetstream { % }"),
-    "jetstream limits": Block("conf_jetstream", "_LIMITS", "jetstream { limits { % } }"),
-    "jetstream batch": Block("conf_jetstream", "_BATCH", "jetstream { limits { batch { % } } }"),
-    "jetstream cold": Block("conf_jetstream", "_COLD", "jetstream { cold { % } }"),
+    "jetstream": Block("jetstream", "_JETSTREAM", "jetstream { % }"),
+    "jetstream limits": Block("jetstream", "_LIMITS", "jetstream { limits { % } }"),
+    "jetstream batch": Block("jetstream", "_BATCH", "jetstream { limits { batch { % } } }"),
+    "jetstream cold": Block("jetstream", "_COLD", "jetstream { cold { % } }"),
     "resolver": Block(
-        "conf_trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
+        "trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
     ),
-    "cluster": Block("conf_cluster", "_CLUSTER", "cluster { % }"),
-    "leafnodes": Block("conf_cluster", "_LEAFNODES", "leafnodes { % }"),
+    "cluster": Block("cluster", "_CLUSTER", "cluster { % }"),
+    "leafnodes": Block("cluster", "_LEAFNODES", "leafnodes { % }"),
 }
 PARTS = {
-    ("conf_users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")
+    ("users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")
 }  # tables that only make up others
 
 _PAIR = "cert_file: CERT, key_file: KEY"

@@ -21,7 +21,7 @@ from millstream.server.options.serve_config import ConfigError
 from millstream.server.options.unsupported import refuse_missing
 
 SOURCE = Path(millstream.__file__).parent
-READERS = sorted(SOURCE.glob("server/conf_*.py"))
+READERS = sorted(SOURCE.glob("server/conf/*.py"))
 EVERY = [(block, key) for block, keys in KEYS.items() for key in keys]
 
 
@@ -63,7 +63,7 @@ def read(text: str) -> FileOptions:
 def tables() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Go through the tables of every reader: module, variable, keys."""
     for path in READERS:
-        module = importlib.import_module(f"millstream.server.{path.stem}")
+        module = importlib.import_module(f"millstream.server.conf.{path.stem}")
         for name, value in vars(module).items():
             if isinstance(value, dict) and value and all(map(_is_reader, value.values())):
                 yield path.stem, name, value
@@ -93,7 +93,7 @@ def test_no_reader_hides_a_table_in_a_function() -> None:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_key_has_its_fate(block: str) -> None:
     where = BLOCKS[block]
-    table = getattr(importlib.import_module(f"millstream.server.{where.module}"), where.table)
+    table = getattr(importlib.import_module(f"millstream.server.conf.{where.module}"), where.table)
     assert set(table) == set(KEYS[block])
 
 
@@ -153,7 +153,10 @@ def _structs(annotation: Any) -> Iterator[type]:
 
 def attributes_read() -> set[str]:
     """Return every attribute that is read outside of what reads and compares files."""
-    skipped = {*READERS, *(SOURCE / "server" / name for name in ("options.py", "auth_options.py"))}
+    skipped = {
+        *READERS,
+        *(SOURCE / "server/options" / name for name in ("options.py", "auth_options.py")),
+    }
     return {
         node.attr
         for path in SOURCE.rglob("*.py")
