@@ -61,8 +61,8 @@ class Sessions:
             write_deadline=limits.write_deadline,
             max_control_line=limits.max_control_line,
             holds_publishers=limits.holds_publishers,
+            on_closing=self._tell_closing,
         )
-        self.hub.on_closing = self._tell_closing
 
     def __len__(self) -> int:
         return len(self._sessions)

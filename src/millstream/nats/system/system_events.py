@@ -37,7 +37,7 @@ class SystemEvents:
         self._card = card
         self._statsz = statsz
         self._changed: dict[str, Space] = {}
-        sessions.reception.events = self
+        sessions.reception.events.watch(self)
         sessions.watch_closing(self._closing)
 
     def start(self, timers: Timers) -> None:
