@@ -61,6 +61,10 @@ class Admitted(msgspec.Struct, frozen=True):
     identity: Identity
     space: Space
 
+    def is_as(self, identity: Identity | None, space: Space | None) -> bool:
+        """Whether the client is who it was, in the account where it was."""
+        return space is self.space and identity == self.identity
+
 
 class Authenticator:
     """Knows everyone that may come in, by the kind of their connection."""

@@ -296,13 +296,13 @@ def keep(
         catalog,
         consumers,
         api_terms(options, info),
-        nats.sessions,
+        nats.sessions.clients,
         partial(system_subjects, accounts),
         supervisor,
     )
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
-    endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.sight_of)
+    endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
     jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)

@@ -26,12 +26,11 @@ from millstream.nats.jetstream.errors import as_error, check_level
 from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
-from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
+from millstream.nats.jetstream.serving.shared_parts import SharedParts
 from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
 log = logging.getLogger(__name__)
@@ -112,6 +111,8 @@ class JetStream:
     ) -> None:
         """Serve one account; ``configured`` returns the account with the limits of this moment."""
         self.parts = parts
+        self.hub = parts.hub
+        self.terms = parts.terms
         self.account = account
         self.interest = interest
         self.catalog = parts.catalog
@@ -138,7 +139,7 @@ class JetStream:
         for pattern in PATTERNS:
             self._handles.append(self.interest.add_sink(PREFIX + pattern, self))
         if self.terms.domain:
-            gate = DomainGate(self.terms.domain, self.parts.hub, self.interest)
+            gate = DomainGate(self.terms.domain, self.hub, self.interest)
             self._handles.append(self.interest.add_sink(gate.pattern, gate))
 
     async def finish(self) -> None:
@@ -162,16 +163,6 @@ class JetStream:
         self._direct.stream_changed(stream, alive)
 
     # -- what handlers ask -------------------------------------------------------------------
-
-    @property
-    def terms(self) -> ApiTerms:
-        """What the server's options say about the API."""
-        return self.parts.terms
-
-    @property
-    def hub(self) -> "Hub":
-        """The hub that carries requests and answers."""
-        return self.parts.hub
 
     def limits(self) -> StreamLimits:
         """Return what the account may use now."""
