@@ -18,8 +18,8 @@ from support.jwt_makers import Holder, Operator
 
 SHAPES = {
     JwtKind.OPERATOR: claim_shapes.Operator,
-    JwtKind.ACCOUNT: claim_shapes.Account,
-    JwtKind.USER: claim_shapes.User,
+    JwtKind.ACCOUNT: claim_shapes.AccountClaim,
+    JwtKind.USER: claim_shapes.UserClaim,
     JwtKind.ACTIVATION: claim_shapes.Activation,
 }
 EVERY = [(kind, path) for kind, fields in FIELDS.items() for path in fields]

@@ -16,9 +16,9 @@ from millstream.nats.jetstream import request_shapes as shapes
 from millstream.wire.go_json import (
     Algorithm,
     Flag,
-    Kind,
+    GoTime,
+    GoType,
     Listing,
-    Moment,
     Shape,
     Table,
     Text,
@@ -252,7 +252,7 @@ def sample(cases: list[Case], count: int, seed: int = 0) -> list[Case]:
     return cases if count >= len(cases) else Random(seed).sample(cases, count)
 
 
-def paths(shape: Shape, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Kind]]:
+def paths(shape: Shape, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], GoType]]:
     """Name every field of a shape, at whichever depth."""
     for key, kind in shape.fields.items():
         path = (*before, key)
@@ -262,7 +262,9 @@ def paths(shape: Shape, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from paths(inner, (*path, "0") if isinstance(kind, Listing) else path)
 
 
-def changed(base: dict[str, Any], path: tuple[str, ...], kind: Kind) -> Iterator[tuple[str, bytes]]:
+def changed(
+    base: dict[str, Any], path: tuple[str, ...], kind: GoType
+) -> Iterator[tuple[str, bytes]]:
     """Make bodies in which one field is not what it was."""
     *parents, key = path
     good = fitting(kind)
@@ -288,8 +290,8 @@ def changed(base: dict[str, Any], path: tuple[str, ...], kind: Kind) -> Iterator
     )
 
 
-def special(kind: Kind) -> list[bytes]:
-    if isinstance(kind, Moment):
+def special(kind: GoType) -> list[bytes]:
+    if isinstance(kind, GoTime):
         return [json.dumps(text).encode() for text in TIMES]
     if isinstance(kind, Word | Algorithm):
         return [f'"{text}"'.encode() for text in (*kind.words, *WORDS)]
@@ -298,7 +300,7 @@ def special(kind: Kind) -> list[bytes]:
     return []
 
 
-def fitting(kind: Kind) -> bytes:
+def fitting(kind: GoType) -> bytes:
     """Return a value that a field of this kind takes."""
     match kind:
         case Text():
@@ -307,7 +309,7 @@ def fitting(kind: Kind) -> bytes:
             return b"true"
         case Whole():
             return b"3"
-        case Moment():
+        case GoTime():
             return TIME.encode()
         case Word() | Algorithm():
             return json.dumps(list(kind.words)[-1]).encode()

@@ -9,12 +9,15 @@ from nats.aio.client import Client
 
 import nats
 from millstream.clock import Clock, SystemClock
+from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.kernel._interest import Interest
 from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream.endpoint import JetStream
+from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
 from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
+from millstream.streams.catalog import Catalog
 from millstream.wire.info import server_info
 from support.nats_server import nats_server
 
@@ -31,19 +34,27 @@ class Broker:
         info = server_info(b"\x01" * 32, host="127.0.0.1", port=0, jetstream=True)
         self.door = NatsDoor(loop, SystemClock(), self.interest, info)
         self.store = Store.open(directory, OsFiles(), clock, loop.call_soon_threadsafe)
-        self.js = JetStream(
-            self.door.hub, self.interest, self.store, clock, loop, self.timers, domain=domain
-        )
+        self.js = JetStream(self._shared(loop, clock, domain), "$G", self.interest)
+
+    def _shared(self, loop: asyncio.AbstractEventLoop, clock: Clock, domain: str) -> SharedParts:
+        hub, store, timers, spaces = self.door.hub, self.store, self.timers, {"$G": self.interest}
+        catalog = Catalog(store, clock, timers, hub, spaces)
+        consumers = Registry(catalog, store, clock, timers, hub, spaces)
+        terms = ApiTerms(domain=domain)
+        return SharedParts(hub, store, clock, loop, timers, catalog, consumers, terms)
 
     def start(self) -> str:
         """Serve; returns the address for clients."""
+        self.js.parts.recover()
         self.js.start()
+        self.js.parts.consumers.open()
         host, port = self.door.start("127.0.0.1", 0)
         return f"nats://{host}:{port}"
 
     async def stop(self) -> None:
         """Stop as the server does."""
-        await self.js.close()
+        await self.js.finish()
+        self.js.parts.close()
         self.door.stop()
         self.timers.close()
         self.store.close()

@@ -361,7 +361,7 @@ async def test_a_loss_that_was_not_told_yet_is_told_once_after_a_restart(tmp_pat
         broker.js.consumers.persist(known, lambda _error: written.set(), sync=True)
         await written.wait()
         if end == "snapshot":
-            broker.store.checkpoint(broker.js.sections())
+            broker.store.checkpoint(broker.js.parts.sections())
         if end == "crash":
             shutil.copytree(before, after)
     if end != "crash":

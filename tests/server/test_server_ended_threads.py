@@ -205,7 +205,7 @@ async def test_the_api_refuses_requests_once_its_task_has_ended(
         [task] = [
             each
             for each in asyncio.all_tasks()
-            if getattr(each.get_coro(), "__qualname__", "") == "JetStream._run"
+            if getattr(each.get_coro(), "__qualname__", "") == "RequestTasks._run"
         ]
         host, port = found.server.nats_address
         client = await nats.connect(f"nats://{host}:{port}", allow_reconnect=False)

@@ -16,8 +16,8 @@ from millstream.wire.go_json import (
     UINT64,
     Algorithm,
     GoJsonError,
+    GoTime,
     Listing,
-    Moment,
     Shape,
     Table,
     read_request,
@@ -25,7 +25,7 @@ from millstream.wire.go_json import (
     words,
 )
 
-INNER = {"a": STRING, "b": INT, "t": Moment()}
+INNER = {"a": STRING, "b": INT, "t": GoTime()}
 SHAPE = Shape(
     "S",
     {
@@ -42,7 +42,7 @@ SHAPE = Shape(
         "y": Listing(Shape("In", INNER)),
         "r": words("a"),
         "c": Algorithm(("s2",), "unknown compression algorithm"),
-        "t": Moment(pointer=False),
+        "t": GoTime(pointer=False),
         "b": BOOL,
         "K_k": Listing(UINT64),
         "f": FLOAT64,

@@ -162,7 +162,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
 }
 
 
-class Found(NamedTuple):
+class UnheededField(NamedTuple):
     """A field that does not act as its writer may expect."""
 
     path: str
@@ -174,7 +174,7 @@ class Found(NamedTuple):
         return f"'{self.path}' {what}: {self.reason}"
 
 
-def without_effect(kind: JwtKind, body: Mapping[str, Any]) -> list[Found]:
+def without_effect(kind: JwtKind, body: Mapping[str, Any]) -> list[UnheededField]:
     """Return what a JWT says and the server does not follow, each path once."""
     known = FIELDS[kind]
     found = {path: _found(known, path, value) for path, value in _leaves(known, "", body)}
@@ -204,12 +204,12 @@ def _fields(known: Mapping[str, Field], path: str, value: Any) -> Iterator[tuple
 _CHOSEN = ("nats.mappings", "nats.limits.tiered_limits")
 
 
-def _found(known: Mapping[str, Field], path: str, value: Any) -> Found | None:
+def _found(known: Mapping[str, Field], path: str, value: Any) -> UnheededField | None:
     field = known.get(path)
     if field is None:
         if path.lower() in known:
-            return Found(path, Fate.REFUSED, f"write it as '{path.lower()}'")
-        return Found(path, Fate.WARNED, "this server knows no such field")
+            return UnheededField(path, Fate.REFUSED, f"write it as '{path.lower()}'")
+        return UnheededField(path, Fate.WARNED, "this server knows no such field")
     if field.fate in (Fate.ACTS, Fate.DESCRIBES) or not value or value == -1:
         return None
-    return Found(path, field.fate, field.reason)
+    return UnheededField(path, field.fate, field.reason)

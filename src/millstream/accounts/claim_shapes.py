@@ -11,14 +11,14 @@ import msgspec
 Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RuleClaim(msgspec.Struct, frozen=True):
     """Subjects to allow and to deny."""
 
     allow: list[str] = []
     deny: list[str] = []
 
 
-class Responses(msgspec.Struct, frozen=True):
+class ResponsesClaim(msgspec.Struct, frozen=True):
     """Leave to answer."""
 
     max: int = 0
@@ -35,9 +35,9 @@ class TimeRange(msgspec.Struct, frozen=True):
 class Grants(msgspec.Struct, frozen=True):
     """What a user may do, in its own JWT or in the template of a scoped signing key."""
 
-    pub: Rule = Rule()
-    sub: Rule = Rule()
-    resp: Responses | None = None
+    pub: RuleClaim = RuleClaim()
+    sub: RuleClaim = RuleClaim()
+    resp: ResponsesClaim | None = None
     src: list[str] | str = []
     times: list[TimeRange] = []
     times_location: str = ""
@@ -49,7 +49,7 @@ class Grants(msgspec.Struct, frozen=True):
     allowed_connection_types: list[str] = []
 
 
-class User(Grants, frozen=True):
+class UserClaim(Grants, frozen=True):
     """The ``nats`` part of a user's JWT."""
 
     issuer_account: str = ""
@@ -59,12 +59,12 @@ class User(Grants, frozen=True):
     max: int = 0  # of the first version, where nothing followed it
 
 
-class Permissions(msgspec.Struct, frozen=True):
+class PermissionsClaim(msgspec.Struct, frozen=True):
     """What users of an account may do whose JWT says nothing of it."""
 
-    pub: Rule = Rule()
-    sub: Rule = Rule()
-    resp: Responses | None = None
+    pub: RuleClaim = RuleClaim()
+    sub: RuleClaim = RuleClaim()
+    resp: ResponsesClaim | None = None
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -77,14 +77,14 @@ class Scope(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class Latency(msgspec.Struct, frozen=True):
+class LatencyClaim(msgspec.Struct, frozen=True):
     """Where response times are told, and of how many requests."""
 
     sampling: int | str = 0
     results: str = ""
 
 
-class Export(msgspec.Struct, frozen=True):
+class ExportClaim(msgspec.Struct, frozen=True):
     """Subjects that others may import."""
 
     name: str = ""
@@ -94,7 +94,7 @@ class Export(msgspec.Struct, frozen=True):
     revocations: dict[str, int] = {}
     response_type: str = ""
     response_threshold: int = 0
-    service_latency: Latency | None = None
+    service_latency: LatencyClaim | None = None
     account_token_position: Unsigned = 0
     advertise: bool = False
     allow_trace: bool = False
@@ -102,7 +102,7 @@ class Export(msgspec.Struct, frozen=True):
     info_url: str = ""
 
 
-class Import(msgspec.Struct, frozen=True):
+class ImportClaim(msgspec.Struct, frozen=True):
     """Subjects of another account."""
 
     name: str = ""
@@ -116,7 +116,7 @@ class Import(msgspec.Struct, frozen=True):
     allow_trace: bool = False
 
 
-class StreamLimits(msgspec.Struct, frozen=True):
+class StreamLimitsClaim(msgspec.Struct, frozen=True):
     """What may be used of JetStream."""
 
     mem_storage: int = 0
@@ -129,7 +129,7 @@ class StreamLimits(msgspec.Struct, frozen=True):
     max_bytes_required: bool = False
 
 
-class Limits(StreamLimits, frozen=True):
+class LimitsClaim(StreamLimitsClaim, frozen=True):
     """What the operator lets the account use."""
 
     subs: int = 0
@@ -141,10 +141,10 @@ class Limits(StreamLimits, frozen=True):
     disallow_bearer: bool = False
     conn: int = 0
     leaf: int = 0
-    tiered_limits: dict[str, StreamLimits] = {}
+    tiered_limits: dict[str, StreamLimitsClaim] = {}
 
 
-class Destination(msgspec.Struct, frozen=True):
+class DestinationClaim(msgspec.Struct, frozen=True):
     """Where a mapping sends messages."""
 
     subject: str = ""
@@ -160,25 +160,25 @@ class Callout(msgspec.Struct, frozen=True):
     xkey: str = ""
 
 
-class Trace(msgspec.Struct, frozen=True):
+class TraceClaim(msgspec.Struct, frozen=True):
     """Where traces of messages go."""
 
     dest: str = ""
     sampling: int = 0
 
 
-class Account(msgspec.Struct, frozen=True):
+class AccountClaim(msgspec.Struct, frozen=True):
     """The ``nats`` part of an account's JWT."""
 
-    imports: list[Import] = []
-    exports: list[Export] = []
-    limits: Limits = Limits()
+    imports: list[ImportClaim] = []
+    exports: list[ExportClaim] = []
+    limits: LimitsClaim = LimitsClaim()
     signing_keys: list[str | Scope] = []
     revocations: dict[str, int] = {}
-    default_permissions: Permissions = Permissions()
-    mappings: dict[str, list[Destination]] = {}
+    default_permissions: PermissionsClaim = PermissionsClaim()
+    mappings: dict[str, list[DestinationClaim]] = {}
     authorization: Callout = Callout()
-    trace: Trace | None = None
+    trace: TraceClaim | None = None
     cluster_traffic: str = ""
     description: str = ""
     info_url: str = ""

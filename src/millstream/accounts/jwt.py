@@ -30,8 +30,8 @@ _NEWEST = 2  # version of the claims
 _DAY = 86_400
 _SHAPES = {
     JwtKind.OPERATOR: claim_shapes.Operator,
-    JwtKind.ACCOUNT: claim_shapes.Account,
-    JwtKind.USER: claim_shapes.User,
+    JwtKind.ACCOUNT: claim_shapes.AccountClaim,
+    JwtKind.USER: claim_shapes.UserClaim,
     JwtKind.ACTIVATION: claim_shapes.Activation,
 }
 

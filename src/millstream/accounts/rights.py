@@ -67,6 +67,10 @@ class Rights:
         """Say whether ``subject`` may be listened to, in this queue group if one is named."""
         return self.permissions.subscribe.permits(text_of(subject), text_of(queue))
 
+    def may_be_sent_to(self, subject: bytes, queue: bytes) -> bool:
+        """Say whether the server may be told to send there: a place of the client's own."""
+        return self.may_publish(subject) or self.may_subscribe(subject, queue)
+
     def hidden(self, queue: bytes) -> tuple[bytes, ...]:
         """Return the patterns that a permitted subscription must still not receive on."""
         patterns = self.permissions.subscribe.filters(text_of(queue))

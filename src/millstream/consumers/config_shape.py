@@ -7,8 +7,8 @@ from millstream.wire.go_json import (
     STRING,
     STRINGS,
     UINT64,
+    GoTime,
     Listing,
-    Moment,
     Shape,
     Table,
     Word,
@@ -27,7 +27,7 @@ CONSUMER_CONFIG = Shape(
             {**{word: word for word in _STARTS}, "undefined": "all"}, "can not unmarshal %s"
         ),
         "opt_start_seq": UINT64,
-        "opt_start_time": Moment(),
+        "opt_start_time": GoTime(),
         "ack_policy": words("none", "all", "explicit", "flow_control"),
         "ack_wait": DURATION,
         "max_deliver": INT,
@@ -53,7 +53,7 @@ CONSUMER_CONFIG = Shape(
         "direct": BOOL,
         "sourcing": BOOL,
         "metadata": Table(STRING),
-        "pause_until": Moment(),
+        "pause_until": GoTime(),
         "priority_groups": STRINGS,
         "priority_policy": words(
             "none",

@@ -86,7 +86,9 @@ class Registry:
         timers: Timers,
         hub: "Hub",
         interests: "Mapping[str, Interest]",
+        is_awaited: Callable[[str, bytes], bool] | None = None,
     ) -> None:
+        """``is_awaited`` says whether another account listens at a reply subject of an account."""
         self._catalog = catalog
         self._store = store
         self._clock = clock
@@ -96,7 +98,7 @@ class Registry:
         self._consumers: dict[int, dict[str, Consumer]] = {}
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
         self._arriving: Counter[int] = Counter()  # by stream, being written down
-        self.is_awaited: Callable[[str, bytes], bool] | None = None  # account and reply
+        self._is_awaited = is_awaited
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)
 
@@ -251,8 +253,8 @@ class Registry:
             hub=self._hub,
             interest=self._interests[stream.account],
         )
-        if self.is_awaited is not None:
-            consumer.outlet.is_awaited = partial(self.is_awaited, stream.account)
+        if self._is_awaited is not None:
+            consumer.outlet.is_awaited = partial(self._is_awaited, stream.account)
         return consumer
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:

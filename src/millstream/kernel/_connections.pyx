@@ -40,9 +40,11 @@ cdef class Connections(Outboxes):
     def __cinit__(
         self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
         Py_ssize_t max_pending=8 << 20, double write_deadline=10.0,
-        Py_ssize_t max_control_line=4096, bint holds_publishers=True, **others,
+        Py_ssize_t max_control_line=4096, bint holds_publishers=True, object on_closing=None,
+        **others,
     ):
         self.handler = handler
+        self.on_closing = on_closing
         self.max_control_line = max_control_line
         self.holds_publishers = holds_publishers
         self.max_payload = max_payload

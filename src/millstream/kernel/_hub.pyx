@@ -84,7 +84,7 @@ cdef class Hub(Publishing):
     def __cinit__(
         self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
         Py_ssize_t max_pending=8 << 20, object decorate=None, double write_deadline=10.0,
-        Py_ssize_t max_control_line=4096, bint holds_publishers=True,
+        Py_ssize_t max_control_line=4096, bint holds_publishers=True, object on_closing=None,
     ):
         # A client that is nearly full holds its publisher back, but takes what was read already: so
         # much must fit into the quarter that it has left.

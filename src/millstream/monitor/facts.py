@@ -122,9 +122,8 @@ class JetStreamAccount(Protocol):
         """Return the consumers."""
         ...
 
-    @property
-    def limits(self) -> Callable[[], StreamLimits]:
-        """Return what it may use, when asked."""
+    def limits(self) -> StreamLimits:
+        """Return what it may use now."""
         ...
 
     def streams(self) -> "list[Stream]":
@@ -164,7 +163,7 @@ class JetStreamFacts(msgspec.Struct, frozen=True):
     limits: Mapping[str, int] = msgspec.field(default_factory=dict)  # only those that are set
 
 
-def _never() -> str:
+def _unknown_end(certificate: str, loaded_ns: int) -> str:
     return ""
 
 
@@ -213,7 +212,7 @@ class Facts(msgspec.Struct):
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
-    tls_ends: Callable[[], str] = _never  # when the certificate expires, "" without one
+    certificate: str = ""  # the file that the NATS port shows, "" without TLS
     connect_urls: Sequence[str] = ()
     cluster_name: str = ""
     system_account: str = ""
@@ -230,6 +229,7 @@ class Facts(msgspec.Struct):
     tls_timeout: float = 2.0
     write_deadline: float = 10.0
     websocket: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    end_of: Callable[[str, int], str] = _unknown_end  # of a certificate file that was loaded then
     cpu: Callable[[], float] = msgspec.field(default_factory=lambda: CpuMeter().percent)
     health: Callable[[], list[str]] = msgspec.field(default=_healthy)
     traffic: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
@@ -247,6 +247,10 @@ class Facts(msgspec.Struct):
     wal: WalMeter | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
+
+    def tls_ends(self) -> str:
+        """Return when the certificate expires, "" without one."""
+        return self.end_of(self.certificate, self.configured_ns) if self.certificate else ""
 
     def subscriptions_of(self, connection: ConnectionFacts) -> tuple[SubscriptionFacts, ...]:
         """Return a connection's subscriptions: all while it is open, a few once it is closed."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.nats.session import Session
 
 
-class Events(Protocol):
+class ClientWatcher(Protocol):
     """Who wants to hear of clients that come and go."""
 
     def connected(self, session: "Session") -> None:
@@ -29,17 +29,30 @@ class Events(Protocol):
         """Tell of an account that has a client less."""
 
 
-class Silence:
-    """Nobody wants to hear."""
+class ClientEvents:
+    """Tells everyone who watches of clients that come and go."""
+
+    def __init__(self) -> None:
+        self._watchers: list[ClientWatcher] = []
+
+    def watch(self, watcher: ClientWatcher) -> None:
+        """Tell one more from here on."""
+        self._watchers.append(watcher)
 
     def connected(self, session: "Session") -> None:
-        """Say nothing."""
+        """Tell of a client that was believed."""
+        for watcher in self._watchers:
+            watcher.connected(session)
 
     def refused(self, session: "Session") -> None:
-        """Say nothing."""
+        """Tell of a client that was not believed."""
+        for watcher in self._watchers:
+            watcher.refused(session)
 
     def left(self, space: Space) -> None:
-        """Say nothing."""
+        """Tell of an account that has a client less."""
+        for watcher in self._watchers:
+            watcher.left(space)
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -47,6 +60,10 @@ class Admitted(msgspec.Struct, frozen=True):
 
     identity: Identity
     space: Space
+
+    def is_as(self, identity: Identity | None, space: Space | None) -> bool:
+        """Whether the client is who it was, in the account where it was."""
+        return space is self.space and identity == self.identity
 
 
 class Authenticator:
@@ -58,10 +75,11 @@ class Authenticator:
         clock: Clock,
         credentials: Credentials,
         by_kind: Mapping[Kind, Credentials] | None = None,
+        subjects_of: SubjectsOf = unknown_subjects,
     ) -> None:
         self.accounts = accounts
-        self.events: Events = Silence()
-        self.subjects_of: SubjectsOf = unknown_subjects
+        self.events = ClientEvents()
+        self.subjects_of = subjects_of
         self._clock = clock
         self._credentials = credentials
         self._by_kind = dict(by_kind or {})

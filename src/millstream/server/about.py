@@ -1,6 +1,6 @@
 """What is told of the options in force: to clients by INFO, to monitoring and to ``$SYS``."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from millstream.monitor.facts import Facts
@@ -18,7 +18,7 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
     facts.tls_required = tls is not None and not options.allow_non_tls
     facts.tls_verify = tls is not None and tls.verify
     facts.tls_timeout = tls.timeout if tls is not None else facts.tls_timeout
-    facts.tls_ends = partial(_end_of, tls.certificates[0].cert_file, now_ns) if tls else str
+    facts.certificate = tls.certificates[0].cert_file if tls else ""
     facts.tags = options.tags
     facts.metadata = dict(options.metadata)
     facts.max_payload = limits.max_payload
@@ -32,7 +32,7 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
 
 
 @lru_cache(maxsize=4)
-def _end_of(cert_file: str, loaded_ns: int) -> str:
+def end_of_certificate(cert_file: str, loaded_ns: int) -> str:
     """Return when a certificate expires, read once for each time that it was loaded."""
     from millstream.nats.transport.certificate import end_of  # costs more than a start may take
 
@@ -60,7 +60,9 @@ def advertised(options: Options, bound: tuple[str, int]) -> tuple[str, int]:
 
 def websocket_shown(terms: WebsocketOptions, bound: tuple[str, int]) -> dict[str, Any]:
     """Return what monitoring shows of the WebSocket port."""
-    ends = _end_of(terms.tls.certificates[0].cert_file, 0) if terms.tls is not None else ""
+    ends = (
+        end_of_certificate(terms.tls.certificates[0].cert_file, 0) if terms.tls is not None else ""
+    )
     shown = {"host": bound[0], "port": bound[1]}
     optional = {
         "advertise": terms.advertise,

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import msgspec
 
 from millstream.clock import Clock
 from millstream.consumers.readers import Readers
+from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits as HttpLimits
@@ -30,15 +31,18 @@ from millstream.nats.door import NatsDoor
 from millstream.nats.jetstream import shapes
 from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
+from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
 from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
 from millstream.nats.session import NatsLimits
+from millstream.nats.system.claim_updates import ClaimUpdates
 from millstream.nats.system.system import System
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
 from millstream.nats.transport.trace import Tracing
-from millstream.server.about import show
+from millstream.server.about import end_of_certificate, show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
+from millstream.server.account_changes import AccountChanges
 from millstream.server.observer import Observer
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
@@ -55,14 +59,13 @@ from millstream.store.cold.tier import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
-from millstream.store.store import SegmentPlan, Store
+from millstream.store.store import Store
 from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
-from millstream.streams.catalog import Catalog
+from millstream.streams.catalog import Catalog, StreamsByName
 from millstream.streams.config.config import API_LEVEL
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
-from millstream.streams.stream import Stream
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
@@ -71,19 +74,50 @@ from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
 
+class Runtime(msgspec.Struct, frozen=True):
+    """What every part runs on."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    timers: Timers
+    files: MeteredFiles
+    supervisor: Supervisor
+
+    def post_to(self, hub: Hub, call: Callable[[], None]) -> None:
+        """Have the loop make a call that comes from a thread."""
+        guarded = self.supervisor.once("the call of a thread", call)
+        if not hub.post(guarded):
+            self.loop.call_soon_threadsafe(guarded)
+
+    def defer_to(self, hub: Hub, call: Callable[[], None]) -> None:
+        """Have the loop make a call of its own in its next turn."""
+        if not hub.defer(call):
+            self.loop.call_soon(call)
+
+
 class KeptParts(msgspec.Struct, frozen=True):
     """What is there only where records are kept."""
 
     store: Store
+    shared: SharedParts
     jetstream: JetStream
     accounts: AccountStreams
     topics: Topics
     sinks: Deposits
 
+    def start(self) -> None:
+        """Take up what the store recovered, then serve it."""
+        self.shared.recover()
+        self.jetstream.start()
+        self.shared.consumers.open()
+        self.accounts.start()
+        self.topics.recover(self.store.recovery)
+        self.sinks.recover(self.store.recovery)
+
     def sections(self) -> dict[str, bytes]:
         """Return what a snapshot keeps for everything above the store."""
         sinks = {SINKS_SECTION: self.sinks.section()}
-        return {**self.jetstream.sections(), **self.topics.sections(), **sinks}
+        return {**self.shared.sections(), **self.topics.sections(), **sinks}
 
     def checkpoint_if_due(self) -> None:
         """Make a snapshot once the write-ahead log has grown enough."""
@@ -117,6 +151,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     gate: HttpGate | None
     facts: Facts
     system: System
+    changes: AccountChanges
 
 
 def build(
@@ -135,63 +170,69 @@ def build(
     refuse_missing(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
-    interest = subject_space(options)
+    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
     info = describe(options)
-    guard = guards(options, interest, clock)
-    nats = NatsDoor(
-        loop,
-        clock,
-        interest,
+    streams: StreamsByName = {}
+    guard = guards(options, clock, streams)
+    nats = nats_door(options, info, guard, runtime)
+    sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
+    kept = None
+    if options.jetstream is not None:
+        kept = keep(options.jetstream, info, nats, sharing, streams, runtime)
+    facts = monitored(options, info, nats, kept, runtime)
+    system = system_of(nats.sessions, clock, facts, options, orders)
+    changes = account_changes(options, nats, sharing, system, kept)
+    gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
+    http = http_door(options, facts, kept, gate, runtime) if options.monitor.listens else None
+    return ServerParts(info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes)
+
+
+def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
+    """Return the NATS port, which lets in whom ``guard`` believes."""
+    return NatsDoor(
+        runtime.loop,
+        runtime.clock,
+        guard.accounts.interests[GLOBAL_ACCOUNT],
         info,
         limits_of(options),
         guard.reception,
         guard.tls_port(options),
         tracing_of(options.log),
-        supervisor,
+        runtime.supervisor,
     )
-    sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
-    kept = None
-    if options.jetstream is not None:
-        kept = keep(
-            options.jetstream,
-            info,
-            nats.hub,
-            guard.accounts,
-            loop,
-            clock,
-            timers,
-            nats.sessions.sight_of,
-            files,
-            supervisor,
-        )
-        guard.reception.subjects_of = partial(subjects_of, kept.jetstream.catalog)
-        kept.jetstream.may_deliver = nats.sessions.may_deliver
-        kept.jetstream.consumers.is_awaited = sharing.is_awaited
-        kept.jetstream.client_of = nats.sessions.client_of
-        external = ExternalStreams(guard.accounts, options.jetstream.domain)
-        kept.jetstream.catalog.reach = external.reach
-    facts = monitored(options, info, clock, kept, nats, timers)
-    if kept is None:
-        facts.health = supervisor.problems
-    system = system_of(nats.sessions, clock, facts, options, orders)
-    http = gate = None
-    if options.monitor.listens:
-        gate = gate_to(options, guard, kept, clock)
-        app = counted(routes(options, facts, kept, gate), facts.statuses)
-        caps = options.monitor.caps
-        turns = kept.topics.turns if kept is not None else None
-        http = HttpDoor(
-            loop,
-            app,
-            clock,
-            HttpLimits(body_bytes=caps.max_body_bytes),
-            hosts=options.monitor.allowed_hosts,
-            turns=turns,
-            supervisor=supervisor,
-        )
-        if kept is not None:
-            kept.topics.cap(**capped(caps))
-    return ServerParts(info, timers, guard, nats, sharing, kept, http, gate, facts, system)
+
+
+def account_changes(
+    options: Options, nats: NatsDoor, sharing: Sharing, system: System, kept: KeptParts | None
+) -> AccountChanges:
+    """Return what puts other accounts in force, which the system account may ask for too."""
+    renewals: list[Callable[[], object]] = [sharing.renew, system.renew]
+    if kept is not None:
+        renewals += [kept.accounts.start, kept.shared.catalog.refresh_feeds]
+    changes = AccountChanges(options, nats.sessions, renewals)
+    space = nats.sessions.reception.accounts.system
+    if space is not None:
+        ClaimUpdates(nats.sessions, space, system.card, changes.update_claims)
+    return changes
+
+
+def http_door(
+    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None, runtime: Runtime
+) -> HttpDoor:
+    """Return the HTTP port: monitoring, and topics within their caps."""
+    caps = options.monitor.caps
+    door = HttpDoor(
+        runtime.loop,
+        counted(routes(options, facts, kept, gate), facts.statuses),
+        runtime.clock,
+        HttpLimits(body_bytes=caps.max_body_bytes),
+        hosts=options.monitor.allowed_hosts,
+        turns=kept.topics.turns if kept is not None else None,
+        supervisor=runtime.supervisor,
+    )
+    if kept is not None:
+        kept.topics.cap(**capped(caps))
+    return door
 
 
 def subject_space(options: Options) -> Interest:
@@ -212,19 +253,24 @@ def capped(caps: HttpCaps) -> dict[str, int]:
     }
 
 
-def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
-    """Return who is let in, how they come, and which accounts there are."""
+def guards(options: Options, clock: Clock, streams: StreamsByName) -> Guards:
+    """Return who is let in, how they come, and which accounts there are.
+
+    Who may read or write a stream depends on what it holds, which ``streams`` will tell.
+    """
     known = identities_of(options)
     accounts = Accounts(
         known.accounts,
-        global_interest=interest,
+        global_interest=subject_space(options),
         system=known.system_account,
         make_interest=partial(subject_space, options),
     )
     websocket = options.websocket.tls if options.websocket is not None else None
     return Guards(
         accounts,
-        Authenticator(accounts, clock, known.credentials, known.by_kind),
+        Authenticator(
+            accounts, clock, known.credentials, known.by_kind, partial(subjects_of, streams)
+        ),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
     )
@@ -233,99 +279,118 @@ def guards(options: Options, interest: Interest, clock: Clock) -> Guards:
 def keep(
     options: JetStreamOptions,
     info: ServerInfo,
-    hub: Hub,
-    accounts: Accounts,
-    loop: asyncio.AbstractEventLoop,
-    clock: Clock,
-    timers: Timers,
-    sight_of: plan_endpoint.SightOf = plan_endpoint.sees_everything,
-    files: MeteredFiles | None = None,
-    supervisor: Supervisor | None = None,
+    nats: NatsDoor,
+    sharing: Sharing,
+    streams: StreamsByName,
+    runtime: Runtime,
 ) -> KeptParts:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
-    supervisor = supervisor or Supervisor()
+    hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
+    accounts, supervisor = nats.sessions.reception.accounts, runtime.supervisor
+    post, defer = partial(runtime.post_to, hub), partial(runtime.defer_to, hub)
+    store = open_store(options, clock, post, runtime.files, supervisor, defer)
+    catalog = catalog_of(options, store, hub, accounts, streams, runtime)
+    store.pressure.watch(catalog.hold_publishers)
+    consumers = Registry(catalog, store, clock, timers, hub, accounts.interests, sharing.is_awaited)
+    shared = SharedParts(
+        hub,
+        store,
+        clock,
+        loop,
+        timers,
+        catalog,
+        consumers,
+        api_terms(options, info),
+        nats.sessions.clients,
+        partial(system_subjects, accounts),
+        supervisor,
+    )
+    sinks = Deposits(catalog, store, clock)
+    readers = Readers(consumers)
+    endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
+    jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
+    endpoints(GLOBAL_ACCOUNT, jetstream.interest)
+    served = AccountStreams(jetstream, accounts, endpoints)
+    topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
+    topics.sinks, topics.readers = sinks, readers
+    return KeptParts(store, shared, jetstream, served, topics, sinks)
 
-    def post(call: Callable[[], None]) -> None:
-        guarded = supervisor.once("the call of a thread", call)
-        if not hub.post(guarded):
-            loop.call_soon_threadsafe(guarded)
 
-    def defer(call: Callable[[], None]) -> None:
-        if not hub.defer(call):
-            loop.call_soon(call)
-
-    store = open_store(options, clock, post, files, supervisor, defer)
-    spaces = accounts.interests
-    durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
+def catalog_of(
+    options: JetStreamOptions,
+    store: Store,
+    hub: Hub,
+    accounts: Accounts,
+    streams: StreamsByName,
+    runtime: Runtime,
+) -> Catalog:
+    """Return the streams of all accounts, within the limits of each."""
     limits = options.limits
     batches = BatchLimits.of(
         limits.max_batch_inflight_per_stream, limits.max_batch_inflight_total,
         limits.max_batch_size, limits.max_batch_timeout,
     )  # fmt: skip
-    catalog = Catalog(
+    durability = Durability.FSYNC if options.sync_interval is None else Durability.DISK
+    return Catalog(
         store,
-        clock,
-        timers,
+        runtime.clock,
+        runtime.timers,
         hub,
-        spaces,
+        accounts.interests,
         default_durability=durability,
         batch_limits=batches,
         quotas=AccountQuotas(accounts),
+        streams=streams,
+        reach=ExternalStreams(accounts, options.domain).reach,
     )
-    store.pressure.watch(catalog.hold_publishers)
-    sinks = Deposits(catalog, store, clock)
 
-    def endpoints(account: str, interest: Interest) -> list[int]:
-        def segments_of(stream: Stream) -> Sequence[SegmentPlan]:
-            return store.plan(stream.log.log_id)
 
-        return [
-            *plan_endpoint.register(
-                hub,
-                interest,
-                catalog,
-                segments_of,
-                account,
-                sight_of=sight_of,
-                cold_of=lambda stream: store.cold_plan(stream.incarnation),
-            ),
-            *sink_endpoint.register(hub, interest, catalog, sinks, readers, account),
-        ]
-
-    jetstream = JetStream(
-        hub,
-        spaces[GLOBAL_ACCOUNT],
-        store,
-        clock,
-        loop,
-        timers,
-        catalog=catalog,
-        interests=spaces,
-        server_name=info.server_name,
-        domain=options.domain,
-        supervisor=supervisor,
-    )
-    jetstream.server_limits = ServerLimits(
+def api_terms(options: JetStreamOptions, info: ServerInfo) -> ApiTerms:
+    """Return what the options say about the JetStream API."""
+    limits = options.limits
+    most = ServerLimits(
         limits.max_ack_pending, limits.max_request_batch, round(limits.duplicate_window * 1e9),
         options.max_memory, options.max_store,
     )  # fmt: skip
-    jetstream.is_strict = options.strict
-    jetstream.system = lambda: accounts.system.interest if accounts.system is not None else None
-    readers = Readers(jetstream.consumers)
-    endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
-    served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
-    topics.sinks, topics.readers = sinks, readers
-    return KeptParts(store, jetstream, served, topics, sinks)
+    return ApiTerms(info.server_name, options.domain, most, options.strict)
+
+
+def system_subjects(accounts: Accounts) -> Interest | None:
+    """Return the subjects of the system account, None where there is none."""
+    return accounts.system.interest if accounts.system is not None else None
+
+
+def register_endpoints(
+    shared: SharedParts,
+    sinks: Deposits,
+    readers: Readers,
+    sight_of: plan_endpoint.SightOf,
+    account: str,
+    interest: Interest,
+) -> list[int]:
+    """Have an account's streams read by plan and written through sinks; return the handles."""
+    hub, catalog, store = shared.hub, shared.catalog, shared.store
+    return [
+        *plan_endpoint.register(
+            hub,
+            interest,
+            catalog,
+            lambda stream: store.plan(stream.log.log_id),
+            account,
+            sight_of=sight_of,
+            cold_of=lambda stream: store.cold_plan(stream.incarnation),
+        ),
+        *sink_endpoint.register(hub, interest, catalog, sinks, readers, account),
+    ]
 
 
 def open_store(
     options: JetStreamOptions,
     clock: Clock,
     post: Post,
-    files: MeteredFiles | None = None,
-    supervisor: Supervisor | None = None,
-    defer: Post | None = None,
+    files: MeteredFiles,
+    supervisor: Supervisor,
+    defer: Post,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
@@ -346,8 +411,7 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    disk = files or MeteredFiles(clock)
-    return Store.open(str(directory), disk, clock, post, sizes, supervisor, defer)
+    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer)
 
 
 def limits_of(options: Options) -> NatsLimits:
@@ -396,13 +460,13 @@ def describe(options: Options) -> ServerInfo:
 def monitored(
     options: Options,
     info: ServerInfo,
-    clock: Clock,
-    kept: KeptParts | None,
     nats: NatsDoor,
-    timers: Timers,
+    kept: KeptParts | None,
+    runtime: Runtime,
 ) -> Facts:
     """Return what the monitoring endpoints may ask about."""
-    observer = Observer(nats.sessions, clock, timers, options.limits.max_closed_clients)
+    clock, most_closed = runtime.clock, options.limits.max_closed_clients
+    observer = Observer(nats.sessions, clock, runtime.timers, most_closed)
     system = nats.sessions.reception.accounts.system
     facts = Facts(
         clock=clock,
@@ -426,15 +490,25 @@ def monitored(
         subscriptions=observer.subscriptions,
         closed_by_reason=observer.closed_by_reason,
         accounts=observer.accounts,
+        end_of=end_of_certificate,
+        health=runtime.supervisor.problems,
     )
     show(facts, options, facts.started_ns)
-    if kept is not None and options.jetstream is not None:
-        facts.health = kept.store.health
-        facts.jetstream = stored(options.jetstream, kept)
-        facts.storage = partial(wal_figures, kept.store)
-        facts.cold = kept.store.cold.figures
-        facts.wal = meter_of(kept.store)
-    return facts
+    if kept is None or options.jetstream is None:
+        return facts
+    return with_records(facts, options.jetstream, kept)
+
+
+def with_records(facts: Facts, options: JetStreamOptions, kept: KeptParts) -> Facts:
+    """Add what there is to ask about where records are kept."""
+    return msgspec.structs.replace(
+        facts,
+        health=kept.store.health,
+        jetstream=stored(options, kept),
+        storage=partial(wal_figures, kept.store),
+        cold=kept.store.cold.figures,
+        wal=meter_of(kept.store),
+    )
 
 
 def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:
@@ -483,7 +557,7 @@ def gate_to(
     """Return who may use the HTTP port, and whose streams end when they no longer may."""
     if kept is None:
         return gate_of(options, guard.reception, clock, None, lambda: None)
-    return gate_of(options, guard.reception, clock, kept.jetstream.catalog, kept.topics.wake)
+    return gate_of(options, guard.reception, clock, kept.shared.catalog, kept.topics.wake)
 
 
 def routes(

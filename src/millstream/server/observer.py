@@ -7,6 +7,7 @@ from functools import partial
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.monitor.facts import AccountFacts, ConnectionFacts, SubscriptionFacts
+from millstream.nats.client_info import user_of
 from millstream.nats.session import Session
 from millstream.nats.sessions import Sessions
 from millstream.nats.system.account_figures import account_figures
@@ -102,8 +103,8 @@ class Observer:
             cid=cid,
             ip=transport.peer,
             port=transport.port or stats["port"],
-            start_ns=session.started_ns,
-            last_activity_ns=max(stats["last_ns"], session.started_ns),
+            start_ns=session.liveness.started_ns,
+            last_activity_ns=max(stats["last_ns"], session.liveness.started_ns),
             in_msgs=stats["in_msgs"],
             out_msgs=stats["out_msgs"],
             in_bytes=stats["in_bytes"],
@@ -120,8 +121,8 @@ class Observer:
             tls_cipher=transport.tls_cipher,
             tls_first=transport.tls_first,
             certificate=transport.certificate,
-            rtt_ns=round(session.rtt * 1e9),
-            user=session.user,
+            rtt_ns=round(session.liveness.rtt * 1e9),
+            user=user_of(session),
             account=account.name if account is not None else "",
             account_label=account.shown_name if account is not None else "",
         )

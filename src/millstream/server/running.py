@@ -3,11 +3,8 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from millstream.accounts.account import Account
-from millstream.accounts.jwt import Refused
 from millstream.nats.transport.closed import Closed
 from millstream.server.about import advertised, label, show
-from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
 from millstream.server.build import ServerParts, limits_of, tracing_of
 from millstream.server.options.options import LoggingOptions, Options, TlsOptions
 from millstream.server.process.log_output import LogOutput, level
@@ -21,16 +18,13 @@ class RunningParts:
     def __init__(
         self,
         parts: ServerParts,
-        options: Options,
         output: LogOutput | None,
         write_files: Callable[[Options], None],
     ) -> None:
         self._parts = parts
-        self._options = options
         self._nats = parts.nats
         self._output = output
         self._write_files = write_files
-        parts.system.update_claims = self._update_claims
 
     # -- reload ------------------------------------------------------------------------------
 
@@ -48,28 +42,7 @@ class RunningParts:
 
     def set_credentials(self, options: Options) -> None:
         """Believe other users; close whoever would not be admitted as before."""
-        known = identities_of(options)
-        self._options = options
-        self._parts.guards.reception.apply(known.credentials, known.by_kind)
-        self._set_accounts(known.accounts)
-
-    def _update_claims(self, token: str) -> None:
-        """Take over an account's newer JWT; raises ``Refused``."""
-        trust = self._parts.guards.reception.credentials.trust
-        if trust is None:
-            raise Refused("accounts are not given by JWTs here")
-        tell_unheeded(trust.add_account(token))
-        self._set_accounts(accounts_of(self._options, trust))
-
-    def _set_accounts(self, accounts: Sequence[Account]) -> None:
-        self._parts.guards.accounts.apply(accounts)
-        self._parts.sharing.renew()
-        self._parts.system.renew()
-        if self._parts.kept is not None:
-            self._parts.kept.accounts.start()
-            self._parts.kept.jetstream.catalog.refresh_feeds()
-        dropped = self._nats.sessions.apply()
-        log.info("Reloaded: credentials, clients dropped: %d", dropped)
+        self._parts.changes.set_credentials(options)
 
     def set_tls(self, tls: TlsOptions | None) -> None:
         """Use certificates as they are on disk now."""

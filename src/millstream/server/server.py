@@ -72,7 +72,7 @@ async def _serve(
             opening.abandon()
             raise
     server = Server(options, parts, opening)
-    running = RunningParts(parts, options, output, server.write_files)
+    running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
         announce(server.facts(clock.monotonic() - started, new))
@@ -140,10 +140,7 @@ class Server:
         """Open the doors; what was recovered is already in place."""
         parts, options = self._parts, self._options
         if parts.kept is not None:
-            parts.kept.jetstream.start()
-            parts.kept.accounts.start()
-            parts.kept.topics.recover(parts.kept.store.recovery)
-            parts.kept.sinks.recover(parts.kept.store.recovery)
+            parts.kept.start()
         self._start_ticks()
         if parts.http is not None:
             self.http_address = await self._start_http(parts.http)
@@ -204,7 +201,7 @@ class Server:
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
             sections = parts.kept.sections()
-            await parts.kept.jetstream.close()
+            parts.kept.shared.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)
         parts.timers.close()

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from millstream.clock import Clock
-from millstream.errors import BadRequest, StreamNotFound
+from millstream.errors import BadRequest
 from millstream.monitor import accountz, connz, health, jsz, links, machine, subsz, varz
 from millstream.monitor.facts import Facts
 from millstream.nats.sessions import Sessions
@@ -15,7 +15,7 @@ from millstream.nats.system.system import System, basic_statsz
 from millstream.nats.system.system_requests import Order
 from millstream.server.about import label
 from millstream.server.options.options import Options
-from millstream.streams.catalog import Catalog
+from millstream.streams.catalog import StreamsByName
 from millstream.wire.times import rfc3339
 
 _Shape = TypeVar("_Shape")
@@ -176,12 +176,12 @@ def _healthz(asked: _Healthz) -> health.HealthQuery:
     )
 
 
-def subjects_of(catalog: Catalog, account: str, name: str) -> tuple[str, ...] | None:
+def subjects_of(streams: StreamsByName, account: str, name: str) -> tuple[str, ...] | None:
     """Return the patterns of what a stream may hold, None when there is no such stream."""
-    try:
-        config = catalog.get(name, account).config
-    except StreamNotFound:
+    stream = streams.get((account, name))
+    if stream is None:
         return None
+    config = stream.config
     if config.mirror or config.sources or config.subject_transform:
         return (">",)  # records come under subjects that the stream itself does not name
     return (*config.subjects, name)

@@ -90,6 +90,13 @@ class _CatalogSection(msgspec.Struct, frozen=True):
     sources: list[msgspec.Raw] = []
 
 
+StreamsByName = dict[tuple[str, str], Stream]  # by account and name
+
+# Which stream of which account a source of another account means: account, API prefix,
+# delivery prefix, stream → account, stream.
+Reach = Callable[[str, str, str, str], tuple[str, str] | None]
+
+
 def _nowhere(_account: str, _api: str, _deliver: str, _stream: str) -> None:
     """Find no way to another account."""
 
@@ -119,7 +126,10 @@ class Catalog:
         default_durability: Durability = Durability.FSYNC,
         batch_limits: BatchLimits | None = None,
         quotas: Quotas | None = None,
+        streams: StreamsByName | None = None,
+        reach: Reach = _nowhere,
     ) -> None:
+        """``streams`` is the table to keep them in, where others look streams up as well."""
         self._quotas = quotas or NoQuotas()
         self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
         self._store = store
@@ -129,13 +139,11 @@ class Catalog:
         self._interests = interests if interests is not None else {}
         self._default_durability = default_durability
         self._batch_limits = batch_limits or BatchLimits()
-        self._streams: dict[tuple[str, str], Stream] = {}
+        self._streams: StreamsByName = {} if streams is None else streams
         self._captured: defaultdict[str, PatternSet] = defaultdict(PatternSet)  # by account
         self._positions = SourcePositions(store)
         self._fed: dict[int, Stream] = {}  # streams with sources or an origin
-        # Which stream of which account a source of another account means: account, API prefix,
-        # delivery prefix, stream → account, stream. Whoever knows exports and imports sets it.
-        self.reach: Callable[[str, str, str, str], tuple[str, str] | None] = _nowhere
+        self._reach = reach
         self._next_id = 1
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
@@ -350,7 +358,7 @@ class Catalog:
         """Return which stream a source of an account's stream means; None while it has no way."""
         if source.external is None:
             return account, source.name
-        return self.reach(account, source.external.api, source.external.deliver, source.name)
+        return self._reach(account, source.external.api, source.external.deliver, source.name)
 
     def _source(self, stream: Stream) -> None:
         """Let a stream be fed by the sources or the origin that its configuration names."""

@@ -96,16 +96,21 @@ def topics_routes(topics: Topics) -> list[Route]:
         )
         for method, pattern, operation, scope, summary in table
     ]
+    return routes + _streams(watches, topics)
+
+
+def _streams(watches: Watches, topics: Topics) -> list[Route]:
+    """Return the operations whose answers go on for as long as the client listens."""
     push = partial(work, topics=topics)
-    summary = "Stream jobs of a queue to a worker"
-    routes.append(Route("GET", f"{TOPIC}/work", push, "read+write", summary, query_token=True))
     stream = partial(watches.stream, topics=topics)
-    summary = "Stream the events of a watch"
-    routes.append(Route("GET", "/v0/watch/{wid}", stream, "read", summary, query_token=True))
     socket = partial(open_socket, topics=topics)
-    summary = "Read and write topics over a WebSocket"
-    routes.append(Route("GET", "/v0/ws", socket, "", summary, believed=True))
-    return routes
+    jobs, events = "Stream jobs of a queue to a worker", "Stream the events of a watch"
+    both = "Read and write topics over a WebSocket"
+    return [
+        Route("GET", f"{TOPIC}/work", push, "read+write", jobs, query_token=True),
+        Route("GET", "/v0/watch/{wid}", stream, "read", events, query_token=True),
+        Route("GET", "/v0/ws", socket, "", both, believed=True),
+    ]
 
 
 def _handler(operation: Operation, topics: Topics) -> Handler:

@@ -51,7 +51,7 @@ class Reading:
         if not self.error:
             self.error = why
 
-    def mismatch(self, given: Any, kind: "Kind", number: str = "") -> None:
+    def mismatch(self, given: Any, kind: "GoType", number: str = "") -> None:
         """Note a value of the wrong type."""
         value = f"number {number}" if number else _name_of(given)
         into = f"Go value of type {kind.go}"
@@ -93,7 +93,7 @@ def _name_of(given: Any) -> str:
             return "array"
 
 
-class Kind:
+class GoType:
     """What a field may hold. ``go`` is Go's name of the type."""
 
     def __init__(self, go: str) -> None:
@@ -109,7 +109,7 @@ class Kind:
         raise NotImplementedError
 
 
-class Text(Kind):
+class Text(GoType):
     """A string."""
 
     zero = ""
@@ -123,7 +123,7 @@ class Text(Kind):
         return before
 
 
-class Flag(Kind):
+class Flag(GoType):
     """True or false."""
 
     zero = False
@@ -137,7 +137,7 @@ class Flag(Kind):
         return before
 
 
-class Whole(Kind):
+class Whole(GoType):
     """An integer of so many bits, written without point and exponent."""
 
     zero = 0
@@ -160,7 +160,7 @@ class Whole(Kind):
         return before
 
 
-class Decimal(Kind):
+class Decimal(GoType):
     """A number with a fraction, perhaps."""
 
     zero = 0.0
@@ -177,7 +177,7 @@ class Decimal(Kind):
         return before
 
 
-class Moment(Kind):
+class GoTime(GoType):
     """A time, kept as text in the form that Go writes; null takes it back where Go points to it."""
 
     zero = "0001-01-01T00:00:00Z"
@@ -200,7 +200,7 @@ class Moment(Kind):
             return before
 
 
-class Word(Kind):
+class Word(GoType):
     """One of a few words, judged by its text: even null and escapes are compared as written."""
 
     def __init__(self, words: Mapping[str, str], refusal: str, *, any_case: bool = False) -> None:
@@ -220,7 +220,7 @@ class Word(Kind):
         return before
 
 
-class Algorithm(Kind):
+class Algorithm(GoType):
     """One of a few words that Go reads as a string first."""
 
     def __init__(self, words: tuple[str, ...], refusal: str) -> None:
@@ -246,10 +246,10 @@ class _Slots(list[Any]):
     behind: list[Any]
 
 
-class Listing(Kind):
+class Listing(GoType):
     """An array of values of one kind."""
 
-    def __init__(self, of: Kind, go: str = "") -> None:
+    def __init__(self, of: GoType, go: str = "") -> None:
         super().__init__(f"[]{go or of.go}")
         self.of = of
 
@@ -272,10 +272,10 @@ class Listing(Kind):
         return made
 
 
-class Table(Kind):
+class Table(GoType):
     """Values of one kind under any names."""
 
-    def __init__(self, of: Kind) -> None:
+    def __init__(self, of: GoType) -> None:
         super().__init__(f"map[string]{of.go}")
         self.of = of
 
@@ -294,7 +294,7 @@ class Table(Kind):
         return made
 
 
-class Anything(Kind):
+class Anything(GoType):
     """Any value, as plain Python has it."""
 
     def __init__(self) -> None:
@@ -320,7 +320,7 @@ def plain(given: Any) -> Any:
             return given
 
 
-class Shape(Kind):
+class Shape(GoType):
     """The fields of an object. ``root`` is what Go calls it where it is the whole request.
 
     ``pointer``: null takes back what was said before; else it changes nothing.
@@ -329,7 +329,7 @@ class Shape(Kind):
     def __init__(
         self,
         name: str,
-        fields: Mapping[str, Kind],
+        fields: Mapping[str, GoType],
         *,
         root: str | None = None,
         pointer: bool = False,

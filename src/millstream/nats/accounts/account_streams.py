@@ -12,7 +12,7 @@ Endpoints = Callable[[str, Interest], list[int]]
 
 
 class AccountStreams:
-    """Serves the accounts beside ``first``, which owns what all of them share.
+    """Serves the accounts beside ``first``, with the parts that all of them share.
 
     ``endpoints`` registers whatever else each account's streams are read through, and returns the
     handles of its sinks.
@@ -54,9 +54,7 @@ class AccountStreams:
         refused = self._refused.pop(space.name, None)
         if refused is not None:
             refused.close()
-        served = self._first.beside(space.name, space.interest)
-        served.limits = lambda: space.account.stream_limits
-        served.tiers = lambda: dict(space.account.tiers)
+        served = JetStream(self._first.parts, space.name, space.interest, lambda: space.account)
         served.start()
         self._served[space.name] = served
         self._handles[space.name] = self._endpoints(space.name, space.interest)
@@ -69,7 +67,7 @@ class AccountStreams:
         for name, served in self._served.items():
             for handle in self._handles[name]:
                 self._accounts.interests[name].remove_sink(handle)
-            await served.close()
+            await served.finish()
         self._served.clear()
         for refused in self._refused.values():
             refused.close()

@@ -17,6 +17,7 @@ from millstream.clock import Clock
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.nats.accounts.service_latency import Measure, ServiceLatency
+from millstream.nats.client_info import client_info
 from millstream.wire.headers import MalformedHeaders, encode_headers, parse_headers
 
 if TYPE_CHECKING:
@@ -202,9 +203,9 @@ def _with_request_info(
     """Return the headers with who asks in them; what a client says of that itself is dropped."""
     info: dict[str, Any] = {"acc": importer.name}
     if session is not None:
-        info = session.client_info(detailed=shared)
+        info = client_info(session, detailed=shared)
         if shared:
-            info["server"] = session.server_name
+            info["server"] = session.greeting.server_name
         if session.space is not importer:
             info["svc"] = importer.name
     try:

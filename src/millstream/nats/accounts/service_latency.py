@@ -10,6 +10,7 @@ import msgspec
 from millstream.accounts.account import Latency
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
+from millstream.nats.client_info import client_info
 from millstream.wire.headers import MalformedHeaders, parse_headers
 from millstream.wire.times import rfc3339
 
@@ -66,7 +67,7 @@ class ServiceLatency:
             asked = sampled_by(_named(headers))
             if not asked:
                 return None
-        told = requestor.client_info(detailed=shared)
+        told = client_info(requestor, detailed=shared)
         return Measure(wanted.subject, told, self._clock.time_ns(), asked)
 
     def _is_drawn(self, sampling: int) -> bool:
@@ -87,7 +88,7 @@ class ServiceLatency:
         }
         service = 0
         if responder is not None:
-            told["responder"] = responder.client_info()
+            told["responder"] = client_info(responder)
             away = told["responder"].get("rtt", 0)
             service = max(self._clock.time_ns() - measure.started_ns - away, 0)
         if measure.headers:

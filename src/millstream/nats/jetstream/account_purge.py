@@ -43,7 +43,7 @@ class AccountPurge:
             assert js is not None
             with suppress(StreamNotFound):  # somebody else was faster
                 await js.catalog.delete(stream.name, account)
-                js.tell_stream("DELETED", "delete", stream.name)
+                js.advisories.tell_stream("DELETED", "delete", stream.name)
         if reply:
             self._first.hub.publish(self._system, reply, b"", b"", _ANSWER)
         self._first.hub.flush()

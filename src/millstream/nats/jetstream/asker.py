@@ -1,14 +1,30 @@
 """Who asked: the connection behind a request, for as long as it is being answered."""
 
-from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any, Protocol
 
 ASKER: ContextVar[int] = ContextVar("asker", default=0)
 
-# From connection, account, subject and queue group to whether it may have deliveries sent there.
-MayDeliver = Callable[[int, str, str, str], bool]
+
+class Clients(Protocol):
+    """What is known of the client behind a connection."""
+
+    def may_deliver(self, cid: int, account: str, subject: str, group: str) -> bool:
+        """Say whether a client may have the server deliver to ``subject`` of its account."""
+        ...
+
+    def client_of(self, cid: int) -> dict[str, Any]:
+        """Return what advisories tell of a client, nothing when it is gone."""
+        ...
 
 
-def anywhere(cid: int, account: str, subject: str, group: str) -> bool:
-    """Deliver wherever it is asked for: nobody is guarded."""
-    return True
+class UnguardedClients:
+    """Nobody is guarded, and nothing is known of anybody."""
+
+    def may_deliver(self, cid: int, account: str, subject: str, group: str) -> bool:
+        """Deliver wherever it is asked for."""
+        return True
+
+    def client_of(self, cid: int) -> dict[str, Any]:
+        """Know nothing."""
+        return {}

@@ -91,7 +91,7 @@ async def create_durable(js: "JetStream", body: bytes, stream: str, name: str) -
 
 
 def _request(js: "JetStream", body: bytes, stream: str) -> _Create:
-    request = read_as(body, request_shapes.CREATE_CONSUMER, _Create, strict=js.is_strict)
+    request = read_as(body, request_shapes.CREATE_CONSUMER, _Create, strict=js.terms.is_strict)
     if request.stream_name != stream:
         raise name_mismatch()
     return request
@@ -130,15 +130,15 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     await next_turn(size)
     _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
-    asked = js.server_limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
+    asked = js.terms.limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
     config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
     await next_turn(size)
-    js.server_limits.check_consumer(config)
+    js.terms.limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
-        js.tell_consumer("CREATED", "create", stream.name, consumer.name)
+        js.advisories.tell_consumer("CREATED", "create", stream.name, consumer.name)
     if consumer.feed.pause_left_ns > 0:
         consumer.tell_pause()
     await next_turn(size)
@@ -156,13 +156,13 @@ async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer
     """Delete one consumer."""
     expect_empty(body)
     await js.consumers.delete(js.catalog.get(stream, js.account), name)
-    js.tell_consumer("DELETED", "delete", stream, name)
+    js.advisories.tell_consumer("DELETED", "delete", stream, name)
     return {"success": True}
 
 
 async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Stop deliveries until a time; a time in the past lets them go on."""
-    asked = read_optional(body, request_shapes.PAUSE, _Pause, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.PAUSE, _Pause, strict=js.terms.is_strict)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     until = rfc3339(time_ns(asked.pause_until)) if asked.pause_until else ZERO_TIME
     await js.consumers.pause(consumer, "" if until == ZERO_TIME else until)
@@ -209,6 +209,6 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
-    page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.is_strict)
+    page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.terms.is_strict)
     found = js.consumers.listed(js.catalog.get(stream, js.account))
     return min(max(page.offset, 0), len(found)), found

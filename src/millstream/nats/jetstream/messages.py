@@ -63,7 +63,7 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one record as JSON."""
     if is_empty(body):
         raise bad_request()
-    asked = read_as(body, request_shapes.GET_MESSAGE, GetRequest, strict=js.is_strict)
+    asked = read_as(body, request_shapes.GET_MESSAGE, GetRequest, strict=js.terms.is_strict)
     if asked.batch > 0 or asked.max_bytes > 0:
         raise bad_request()
     asked = msgspec.structs.replace(asked, batch=0, multi_last=(), up_to_seq=0, up_to_time="")
@@ -84,7 +84,7 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove one record, and overwrite its bytes unless it is asked not to."""
     if is_empty(body):
         raise bad_request()
-    asked = read_as(body, request_shapes.DELETE_MESSAGE, _Delete, strict=js.is_strict)
+    asked = read_as(body, request_shapes.DELETE_MESSAGE, _Delete, strict=js.terms.is_strict)
     stream = js.catalog.get(name, js.account)
     if not stream.config.sealed and not stream.config.deny_delete:
         in_memory = stream.config.storage == "memory"

@@ -8,8 +8,8 @@ from millstream.wire.go_json import (
     STRING,
     STRINGS,
     UINT64,
+    GoTime,
     Listing,
-    Moment,
     Shape,
     Table,
     words,
@@ -30,10 +30,10 @@ GET_MESSAGE = Shape(
         "next_by_subj": STRING,
         "batch": INT,
         "max_bytes": INT,
-        "start_time": Moment(),
+        "start_time": GoTime(),
         "multi_last": STRINGS,
         "up_to_seq": UINT64,
-        "up_to_time": Moment(),
+        "up_to_time": GoTime(),
         "no_hdr": BOOL,
     },
 )
@@ -54,9 +54,9 @@ _STATE = Shape(
         "messages": UINT64,
         "bytes": UINT64,
         "first_seq": UINT64,
-        "first_ts": Moment(pointer=False),
+        "first_ts": GoTime(pointer=False),
         "last_seq": UINT64,
-        "last_ts": Moment(pointer=False),
+        "last_ts": GoTime(pointer=False),
         "num_subjects": INT,
         "subjects": Table(UINT64),
         "num_deleted": INT,
@@ -79,7 +79,7 @@ CREATE_CONSUMER = Shape(
     },
 )
 CONSUMERS = Shape("JSApiConsumersRequest", {"offset": INT})
-PAUSE = Shape("JSApiConsumerPauseRequest", {"pause_until": Moment(pointer=False)})
+PAUSE = Shape("JSApiConsumerPauseRequest", {"pause_until": GoTime(pointer=False)})
 UNPIN = Shape("JSApiConsumerUnpinRequest", {"group": STRING})
 RESET = Shape("JSApiConsumerResetRequest", {"seq": UINT64})
 STEP_DOWN = Shape("JSApiLeaderStepdownRequest", {"placement": PLACEMENT})

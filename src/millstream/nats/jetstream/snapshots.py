@@ -77,12 +77,14 @@ async def snapshot(js: "JetStream", body: bytes, name: str) -> Answer:
     if is_empty(body):
         raise bad_request()
     stream = js.catalog.get(name, js.account)
-    asked = read_as(body, request_shapes.SNAPSHOT, _Snapshot, strict=js.is_strict)
+    asked = read_as(body, request_shapes.SNAPSHOT, _Snapshot, strict=js.terms.is_strict)
     if not is_pattern(asked.deliver_subject) or has_wildcard(asked.deliver_subject):
         raise ApiError(400, 10015, "deliver subject not valid")
     js.check_deliver(asked.deliver_subject, "")
     state = shapes.stream_state(stream, len(js.consumers.listed(stream)))
-    js.tell(f"STREAM.SNAPSHOT_CREATE.{name}", "snapshot_create", stream=name, state=state)
+    js.advisories.tell(
+        f"STREAM.SNAPSHOT_CREATE.{name}", "snapshot_create", stream=name, state=state
+    )
     js.spawn(_Sender(js, stream, state, asked).run())
     return {"config": shapes.stream_config(stream, full=False), "state": state}
 
@@ -125,7 +127,7 @@ class _Sender:
             about["error"] = failure
         name = self._stream.name
         subject = f"STREAM.SNAPSHOT_COMPLETE.{name}"
-        self._js.tell(subject, "snapshot_complete", stream=name, **about)
+        self._js.advisories.tell(subject, "snapshot_complete", stream=name, **about)
 
     async def _send_all(self) -> str:
         await self._until(self._is_heard, INTEREST_PATIENCE)
@@ -156,7 +158,7 @@ class _Sender:
             yield piece if isinstance(piece, NotHere) else encode(piece)
 
     def _is_heard(self) -> bool:
-        return self._js.outlet.is_heard(self._subject)
+        return self._js.interest.has_interest(self._subject)
 
     async def _may_send(self, size: int) -> None:
         if not self._is_heard():
@@ -165,7 +167,7 @@ class _Sender:
             raise _Failed("no flow response", "408 No Flow Response")
 
     def _has_room(self, size: int) -> bool:
-        return self._js.outlet.room(self._subject) > 2 * size
+        return self._js.hub.room(self._js.interest, self._subject) > 2 * size
 
     async def _until(self, holds: Any, patience: float) -> bool:
         """Wait until something holds; False when it does not in time."""
@@ -174,7 +176,7 @@ class _Sender:
             if waited >= patience or self._stream.is_closed:
                 return False
             self._woken.clear()
-            timer = self._js.timers.after(LOOK_AGAIN, self._woken.set)
+            timer = self._js.parts.timers.after(LOOK_AGAIN, self._woken.set)
             await self._woken.wait()
             timer.cancel()
             waited += LOOK_AGAIN
@@ -203,7 +205,7 @@ async def restore(js: "JetStream", body: bytes, name: str) -> Answer:
     """Make ready to take a stream in; the answer names the subject for its chunks."""
     if is_empty(body):
         raise bad_request()
-    asked = read_as(body, request_shapes.RESTORE, _Restore, strict=js.is_strict)
+    asked = read_as(body, request_shapes.RESTORE, _Restore, strict=js.terms.is_strict)
     wire = {**asked.config, "name": asked.config.get("name") or name}
     if wire["name"] != name:
         raise name_mismatch()
@@ -213,7 +215,7 @@ async def restore(js: "JetStream", body: bytes, name: str) -> Answer:
     account_limits.check_stream(js, config)
     _check_free(js, name)
     receiver = _Receiver(js, config)
-    js.tell(f"STREAM.RESTORE_CREATE.{name}", "restore_create", stream=name)
+    js.advisories.tell(f"STREAM.RESTORE_CREATE.{name}", "restore_create", stream=name)
     return {"deliver_subject": receiver.subject}
 
 
@@ -234,7 +236,7 @@ class _Receiver:
         self._bytes = 0
         self._start = js.now_ns()
         self._handle: int | None = js.interest.add_sink(self.subject.encode(), self)
-        self._stalled = js.timers.after(PATIENCE, self._close)
+        self._stalled = js.parts.timers.after(PATIENCE, self._close)
 
     def deliver(self, batch: Batch) -> None:
         """Take chunks in order; the empty one is the last."""
@@ -252,7 +254,7 @@ class _Receiver:
 
     def _take(self, reply: bytes, chunk: bytes) -> None:
         self._stalled.cancel()
-        self._stalled = self._js.timers.after(PATIENCE, self._close)
+        self._stalled = self._js.parts.timers.after(PATIENCE, self._close)
         try:
             self._bytes += len(chunk)
             for content in self._decoder.feed(chunk):
@@ -284,7 +286,7 @@ class _Receiver:
         name, end = self._config.name, self._js.now_ns()
         about = {"start": rfc3339(self._start), "end": rfc3339(end), "bytes": self._bytes}
         subject = f"STREAM.RESTORE_COMPLETE.{name}"
-        self._js.tell(subject, "restore_complete", stream=name, **about)
+        self._js.advisories.tell(subject, "restore_complete", stream=name, **about)
         self._answer(reply, answer)
 
     def _answer(self, reply: bytes, answer: Answer) -> None:

@@ -59,7 +59,7 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
         **used,
         "limits": account_limits.shown(_NO_LIMITS if js.tiers() else js.limits()),
         **_tiers(js, used),
-        **({"domain": js.domain} if js.domain else {}),
+        **({"domain": js.terms.domain} if js.terms.domain else {}),
         "api": {"level": 5, "total": js.requests, "errors": js.errors},
     }
 
@@ -110,36 +110,36 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise InvalidStreamConfig("stream has no mirror but does have mirror direct")
     await next_turn(len(body))
     try:
-        config = StreamConfig.from_request(js.server_limits.fill_stream(wire))
+        config = StreamConfig.from_request(js.terms.limits.fill_stream(wire))
     except ReplicasUnsupported:
         check_tiers(js.tiers(), f"R{wire['num_replicas']}")  # that comes first
         raise
     await next_turn(len(body))
-    js.server_limits.check_stream(config)
+    js.terms.limits.check_stream(config)
     account_limits.check_stream(js, config)
     _check_reserved(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
     if is_new:
-        js.tell_stream("CREATED", "create", name)
+        js.advisories.tell_stream("CREATED", "create", name)
     await next_turn(len(body))
     return {**_info(js, stream), "did_create": True}
 
 
 def _config_of(js: "JetStream", body: bytes) -> dict[str, Any]:
     """Return a stream's configuration as it was sent, without unknown fields where they may be."""
-    return read_object(body, request_shapes.STREAM_CONFIG, strict=js.is_strict)
+    return read_object(body, request_shapes.STREAM_CONFIG, strict=js.terms.is_strict)
 
 
 def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
     """Refuse more than the server has left, whichever accounts took the rest."""
     mine = (js.account, config.name)
     others = [s.config for s in js.catalog.everything() if (s.account, s.name) != mine]
-    js.server_limits.check_reserved(config, others)
+    js.terms.limits.check_reserved(config, others)
 
 
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     """Change a stream's configuration."""
-    wire = js.server_limits.fill_stream(_config_of(js, body))
+    wire = js.terms.limits.fill_stream(_config_of(js, body))
     await next_turn(len(body))
     known = js.catalog.find(name, js.account)
     try:
@@ -151,11 +151,11 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
         raise name_mismatch()
     await next_turn(len(body))
     js.catalog.get(name, js.account)
-    js.server_limits.check_stream(config)
+    js.terms.limits.check_stream(config)
     account_limits.check_stream(js, config, is_new=False)
     _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)
-    js.tell_stream("UPDATED", "modify", name)
+    js.advisories.tell_stream("UPDATED", "modify", name)
     await next_turn(len(body))
     return _info(js, stream)
 
@@ -164,13 +164,13 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
     """Delete a stream with its records and consumers."""
     expect_empty(body)
     await js.catalog.delete(name, js.account)
-    js.tell_stream("DELETED", "delete", name)
+    js.advisories.tell_stream("DELETED", "delete", name)
     return {"success": True}
 
 
 async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     """Return one stream, on request with its subjects and holes."""
-    asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.terms.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
@@ -206,7 +206,7 @@ async def listing(js: "JetStream", body: bytes) -> Answer:
 
 async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     """Remove records by filter, up to a sequence, or all but the newest."""
-    asked = read_optional(body, request_shapes.PURGE, _Purge, strict=js.is_strict)
+    asked = read_optional(body, request_shapes.PURGE, _Purge, strict=js.terms.is_strict)
     if asked.seq and asked.keep:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
@@ -225,7 +225,7 @@ def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
 
 
 def _page(js: "JetStream", body: bytes, shape: Shape) -> tuple[_StreamPage, list[Stream]]:
-    page = read_optional(body, shape, _StreamPage, strict=js.is_strict)
+    page = read_optional(body, shape, _StreamPage, strict=js.terms.is_strict)
     found = js.streams()
     if page.subject:
         found = [s for s in found if _captures(s, page.subject)]

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.accounts.jwt import Refused
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.nats.accounts.accounts import Accounts, Space
 from millstream.nats.sessions import Sessions
 from millstream.nats.system.account_requests import AccountRequests, Endpoint, OwnAccount
-from millstream.nats.system.claim_updates import ClaimUpdates, Update
 from millstream.nats.system.server_card import ServerCard
 from millstream.nats.system.subscribers import Subscribers
 from millstream.nats.system.system_events import Statsz, SystemEvents
@@ -33,7 +31,6 @@ class System:
         self._clock = clock
         self.card = ServerCard(lambda: sessions.info, clock)
         self.events: SystemEvents | None = None
-        self.update_claims: Update = _no_update
         self._asked: set[str] = set()
         self._about_accounts = AccountRequests(sessions, self.card, endpoints or {})
         accounts = sessions.reception.accounts
@@ -53,7 +50,6 @@ class System:
         about = self._about_accounts
         SystemRequests(self._sessions, system, self.card, events, endpoints, about, orders)
         Subscribers(self._sessions, system)
-        ClaimUpdates(self._sessions, system, self.card, lambda token: self.update_claims(token))
 
     def start(self, timers: Timers) -> None:
         """Tell figures from here on."""
@@ -79,10 +75,6 @@ class System:
         """Tell that the server takes no more clients."""
         if self.events is not None:
             self.events.leaving()
-
-
-def _no_update(token: str) -> None:
-    raise Refused("accounts are not given by JWTs here")
 
 
 def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.delivery.timers import Timers
+from millstream.nats.client_info import client_info
 from millstream.nats.system.account_figures import account_figures
 from millstream.nats.system.server_card import ServerCard
 from millstream.nats.transport.closed import Closed, reason_text
@@ -37,7 +38,7 @@ class SystemEvents:
         self._card = card
         self._statsz = statsz
         self._changed: dict[str, Space] = {}
-        sessions.reception.events = self
+        sessions.reception.events.watch(self)
         sessions.watch_closing(self._closing)
 
     def start(self, timers: Timers) -> None:
@@ -146,7 +147,7 @@ class SystemEvents:
 
 def _about(session: "Session") -> dict[str, Any]:
     """Return who a client is; events name its account as people do."""
-    told = session.client_info()
+    told = client_info(session)
     if session.space is not None:
         told["name_tag"] = session.space.account.shown_name
     return told

@@ -2,9 +2,19 @@
 
 from collections.abc import Mapping
 
-from millstream.wire.go_json import BOOL, DURATION, INT, STRING, STRINGS, UINT64, Kind, Shape, Whole
+from millstream.wire.go_json import (
+    BOOL,
+    DURATION,
+    INT,
+    STRING,
+    STRINGS,
+    UINT64,
+    GoType,
+    Shape,
+    Whole,
+)
 
-_SERVERS: dict[str, Kind] = {
+_SERVERS: dict[str, GoType] = {
     "server_name": STRING,
     "cluster": STRING,
     "host": STRING,
@@ -14,12 +24,12 @@ _SERVERS: dict[str, Kind] = {
 }
 _STATE = Whole("server.ConnState", INT.allowed)
 _SORT = type(STRING)("server.SortOpt")
-_WITH_SUBSCRIPTIONS: dict[str, Kind] = {"subscriptions": BOOL, "subscriptions_detail": BOOL}
+_WITH_SUBSCRIPTIONS: dict[str, GoType] = {"subscriptions": BOOL, "subscriptions_detail": BOOL}
 
 SERVERS = Shape("EventFilterOptions", _SERVERS)
 
 
-def _options(name: str, fields: Mapping[str, Kind] | None = None) -> Shape:
+def _options(name: str, fields: Mapping[str, GoType] | None = None) -> Shape:
     return Shape(f"{name}EventOptions", {**(fields or {}), **_SERVERS})
 
 

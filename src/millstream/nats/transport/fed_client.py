@@ -4,13 +4,14 @@ import logging
 
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.handshakes import Handshakes
+from millstream.nats.transport.link import LinkOwner
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.transport import Kind, Transport
 
 log = logging.getLogger(__name__)
 
 
-class FedClient:
+class FedClient(LinkOwner):
     """A link to the client and, from its session on, a pump between the link and the hub.
 
     Whoever brings a client in is told of the link's events and carries the session's bytes.
@@ -22,7 +23,7 @@ class FedClient:
         self._hub = entrance.sessions.hub
         self._peer = peer
         self._pump: Pump | None = None
-        self._link = entrance.link(fd)
+        self._link = entrance.link(fd, self)
 
     def closed(self, reason: int) -> None:
         """Hang up."""
@@ -48,7 +49,6 @@ class PlainClient(FedClient):
 
     def __init__(self, entrance: Handshakes, port: None, fd: int, peer: str) -> None:
         super().__init__(entrance, fd, peer)
-        self._link.own(self)
 
     def start(self) -> None:
         """Greet, and read."""

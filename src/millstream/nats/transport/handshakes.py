@@ -6,7 +6,7 @@ from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport.link import READ_SIZE, Link
+from millstream.nats.transport.link import READ_SIZE, Link, LinkOwner
 
 
 class Arrival(Protocol):
@@ -43,11 +43,11 @@ class Handshakes:
         """Whether nobody more may arrive now."""
         return len(self._deadlines) >= self._most
 
-    def link(self, fd: int) -> Link:
-        """Return a link over a connected socket."""
+    def link(self, fd: int, owner: LinkOwner) -> Link:
+        """Return a link over a connected socket, which tells ``owner`` of its events."""
         client = socket.socket(fileno=fd)
         client.setblocking(False)
-        return Link(self.loop, client, self._buffer)
+        return Link(self.loop, client, self._buffer, owner)
 
     def expect(self, arrival: Arrival, within: float) -> None:
         """Call ``expire`` unless the client is in within so many seconds."""

@@ -45,12 +45,16 @@ class Link:
     """Moves bytes until it is closed; every callback comes from the loop, none from ``send``."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, client: socket.socket, buffer: memoryview
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: socket.socket,
+        buffer: memoryview,
+        owner: LinkOwner,
     ) -> None:
         self._loop = loop
         self._socket = client
         self._buffer = buffer
-        self._owner: LinkOwner
+        self._owner = owner
         self._step: Callable[[], None] | None = None  # what a readable socket means now
         self._unsent: deque[memoryview] = deque()
         self._reading = False
@@ -80,10 +84,6 @@ class Link:
         cipher = self._socket.cipher()
         version = (self._socket.version() or "").removeprefix("TLSv")
         return version, cipher[0] if cipher is not None else ""
-
-    def own(self, owner: LinkOwner) -> None:
-        """Say whom to tell; comes before anything else."""
-        self._owner = owner
 
     def sniff(self) -> None:
         """Wait for the first byte."""

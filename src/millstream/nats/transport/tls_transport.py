@@ -48,7 +48,6 @@ class TlsClient(FedClient):
         self._port = port
         self._stage = TlsStage.WAITING
         self._fallback: asyncio.TimerHandle | None = None
-        self._link.own(self)
 
     def start(self) -> None:
         """Begin as the port's terms say."""

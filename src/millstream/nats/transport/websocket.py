@@ -87,7 +87,6 @@ class WebsocketClient(FedClient):
         self._close_sent = False
         self._held = False  # frames that have come wait to be carried out
         self._turn: asyncio.Handle | None = None
-        self._link.own(self)
 
     def start(self) -> None:
         """Wait for a handshake or for the request."""

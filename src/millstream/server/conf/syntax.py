@@ -48,11 +48,11 @@ def parse(
 ) -> ConfBlock:
     """Parse ``text``; ``read`` opens included files, given paths relative to ``file``'s folder."""
     top = ConfBlock()
-    _Reader(text, file, [top], environment or {}, read, ()).block(top, closing="")
+    _ConfReader(text, file, [top], environment or {}, read, ()).block(top, closing="")
     return top
 
 
-class _Reader:
+class _ConfReader:
     """Recursive descent over one file's text."""
 
     def __init__(
@@ -173,7 +173,7 @@ class _Reader:
             text = self._read(path)
         except OSError as error:
             raise self._fail(f"cannot read {name!r}: {error.strerror}", line) from error
-        inner = _Reader(
+        inner = _ConfReader(
             text, path, [*self._scopes, into], self._environment, self._read, self._chain
         )
         inner.block(into, closing="")
@@ -314,7 +314,7 @@ class _Reader:
             )
         if f"${name}" in self._chain:
             raise self._fail(f"variable ${name} refers to itself", line)
-        inner = _Reader(
+        inner = _ConfReader(
             self._environment[name],
             f"${name}",
             self._scopes,

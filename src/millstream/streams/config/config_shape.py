@@ -10,9 +10,9 @@ from millstream.wire.go_json import (
     STRINGS,
     UINT64,
     Algorithm,
-    Kind,
+    GoTime,
+    GoType,
     Listing,
-    Moment,
     Shape,
     Table,
     Word,
@@ -26,7 +26,7 @@ _SOURCE = Shape(
     {
         "name": STRING,
         "opt_start_seq": UINT64,
-        "opt_start_time": Moment(),
+        "opt_start_time": GoTime(),
         "filter_subject": STRING,
         "subject_transforms": Listing(Shape("SubjectTransformConfig", _TRANSFORM)),
         "external": Shape("ExternalStream", {"api": STRING, "deliver": STRING}, pointer=True),
@@ -38,7 +38,7 @@ _SOURCE = Shape(
 )
 
 PLACEMENT = Shape("Placement", _PLACEMENT, pointer=True)
-STREAM_FIELDS: dict[str, Kind] = {
+STREAM_FIELDS: dict[str, GoType] = {
     "name": STRING,
     "description": STRING,
     "subjects": STRINGS,

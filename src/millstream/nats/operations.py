@@ -1,0 +1,90 @@
+"""Operations: what the hub calls for control operations, by connection."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from millstream.clock import Clock
+from millstream.kernel._hub import ALLOWED
+from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed
+
+if TYPE_CHECKING:
+    from millstream.nats.session import Session
+    from millstream.nats.transport.trace import Trace
+    from millstream.nats.transport.transport import Carrier
+
+log = logging.getLogger(__name__)
+
+
+class Operations:
+    """Hands each operation to the session of its connection; ``Sessions`` fills the tables."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.sessions: dict[int, Session] = {}
+        self.carriers: dict[int, Carrier] = {}  # of connections that are fed
+        self.traces: dict[int, Trace] = {}  # of connections that somebody reads along with
+        self._clock = clock
+
+    def on_connect(self, cid: int, options: bytes) -> None:
+        """Take CONNECT."""
+        self.sessions[cid].connect(options, self._clock.monotonic())
+
+    def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None:
+        """Take SUB."""
+        self.sessions[cid].sub(subject, queue, sid)
+
+    def on_unsub(self, cid: int, sid: bytes, max_msgs: int) -> None:
+        """Take UNSUB."""
+        self.sessions[cid].unsub(sid, max_msgs)
+
+    def on_ping(self, cid: int) -> None:
+        """Take a connection's first PING; the hub answered it."""
+        self.sessions[cid].first_ping()
+
+    def on_pong(self, cid: int) -> None:
+        """Take PONG."""
+        self.sessions[cid].pong(self._clock.monotonic())
+
+    def on_info(self, cid: int, info: bytes) -> None:
+        """Take an INFO, which only servers send; from a client it means nothing."""
+        self.sessions[cid].info(info)
+
+    def on_error(self, cid: int, code: int) -> None:
+        """Say why input was refused; the hub closes the connection."""
+        self.sessions[cid].refuse(code)
+
+    def on_output(self, cid: int) -> None:
+        """Tell a fed connection's carrier that there is something to do."""
+        self.carriers[cid].output(cid)
+
+    def on_delivered_reply(self, cid: int, reply: bytes) -> None:
+        """Note that a client was asked something, which it may now answer."""
+        session = self.sessions.get(cid)
+        if session is not None:
+            session.rights.asked(reply, self._clock.monotonic())
+
+    def may_publish(self, cid: int, subject: bytes) -> int:
+        """Judge a publish of a guarded connection."""
+        session = self.sessions[cid]
+        if subject in session.rights.settled:
+            return ALLOWED
+        return session.may_publish(subject, self._clock.monotonic())
+
+    def map_subject(self, cid: int, subject: bytes) -> bytes:
+        """Return where a publish goes by the account's mappings."""
+        space = self.sessions[cid].space
+        to = subject if space is None else space.mapped(subject)
+        if self.traces and to != subject and cid in self.traces:
+            self.traces[cid].mapped(subject, to)
+        return to
+
+    def on_closed(self, cid: int, reason: int) -> None:
+        """Forget the session."""
+        session = self.sessions.pop(cid, None)
+        if session is not None:
+            session.closed()
+        self.traces.pop(cid, None)
+        carrier = self.carriers.pop(cid, None)
+        if carrier is not None:
+            carrier.closed(reason)
+        if reason in SLOW_CONSUMERS:
+            log.warning("slow consumer closed cid=%d reason=%s", cid, Closed(reason).text)

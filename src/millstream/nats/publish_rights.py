@@ -1,0 +1,63 @@
+"""PublishRights: what a client may publish, where a publish may also read or write a stream."""
+
+from millstream.accounts.rights import Rights, text_of
+from millstream.accounts.sight import Sight
+from millstream.kernel._hub import ALLOWED, ALLOWED_ONCE, DENIED
+from millstream.nats.record_reads import (
+    ReadRequest,
+    SubjectsOf,
+    may_read,
+    may_write,
+    read_request,
+    sight_of,
+    written_stream,
+)
+
+
+class PublishRights:
+    """Judges publishes by a client's rights and by what the streams of its account hold."""
+
+    def __init__(self, rights: Rights, account: str, subjects_of: SubjectsOf, domain: str) -> None:
+        self._rights = rights
+        self._account = account
+        self._subjects_of = subjects_of
+        self._domain = f"$JS.{domain}.API.".encode() if domain else b""
+
+    def plain(self, subject: bytes) -> bytes:
+        """Return a subject of the API by the name that it has without the server's domain."""
+        if self._domain and subject.startswith(self._domain):
+            return b"$JS.API." + subject[len(self._domain) :]
+        return subject
+
+    def judge(self, asked: bytes, now: float) -> int:
+        """Return DENIED, ALLOWED or ALLOWED_ONCE."""
+        rights, request, target = self._rights, None, None
+        subject = self.plain(asked) if self._domain else asked
+        if subject.startswith(b"$"):
+            request = None if rights.reads_all else read_request(text_of(subject))
+            target = written_stream(text_of(subject))
+        if request is not None and not self._may_read(request):
+            return DENIED
+        if target is not None and not self._may_write(target):
+            return DENIED
+        if rights.may_publish(subject):
+            if request is not None or target is not None:
+                return ALLOWED_ONCE  # what the stream holds can change
+            rights.remember(asked)
+            return ALLOWED
+        return ALLOWED_ONCE if rights.may_answer(subject, now) else DENIED
+
+    def sight_of(self, stream: str) -> Sight | None:
+        """Return what the client sees of a stream in its account, None for everything."""
+        if self._rights.reads_all:
+            return None
+        patterns = self._subjects_of(self._account, stream)
+        return sight_of(self._rights.permissions.subscribe, stream, patterns)
+
+    def _may_read(self, request: ReadRequest) -> bool:
+        patterns = self._subjects_of(self._account, request.stream)
+        return may_read(self._rights.permissions.subscribe, request, patterns)
+
+    def _may_write(self, stream: str) -> bool:
+        patterns = self._subjects_of(self._account, stream)
+        return may_write(self._rights.permissions.publish, patterns)

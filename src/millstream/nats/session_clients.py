@@ -1,0 +1,45 @@
+"""SessionClients: what others may know and do in the name of a client that is connected."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.accounts.sight import BLIND, Sight
+from millstream.nats.client_info import client_info
+from millstream.nats.session import Session
+
+
+class SessionClients:
+    """Looks clients up by connection; ``cid`` 0 is the server itself, which may do everything."""
+
+    def __init__(self, sessions: Mapping[int, Session]) -> None:
+        self._sessions = sessions
+
+    def may_deliver(self, cid: int, account: str, subject: str, group: str) -> bool:
+        """Say whether a client may have the server deliver to ``subject`` of its account.
+
+        Whoever asks through an import is judged by what the import lets it ask.
+        """
+        session = self._sessions.get(cid)
+        if session is None:
+            return cid == 0
+        if session.space is None or session.space.name != account:
+            return True
+        place = (text.encode("utf-8", "surrogateescape") for text in (subject, group))
+        return session.rights.may_be_sent_to(*place)
+
+    def client_of(self, cid: int) -> dict[str, Any]:
+        """Return what advisories tell of a client, nothing when it is gone."""
+        session = self._sessions.get(cid)
+        return client_info(session) if session is not None else {}
+
+    def sight_of(self, cid: int, account: str, stream: str) -> Sight | None:
+        """Return what a client sees of a stream of ``account``, None for everything.
+
+        Whoever asks through an import sees what the import shows; whoever is gone, nothing.
+        """
+        session = self._sessions.get(cid)
+        if session is None:
+            return None if cid == 0 else BLIND
+        if session.space is None or session.space.name != account:
+            return None
+        return session.publishing.sight_of(stream)

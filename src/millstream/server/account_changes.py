@@ -1,0 +1,46 @@
+"""AccountChanges: other users, accounts and limits while the server runs."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from millstream.accounts.account import Account
+from millstream.accounts.jwt import Refused
+from millstream.nats.sessions import Sessions
+from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
+from millstream.server.options.options import Options
+
+log = logging.getLogger(__name__)
+
+
+class AccountChanges:
+    """Puts accounts in force; each of ``renewals`` follows what the accounts have become."""
+
+    def __init__(
+        self, options: Options, sessions: Sessions, renewals: Sequence[Callable[[], object]]
+    ) -> None:
+        self._options = options
+        self._sessions = sessions
+        self._reception = sessions.reception
+        self._renewals = renewals
+
+    def set_credentials(self, options: Options) -> None:
+        """Believe other users; close whoever would not be admitted as before."""
+        known = identities_of(options)
+        self._options = options
+        self._reception.apply(known.credentials, known.by_kind)
+        self._set_accounts(known.accounts)
+
+    def update_claims(self, token: str) -> None:
+        """Take over an account's newer JWT; raises ``Refused``."""
+        trust = self._reception.credentials.trust
+        if trust is None:
+            raise Refused("accounts are not given by JWTs here")
+        tell_unheeded(trust.add_account(token))
+        self._set_accounts(accounts_of(self._options, trust))
+
+    def _set_accounts(self, accounts: Sequence[Account]) -> None:
+        self._reception.accounts.apply(accounts)
+        for renew in self._renewals:
+            renew()
+        dropped = self._sessions.apply()
+        log.info("Reloaded: credentials, clients dropped: %d", dropped)
