@@ -24,8 +24,9 @@ def test_an_unanswered_delivery_is_redelivered_once_and_then_given_up():
     ledger = Ledger(ack_wait=30, max_deliver=2)
     assert deliver(ledger, 7, now=0) == (1, 1)
     assert ledger.expire(now=29) == []
-    assert ledger.expire(now=30) == [Redeliver(7)]
-    assert ledger.queue.pop() == 7
+    assert ledger.expire(now=30) == []
+    assert ledger.next_again() == Redeliver(7)
+    assert ledger.next_again() is None
     assert deliver(ledger, 7, now=30) == (2, 2)
     assert ledger.expire(now=60) == [GiveUp(7, 2)]
     assert (pending(ledger), ledger.redelivered) == ([], {7: 3})
@@ -75,8 +76,8 @@ def test_a_nak_of_the_last_delivery_is_given_up_when_its_turn_comes():
         deliver(ledger, seq, now=0)
     ledger.nak(1, now=0, delay=0)
     ledger.nak(2, now=0, delay=5)
-    assert (ledger.queue.pop(), ledger.give_up(1)) == (1, GiveUp(1, 1))
-    assert ledger.give_up(1) is None
+    assert ledger.next_again() == GiveUp(1, 1)
+    assert ledger.next_again() is None
     assert ledger.expire(now=4) == []
     assert ledger.expire(now=5) == [GiveUp(2, 1)]
 
@@ -267,10 +268,11 @@ def test_a_ledger_that_is_read_again_waits_as_long_as_a_nak_asked_for():
     ledger.nak(2, now=0, delay=5, now_ns=10**18)
     again = Ledger(ack_wait=30)
     again.apply(ledger.take_changes(), now=100, now_ns=10**18 + 10 * 10**9)  # ten seconds later
-    assert again.expire(now=100) == [Redeliver(2)]
-    assert again.expire(now=130) == [Redeliver(3)]
-    assert again.expire(now=100 + 3589) == []
-    assert again.expire(now=100 + 3590) == [Redeliver(1)]
+    due = []
+    for now in (100, 130, 100 + 3589, 100 + 3590):
+        assert again.expire(now) == []
+        due.append(again.next_again())
+    assert due == [Redeliver(2), Redeliver(3), None, Redeliver(1)]
 
 
 def test_answers_are_awaited_until_the_last_wait_is_over():

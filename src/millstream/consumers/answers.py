@@ -1,16 +1,14 @@
 """Answers: what happens when clients answer deliveries; the sink behind ``$JS.ACK.<s>.<c>.>``."""
 
 import random
-from collections.abc import Callable
 from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.consumers import acks
+from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.ledger import Ledger
 from millstream.kernel._batch import Batch
-
-Event = Callable[..., None]
 
 
 class AnsweredConsumer(Protocol):
@@ -50,14 +48,14 @@ class Answers:
         clock: Clock,
         consumer: AnsweredConsumer,
         prefix: int,
-        event: Event,
+        advisories: Advisories,
     ) -> None:
         self.last_acked_ns = 0
         self._ledger = ledger
         self._clock = clock
         self._consumer = consumer
         self._prefix = prefix
-        self._event = event
+        self._advisories = advisories
         self.wants_settled = False
         self.take_on(config)
 
@@ -106,7 +104,7 @@ class Answers:
                     self._ack(subject, seq, settled)
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay, self._clock.time_ns()):
-                    self._event("MSG_NAKED", "nak", **_fields(subject, seq))
+                    self._advisories.publish("MSG_NAKED", "nak", **_fields(subject, seq))
             case acks.InProgress():
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
@@ -124,12 +122,12 @@ class Answers:
         fields = _fields(subject, seq)
         if reason:
             fields["reason"] = reason
-        self._event("MSG_TERMINATED", "terminated", **fields)
+        self._advisories.terminated(**fields)
 
     def _ack(self, subject: bytes, seq: int, settled: list[int]) -> None:
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
             took = self._clock.monotonic() - self._ledger.delivered_at(seq)
-            self._event("", "consumer_ack", **_fields(subject, seq), ack_time=int(took * 1e9))
+            self._advisories.ack_metric(**_fields(subject, seq), ack_time=int(took * 1e9))
         self._settle(subject, seq, settled)
 
     def _settle(self, subject: bytes, seq: int, settled: list[int]) -> None:
@@ -159,9 +157,7 @@ class Answers:
             if known is not None:
                 # Like the reference, which counts here how often it was delivered again.
                 fields = {"consumer_seq": known[0], "deliveries": max(known[1] - 1, 1)}
-                self._event(
-                    "MSG_TERMINATED", "terminated", **fields, stream_seq=seq, reason=DROPPED
-                )
+                self._advisories.terminated(**fields, stream_seq=seq, reason=DROPPED)
 
 
 def _fields(subject: bytes, seq: int) -> dict[str, int | str]:

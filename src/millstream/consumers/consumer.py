@@ -1,16 +1,18 @@
 """Consumer: a position in a stream, a ledger of deliveries, and whom to deliver to."""
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
+from millstream.consumers.advisories import Advisories
 from millstream.consumers.answers import Answers
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.cursor import Cursor
 from millstream.consumers.feed import Feed
 from millstream.consumers.idleness import Idleness
-from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
+from millstream.consumers.ledger import FOREVER, Ledger
 from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.pause import Pause
 from millstream.consumers.pulls import PullDesk
 from millstream.consumers.push import PushDesk
 from millstream.consumers.sinks import FlowReplies, Pulls
@@ -18,14 +20,13 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
 from millstream.store.log.log import Committed
 from millstream.streams.config.extras import first_values
-from millstream.streams.config.times import ZERO_TIME, time_ns
+from millstream.streams.config.times import time_ns
 from millstream.streams.retention.claims import RecordClaim
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Consumer:
         created_ns: int,
         clock: Clock,
         timers: Timers,
-        hub: "Hub",
+        outlet: Outlet,
         interest: "Interest",
     ) -> None:
         self.name = name
@@ -70,18 +71,28 @@ class Consumer:
         self.ledger = Ledger(
             config.ack_wait / 1e9, [wait / 1e9 for wait in config.backoff], config.max_deliver
         )
-        self.outlet = Outlet(hub, interest, clock)
-        self.feed = Feed(name, config, stream, self.cursor, self.ledger, self.outlet, clock)
-        self.feed.woken = self.pump
-        self.feed.gave_up = self._gave_up
+        self.outlet = outlet
+        self.advisories = Advisories(stream.name, name, outlet)
+        self.pause = Pause(config.pause_until, clock, timers, self.advisories)
+        self.feed = Feed(
+            name,
+            config,
+            stream,
+            self.cursor,
+            self.ledger,
+            outlet,
+            self.advisories,
+            self.pause,
+            clock,
+        )
         self.pulls: PullDesk | None = None
         self.push: PushDesk | None = None
         if config.is_push:
             self.push = PushDesk(config, self.feed, self.outlet, clock)
         else:
-            self.pulls = PullDesk(config, self.feed, self.outlet, clock, self.event)
+            self.pulls = PullDesk(config, self.feed, self.outlet, clock, self.advisories)
         prefix = len(f"$JS.ACK.{stream.name}.{name}.".encode())
-        self.answers = Answers(config, self.ledger, clock, self, prefix, self.event)
+        self.answers = Answers(config, self.ledger, clock, self, prefix, self.advisories)
         self._home = home
         self._clock = clock
         self._timers = timers
@@ -89,7 +100,6 @@ class Consumer:
         self._handles: list[int] = []
         self._timer: Timer | None = None
         self._persist_timer: Timer | None = None
-        self._pause_timer: Timer | None = None
         self._idleness = Idleness(timers, clock, self._is_used, self._abandon, self._busy_until)
         self._pumping = False
         self._is_asked = False  # by a request that was not looked at yet
@@ -151,7 +161,7 @@ class Consumer:
         for pattern, sink in sinks:
             self._handles.append(self._interest.add_sink(pattern.encode(), sink))
         self._listen()
-        self._watch_pause()
+        self.pause.watch()
         self._arm(self.ledger.next_deadline())
         self._idleness.watch(self.config.inactive_threshold / 1e9)
         if self.push is not None:  # nobody has pulled yet; who made it hears of that first
@@ -181,7 +191,8 @@ class Consumer:
         self._watch()
         self._listen()
         self._idleness.stop()
-        for timer in (self._timer, self._persist_timer, self._pause_timer):
+        self.pause.stop()
+        for timer in (self._timer, self._persist_timer):
             if timer is not None:
                 timer.cancel()
         self.outlet.flush()
@@ -194,12 +205,12 @@ class Consumer:
         self.stream.drop_unclaimed()
         self._listen()
         if paused:
-            self.tell_pause()
-            self._watch_pause()
+            self.pause.report()
+            self.pause.watch()
         self._idleness.watch(self.config.inactive_threshold / 1e9)
         self._arm(self.ledger.next_deadline())
         # Who waits is not looked at in a pause, nor before the answer to who asked for this.
-        self._arm(self._clock.monotonic() + self.feed.pause_left_ns / 1e9)
+        self._arm(self._clock.monotonic() + self.pause.left_ns / 1e9)
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a checked configuration."""
@@ -209,24 +220,12 @@ class Consumer:
         self.ledger.change_waits(config.ack_wait / 1e9, [wait / 1e9 for wait in config.backoff])
         self.ledger.max_deliver = config.max_deliver
         self.feed.take_on(config)
+        self.pause.change(config.pause_until)
         self.answers.take_on(config)
         if self.push is not None:
             self.push.move(config.deliver_subject, config.deliver_group)
         if self.pulls is not None:
             self.pulls.take_on(config)
-
-    def _watch_pause(self) -> None:
-        """Tell of the end of a pause too."""
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-        if self.feed.pause_left_ns > 0:
-            left = self.feed.pause_left_ns / 1e9
-            self._pause_timer = self._timers.after(left, self.tell_pause)
-
-    def tell_pause(self) -> None:
-        """Say whether deliveries are stopped, and until when."""
-        until = self.config.pause_until or ZERO_TIME
-        self.event("PAUSE", "consumer_pause", paused=self.feed.pause_left_ns > 0, pause_until=until)
 
     def reset(self, seq: int) -> int:
         """Deliver anew from ``seq``, or from the ack floor when it is 0; returns where."""
@@ -335,6 +334,19 @@ class Consumer:
         self._arm(now if sent >= STEP_MESSAGES else self.feed.ready_at)
         self._arm(self._desk.next_deadline(now))
         self._watch()
+        if self.feed.missing is not None:
+            self._wait_for_cold()
+
+    def _wait_for_cold(self) -> None:
+        """Go on once the records that are missing came from cold history."""
+
+        def arrived(error: MillstreamError | None) -> None:
+            self.feed.arrived(error)
+            self.pump()
+
+        missing = self.feed.take_missing()
+        if missing is not None:
+            missing.wait(arrived)
 
     @property
     def _is_counted(self) -> bool:
@@ -479,21 +491,6 @@ class Consumer:
             self.outlet.reply(reply)
         self.outlet.flush()
 
-    def tell_deleted(self) -> None:
-        """Say that the consumer goes without having been asked to."""
-        self.event("DELETED", "consumer_action", action="delete")
-
-    def event(self, kind: str, type_name: str, /, **fields: Any) -> None:
-        """Publish an advisory of this kind, or the ack metric when there is no kind."""
-        place = f"{self.stream.name}.{self.name}"
-        about = {"stream": self.stream.name, "consumer": self.name}
-        if kind:
-            subject = f"$JS.EVENT.ADVISORY.CONSUMER.{kind}.{place}"
-            self.outlet.event(subject, f"advisory.v1.{type_name}", **about, **fields)
-        else:
-            subject = f"$JS.EVENT.METRIC.CONSUMER.ACK.{place}"
-            self.outlet.event(subject, f"metric.v1.{type_name}", **about, **fields)
-
     # -- time --------------------------------------------------------------------------------
 
     def _arm(self, deadline: float) -> None:
@@ -508,18 +505,13 @@ class Consumer:
 
     def _due(self) -> None:
         now = self._clock.monotonic()
-        for effect in self.ledger.expire(now):
-            if isinstance(effect, GiveUp):
-                self._gave_up(effect)
-                self._note_change()
+        for end in self.ledger.expire(now):
+            self.advisories.max_deliveries(end)
+            self._note_change()
         self._desk.beat(now, self._positions())
         self.pump()
         self.outlet.flush()
         self._arm(min(self.ledger.next_deadline(), self._desk.next_deadline(now)))
-
-    def _gave_up(self, effect: GiveUp) -> None:
-        fields = {"stream_seq": effect.seq, "deliveries": effect.deliveries}
-        self.event("MAX_DELIVERIES", "max_deliver", **fields)
 
     def _positions(self) -> Fields:
         """Return what heartbeats tell: the last delivery, and up to where the stream was read."""

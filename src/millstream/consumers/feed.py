@@ -1,6 +1,6 @@
 """Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
@@ -11,10 +11,11 @@ from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies, ack_sizes
 from millstream.store.log.log import in_doubt
-from millstream.streams.config.times import time_ns
 
 if TYPE_CHECKING:
+    from millstream.consumers.advisories import Advisories
     from millstream.consumers.config import ConsumerConfig
+    from millstream.consumers.pause import Pause
     from millstream.streams.stream import Stream
 
 PAGE_BYTES = 1024 * 1024
@@ -49,6 +50,8 @@ class Feed:
         cursor: Cursor,
         ledger: Ledger,
         outlet: Outlet,
+        advisories: "Advisories",
+        pause: "Pause",
         clock: Clock,
     ) -> None:
         self.stream = stream
@@ -58,11 +61,12 @@ class Feed:
         self.last_delivered_ns = 0
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
-        self.woken: Callable[[], None] = lambda: None  # called when what was missing is here
-        self.gave_up: Callable[[GiveUp], None] = lambda _: None  # called for what may not go again
+        self.missing: NotHere | None = None  # cold history that nobody waits for yet
         self._is_fetching = False  # the next record is on its way from cold history
         self._fetch_again_at = 0.0
         self._outlet = outlet
+        self._advisories = advisories
+        self._pause = pause
         self._clock = clock
         self._ack_prefix = f"$JS.ACK.{stream.name}.{name}.".encode()
         self.take_on(config)
@@ -72,14 +76,6 @@ class Feed:
         self._config = config
         self._pace = Pace(config)
         self._tracks = config.ack_policy != "none"
-        self._paused_until_ns = time_ns(config.pause_until) if config.pause_until else 0
-
-    @property
-    def pause_left_ns(self) -> int:
-        """Return for how long deliveries are still paused, 0 when they are not."""
-        if not self._paused_until_ns:
-            return 0
-        return max(0, self._paused_until_ns - self._clock.time_ns())
 
     def available(self) -> int:
         """Return how many records wait to be delivered, again or for the first time."""
@@ -114,23 +110,26 @@ class Feed:
         try:
             return self._next(most, max_bytes)
         except NotHere as missing:
-            self.is_blocked = self._is_fetching = True
-            missing.wait(self._arrived)
+            self.is_blocked, self.missing = True, missing
             return None
 
-    def _arrived(self, error: MillstreamError | None) -> None:
+    def take_missing(self) -> NotHere | None:
+        """Return what to wait for; until ``arrived`` is called nothing goes."""
+        missing, self.missing = self.missing, None
+        self._is_fetching = missing is not None
+        return missing
+
+    def arrived(self, error: MillstreamError | None) -> None:
         """Go on with what came from cold history, or ask for it again later."""
         self._is_fetching = False
         self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
-        self.woken()
 
     def _next(self, most: int, max_bytes: int) -> FeedParcel | None:
-        while self.ledger.queue:
-            seq = self.ledger.queue.pop()
-            ended = self.ledger.give_up(seq)
-            if ended is not None:
-                self.gave_up(ended)
+        while self.ledger.queue and (effect := self.ledger.next_again()) is not None:
+            if isinstance(effect, GiveUp):
+                self._advisories.max_deliveries(effect)
                 continue
+            seq = effect.seq
             try:
                 frames = self.stream.read(seq, 1, PAGE_BYTES)
             except NotHere:
@@ -154,14 +153,12 @@ class Feed:
     @property
     def is_paused(self) -> bool:
         """Whether deliveries are paused; ``ready_at`` says until when."""
-        if not self._paused_until_ns:
+        if not self._pause.until_ns:
             return False
-        left = self.pause_left_ns
-        if not left:
-            self._paused_until_ns = 0
-            return False
-        self.ready_at = self._clock.monotonic() + left / 1e9
-        return True
+        end_at = self._pause.end_at()
+        if end_at:
+            self.ready_at = end_at
+        return end_at > 0
 
     def _is_early(self, page: CursorPage) -> bool:
         due = self._pace.due(page.frames.record(page.start)[1])
@@ -285,13 +282,6 @@ class Feed:
         gap = self.cursor.take_gap()
         if gap is None:
             return ()
-        self._outlet.event(
-            f"$JS.EVENT.ADVISORY.CONSUMER.GAP.{self.stream.name}.{self.name}",
-            "advisory.v1.consumer_gap",
-            stream=self.stream.name,
-            consumer=self.name,
-            first_seq=gap[0],
-            last_seq=gap[1],
-            **self._doubt(*gap),
-        )
+        fields = {"first_seq": gap[0], "last_seq": gap[1], **self._doubt(*gap)}
+        self._advisories.publish("GAP", "consumer_gap", **fields)
         return ((b"Millstream-Gap", b"%d-%d" % gap),)

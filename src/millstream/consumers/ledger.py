@@ -318,19 +318,25 @@ class Ledger:
 
     # -- time --------------------------------------------------------------------------------
 
-    def expire(self, now: float) -> list[Effect]:
-        """Return what to do about everything whose wait is over, oldest sequence first."""
-        effects: list[Effect] = []
+    def expire(self, now: float) -> list[GiveUp]:
+        """Let everything wait in line whose wait is over; returns what is given up instead."""
+        ended: list[GiveUp] = []
         for seq in self.pending.expired(now):
             known = self.pending.get(seq)
             assert known is not None
             if self._is_exhausted(known[1]):
-                self._give_up(seq, known[1])
-                effects.append(GiveUp(seq, known[1]))
+                ended.append(self._give_up(seq, known[1]))
             else:
                 self._enqueue(seq)
-                effects.append(Redeliver(seq))
-        return effects
+        return ended
+
+    def next_again(self) -> Effect | None:
+        """Take the first out of the line: deliver it again, or give it up; None: nobody waits."""
+        seq = self.queue.pop()
+        known = self.pending.get(seq)
+        if known is not None and self._is_exhausted(known[1]):
+            return self._give_up(seq, known[1])
+        return Redeliver(seq) if seq else None
 
     def next_deadline(self) -> float:
         """Return when ``expire`` has something to do, infinity when never."""
@@ -339,19 +345,12 @@ class Ledger:
     def _is_exhausted(self, deliveries: int) -> bool:
         return 0 < self.max_deliver <= deliveries
 
-    def give_up(self, seq: int) -> GiveUp | None:
-        """Forget what was delivered as often as allowed; None when it may be delivered again."""
-        known = self.pending.get(seq)
-        if known is None or not self._is_exhausted(known[1]):
-            return None
-        self._give_up(seq, known[1])
-        return GiveUp(seq, known[1])
-
-    def _give_up(self, seq: int, deliveries: int) -> None:
+    def _give_up(self, seq: int, deliveries: int) -> GiveUp:
         self._answer(seq)
         self.redelivered[seq] = deliveries + 1  # with the one that was due, as at the reference
         self._redelivered_changed = True
         self._raise_floor()
+        return GiveUp(seq, deliveries)
 
     def _enqueue(self, seq: int) -> None:
         delivered_at = self.delivered_at(seq)

@@ -1,10 +1,10 @@
 """PullDesk: serves the clients that ask a consumer for messages."""
 
-from collections.abc import Callable
 from itertools import islice
 
 from millstream.clock import Clock
 from millstream.consumers import requests
+from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.feed import PAGE_BYTES, Feed, FeedParcel
 from millstream.consumers.ledger import FOREVER
@@ -14,14 +14,17 @@ from millstream.consumers.requests import BadPull, PullRequest, Shares, WaitingL
 
 RETRY = 0.01  # until a full outbox is looked at again
 
-Event = Callable[..., None]
-
 
 class PullDesk:
     """A line of requests over one feed; ``wake_at`` says when to look again."""
 
     def __init__(
-        self, config: ConsumerConfig, feed: Feed, outlet: Outlet, clock: Clock, event: Event
+        self,
+        config: ConsumerConfig,
+        feed: Feed,
+        outlet: Outlet,
+        clock: Clock,
+        advisories: Advisories,
     ) -> None:
         self.config = config
         self.line = WaitingLine(prioritized=config.priority_policy == "prioritized")
@@ -31,7 +34,7 @@ class PullDesk:
         self._feed = feed
         self._outlet = outlet
         self._clock = clock
-        self._event = event
+        self._advisories = advisories
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
@@ -210,7 +213,9 @@ class PullDesk:
                 return True  # a request in no group is served, and holds no pin
             request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())
             self._claimed = request
-            self._event("PINNED", "consumer_group_pinned", **self._pin_fields(request.group))
+            self._advisories.publish(
+                "PINNED", "consumer_group_pinned", **self._pin_fields(request.group)
+            )
         return request.pin == self.pin.id
 
     def _pin_fields(self, group: str) -> dict[str, str]:
@@ -221,7 +226,9 @@ class PullDesk:
         if self.pin.release() or reason == "admin":
             fields = {"group": self.config.priority_groups[0], "reason": reason}
             account = self._feed.stream.account
-            self._event("UNPINNED", "consumer_group_unpinned", account=account, **fields)
+            self._advisories.publish(
+                "UNPINNED", "consumer_group_unpinned", account=account, **fields
+            )
 
     def _nobodys_turn(self) -> None:
         """Answer those who do not want to wait: what there is goes to others."""

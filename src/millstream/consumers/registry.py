@@ -16,6 +16,7 @@ from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import LedgerSnapshot
+from millstream.consumers.outlet import Outlet
 from millstream.delivery.timers import Timer, Timers
 from millstream.eager_task import next_turn
 from millstream.errors import ConsumerNotFound, MillstreamError
@@ -240,7 +241,9 @@ class Registry:
     ) -> Consumer:
         if stream.removals.on_drop is None:
             self._hear_of_drops(stream)
-        consumer = Consumer(
+        interest = self._interests[stream.account]
+        awaited = partial(self.is_awaited, stream.account) if self.is_awaited else None
+        return Consumer(
             name,
             config,
             stream,
@@ -248,17 +251,14 @@ class Registry:
             created_ns=created_ns,
             clock=self._clock,
             timers=self._timers,
-            hub=self._hub,
-            interest=self._interests[stream.account],
+            outlet=Outlet(self._hub, interest, self._clock, awaited),
+            interest=interest,
         )
-        if self.is_awaited is not None:
-            consumer.outlet.is_awaited = partial(self.is_awaited, stream.account)
-        return consumer
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:
             for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
-                consumer.tell_deleted()
+                consumer.advisories.deleted()
                 consumer.close()
         else:
             self._claim_for(stream)
@@ -374,7 +374,7 @@ class Registry:
 
     def abandon(self, consumer: Consumer) -> None:
         """Delete a consumer that nobody has used for its inactive threshold."""
-        consumer.tell_deleted()
+        consumer.advisories.deleted()
         self._forget(consumer)
         if consumer.is_persisted:
             body = msgspec.json.encode(_ConsumerEntry(consumer.name, consumer.created_ns))

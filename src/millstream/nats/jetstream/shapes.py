@@ -108,9 +108,9 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
     }
     if consumer.is_bound:
         shown["push_bound"] = True
-    if consumer.feed.pause_left_ns:
+    if consumer.pause.left_ns:
         shown["paused"] = True
-        shown["pause_remaining"] = consumer.feed.pause_left_ns
+        shown["pause_remaining"] = consumer.pause.left_ns
     if config.priority_groups and consumer.pulls is not None:
         pin = consumer.pulls.pin
         group: dict[str, Any] = {"group": config.priority_groups[0]}
