@@ -135,6 +135,11 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.direct or self.sourcing
 
     @property
+    def is_persisted(self) -> bool:
+        """Whether the consumer outlives a restart."""
+        return not self.mem_storage and not self.direct
+
+    @property
     def is_push(self) -> bool:
         """Whether messages go to a fixed subject instead of to whoever asks."""
         return bool(self.deliver_subject)

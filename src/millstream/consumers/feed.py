@@ -58,7 +58,6 @@ class Feed:
         self.name = name
         self.cursor = cursor
         self.ledger = ledger
-        self.last_delivered_ns = 0
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
         self.missing: NotHere | None = None  # cold history that nobody waits for yet
@@ -75,7 +74,7 @@ class Feed:
         """Adopt a configuration."""
         self._config = config
         self._pace = Pace(config)
-        self._tracks = config.ack_policy != "none"
+        self.tracks = config.ack_policy != "none"
 
     def available(self) -> int:
         """Return how many records wait to be delivered, again or for the first time."""
@@ -89,7 +88,7 @@ class Feed:
     def _room(self) -> int:
         """Return how many more may go before some are answered."""
         limit = self._config.max_ack_pending
-        if not self._tracks or limit <= 0:
+        if not self.tracks or limit <= 0:
             return NO_LIMIT
         return limit - len(self.ledger.pending)
 
@@ -166,6 +165,56 @@ class Feed:
             return False
         self.is_blocked, self.ready_at = True, due
         return True
+
+    # -- removals and waits ------------------------------------------------------------------
+
+    def follow(self, *, closely: bool = False) -> None:
+        """Notice removals: nobody has to answer for what is gone.
+
+        Records deleted between others are noticed when they would be delivered again, or when
+        asked to look ``closely``.
+        """
+        changed = self.cursor.follow()
+        if changed:
+            self.stream.removals.tell()
+        if self.stream.removals.purges:
+            return  # what becomes of pending deliveries is decided when it is over
+        if changed:
+            first = self.stream.log.state().first_seq
+            if self.ledger.gone(self.ledger.pending.up_to(first - 1)):
+                self.ledger.last_acked_ns = self._clock.time_ns()
+        if closely:
+            self.ledger.gone(self._removed_pending())
+
+    def _removed_pending(self) -> list[int]:
+        """Return the pending deliveries of records that are gone."""
+        pending = self.ledger.pending.up_to(self.ledger.delivered[1])
+        return [seq for seq in pending if not self.stream.index.is_live(seq)]
+
+    def purge(self, start: int, *, wider: bool) -> None:
+        """Stand behind a purge: nothing of this consumer's is left below ``start``.
+
+        ``wider``: it also wants records that the purge left alone.
+        """
+        self.cursor.follow()
+        lost = self.ledger.pending.up_to(start - 1)
+        if not wider:
+            self.cursor.pass_to(start)
+        else:
+            lost = self._removed_pending()
+        now, position = self._clock.monotonic(), max(start, self.cursor.seen_to + 1)
+        acks_all = self._config.ack_policy == "all"
+        if self.ledger.purged(lost, start, position, now, acks_all=acks_all):
+            self.ledger.last_acked_ns = self._clock.time_ns()
+
+    def expire(self, now: float) -> bool:
+        """Let what was not answered in time go again, or report it; whether any was given up."""
+        ended = self.ledger.expire(now)
+        for each in ended:
+            self._advisories.max_deliveries(each)
+        return bool(ended)
+
+    # -- parcels -----------------------------------------------------------------------------
 
     def put_back(self, parcel: FeedParcel) -> None:
         """Let a parcel that could not go be the next again."""
@@ -254,11 +303,11 @@ class Feed:
             self.ledger.deliver_again(frames.seq(start), now)
         else:
             first = self._loss()
-            self.ledger.deliver(frames, start, count, now, track=self._tracks)
+            self.ledger.deliver(frames, start, count, now, track=self.tracks)
             self.cursor.advance(page)
         if self._config.headers_only:
             size += sum(self._growth(page))
-        self.last_delivered_ns = self._clock.time_ns()
+        self.ledger.last_delivered_ns = self._clock.time_ns()
         if not self._pace.is_free:
             self._pace.sent(size, frames.record(start + count - 1)[1], now)
         return replies, size, first

@@ -111,6 +111,8 @@ class Ledger:
     redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, see _give_up
     queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
     delayed: dict[int, int] = field(default_factory=dict)  # seq → time ns, as a nak asked for
+    last_delivered_ns: int = 0  # the time of the day, 0 since a restart
+    last_acked_ns: int = 0
     version: int = 0
     _dirty: bool = False
     _redelivered_changed: bool = False
@@ -314,6 +316,7 @@ class Ledger:
         self.queue.clear()
         self.redelivered, self.delayed = {}, {}
         self.delivered = self.floor = (0, seq - 1)
+        self.last_delivered_ns = self.last_acked_ns = 0
         self._dirty = self._redelivered_changed = self._delayed_changed = True
 
     # -- time --------------------------------------------------------------------------------

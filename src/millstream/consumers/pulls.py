@@ -41,6 +41,25 @@ class PullDesk:
         self.config = config
         self.pin.timeout = config.priority_timeout / 1e9
 
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.line)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether someone listens on a push subject: there is none here."""
+        return False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether someone listens on a push subject: there is none here."""
+        return False
+
+    def has_clients(self) -> bool:
+        """Whether somebody waits for messages."""
+        return len(self.line) > 0
+
     # -- requests ----------------------------------------------------------------------------
 
     def request(self, reply: bytes, body: bytes) -> None:
@@ -285,6 +304,10 @@ class PullDesk:
     def next_deadline(self, now: float) -> float:
         """Return when ``beat`` or ``serve`` is due, infinity when never."""
         return min(self.line.next_deadline(), self.pin.next_deadline, self.retry_at)
+
+    def open_window(self, subject: bytes) -> bool:
+        """Refuse an answer to flow control: whoever asks says how much comes."""
+        return False
 
     def close(self, description: str) -> None:
         """Send everybody away."""

@@ -181,7 +181,7 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     if asked.group not in consumer.config.priority_groups or consumer.pulls is None:
         raise ConsumerRefused(10160, "Provided priority group does not exist for this consumer")
     consumer.pulls.unpin("admin")
-    consumer.pump()
+    consumer.pump.run()
     return {}
 
 

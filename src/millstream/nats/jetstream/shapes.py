@@ -89,7 +89,7 @@ def _delivered(consumer: Consumer) -> tuple[int, int]:
 
 def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict[str, Any]:
     """Return a ConsumerInfo."""
-    consumer.follow(closely=True)
+    consumer.feed.follow(closely=True)
     config, ledger = consumer.config, consumer.ledger
     shown: dict[str, Any] = {
         "stream_name": consumer.stream.name,
@@ -99,14 +99,14 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
             **config.to_request(),
             "metadata": shown_metadata(config.metadata, config.required_level, full=full),
         },
-        "delivered": _position(_delivered(consumer), consumer.feed.last_delivered_ns),
-        "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
+        "delivered": _position(_delivered(consumer), ledger.last_delivered_ns),
+        "ack_floor": _position(ledger.floor, ledger.last_acked_ns),
         "num_ack_pending": len(ledger.pending),
         "num_redelivered": len(ledger.redelivered) if config.max_deliver != 1 else 0,
-        "num_waiting": consumer.waiting,
+        "num_waiting": consumer.desk.waiting,
         "num_pending": consumer.cursor.pending(),
     }
-    if consumer.is_bound:
+    if consumer.desk.is_bound:
         shown["push_bound"] = True
     if consumer.pause.left_ns:
         shown["paused"] = True
