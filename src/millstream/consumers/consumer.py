@@ -15,7 +15,7 @@ from millstream.consumers.idleness import Idleness
 from millstream.consumers.ledger import Ledger
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.pause import Pause
-from millstream.consumers.pulls import PullDesk
+from millstream.consumers.pull.desk import PullDesk
 from millstream.consumers.pump import ConsumerPump
 from millstream.consumers.push import PushDesk
 from millstream.consumers.sinks import ConsumerSinks
@@ -58,9 +58,7 @@ class Consumer:
         self.stream = stream
         self.created_ns = created_ns
         self.cursor = cursor = Cursor(stream, config.filters)
-        self.ledger = ledger = Ledger(
-            config.ack_wait / 1e9, [wait / 1e9 for wait in config.backoff], config.max_deliver
-        )
+        self.ledger = ledger = Ledger(config.redelivery)
         self.advisories = Advisories(stream.name, name, outlet)
         self.pause = Pause(config.pause_until, clock, timers, self.advisories)
         self.feed = Feed(
@@ -119,7 +117,7 @@ class Consumer:
         """Take answers and requests from now on."""
         self._sinks.open(self.config)
         self.pause.watch()
-        self.pump.wake_at(self.ledger.next_deadline())
+        self.pump.wake_at(self.ledger.pending.next_deadline())
         self.pump.idleness.watch(self.config.inactive_threshold / 1e9)
         if self.config.is_push:  # nobody has pulled yet; who made it hears of that first
             self.pump.wake_soon()
@@ -142,7 +140,7 @@ class Consumer:
             self.pause.report()
             self.pause.watch()
         self.pump.idleness.watch(config.inactive_threshold / 1e9)
-        self.pump.wake_at(self.ledger.next_deadline())
+        self.pump.wake_at(self.ledger.pending.next_deadline())
         # Who waits is not looked at in a pause, nor before the answer to who asked for this.
         self.pump.wake_soon(self.pause.left_ns / 1e9)
 
@@ -151,8 +149,7 @@ class Consumer:
         if config.filters != self.config.filters:
             self.cursor.refilter(config.filters)
         self.config = config
-        self.ledger.change_waits(config.ack_wait / 1e9, [wait / 1e9 for wait in config.backoff])
-        self.ledger.max_deliver = config.max_deliver
+        self.ledger.adopt(config.redelivery)
         self.pause.change(config.pause_until)
         self.pump.take_on(config)
         self.answers.take_on(config)
@@ -179,7 +176,7 @@ class Consumer:
         ``wider``: it also wants records that the purge left alone.
         """
         self.feed.purge(start, wider=wider)
-        self.pump.wake_at(self.ledger.next_deadline())
+        self.pump.wake_at(self.ledger.pending.next_deadline())
         self.state.write_soon()
 
     def on_drop(self, below: int, seqs: list[int]) -> None:

@@ -328,7 +328,7 @@ class Feed:
 
     def _loss(self) -> Fields:
         """Return the header that tells of records lost before this one, and tell everybody."""
-        gap = self.cursor.take_gap()
+        gap = self.cursor.loss.take_gap()
         if gap is None:
             return ()
         fields = {"first_seq": gap[0], "last_seq": gap[1], **self._doubt(*gap)}

@@ -138,8 +138,8 @@ class ConsumerPump:
             self.idleness.used()
             self._state.write_soon()
             self._outlet.flush()
-            if ledger.shortest_wait:
-                self.wake_at(now + ledger.shortest_wait)
+            if ledger.policy.shortest_wait:
+                self.wake_at(now + ledger.policy.shortest_wait)
         self.wake_at(now if sent >= STEP_MESSAGES else feed.ready_at)
         self.wake_at(self._desk.next_deadline(now))
         self._watch()
@@ -213,7 +213,7 @@ class ConsumerPump:
         else:
             self._state.write_soon()
         if waits_changed:
-            self.wake_at(ledger.next_deadline())
+            self.wake_at(ledger.pending.next_deadline())
         if makes_way or self._is_asked:  # who waits is not looked at without a reason
             self.run()
 
@@ -265,7 +265,7 @@ class ConsumerPump:
         self._desk.beat(now, self._positions())
         self.run()
         self._outlet.flush()
-        self.wake_at(min(ledger.next_deadline(), self._desk.next_deadline(now)))
+        self.wake_at(min(ledger.pending.next_deadline(), self._desk.next_deadline(now)))
 
     def _positions(self) -> Fields:
         """Return what heartbeats tell: the last delivery, and up to where the stream was read."""

@@ -157,7 +157,7 @@ class StateWriter:
             state,
             cursor.clear_seq,
             cursor.remaining_first,
-            cursor.kept_gap,
+            cursor.loss.kept_gap,
         )
 
     async def _commit(self, kind: int, entry: ConsumerEntry) -> None:

@@ -180,7 +180,7 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     if asked.group not in consumer.config.priority_groups or consumer.pulls is None:
         raise ConsumerRefused(10160, "Provided priority group does not exist for this consumer")
-    consumer.pulls.unpin("admin")
+    consumer.pulls.group.unpin("admin")
     consumer.pump.run()
     return {}
 

@@ -112,7 +112,7 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
         shown["paused"] = True
         shown["pause_remaining"] = consumer.pause.left_ns
     if config.priority_groups and consumer.pulls is not None:
-        pin = consumer.pulls.pin
+        pin = consumer.pulls.group.pin
         group: dict[str, Any] = {"group": config.priority_groups[0]}
         if pin.id:
             group["pinned_client_id"] = pin.id
