@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from millstream.consumers.requests import PULL
+from millstream.consumers.pull.requests import PULL
 from millstream.nats.jetstream import request_shapes as shapes
 from millstream.wire.go_json import (
     Algorithm,

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.consumer import Consumer
-from millstream.consumers.registry import CONSUMER_STATE, Registry
+from millstream.consumers.registry import Registry
+from millstream.consumers.state import CONSUMER_STATE
 from millstream.errors import MillstreamError, StorageFull
 from millstream.store.recovery.recovery import Control
 from millstream.streams.config.config import StreamConfig
@@ -45,8 +46,8 @@ class Served:
 
     def pull(self, batch: int) -> list[tuple[bytes, bytes]]:
         """Ask for messages; returns what came as (route, ack subject)."""
-        self.consumer.request(b"inbox", b'{"batch":%d,"no_wait":true}' % batch)
-        self.consumer.pump()
+        self.consumer.pump.request(b"inbox", b'{"batch":%d,"no_wait":true}' % batch)
+        self.consumer.pump.run()
         return self.came()
 
     def came(self) -> list[tuple[bytes, bytes]]:

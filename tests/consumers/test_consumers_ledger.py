@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.consumers.ledger import GiveUp, Ledger, Redeliver
+from millstream.consumers.ledger import GiveUp, Ledger, Redeliver, RedeliveryPolicy
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 
@@ -21,18 +21,19 @@ def pending(ledger: Ledger) -> list[int]:
 
 
 def test_an_unanswered_delivery_is_redelivered_once_and_then_given_up():
-    ledger = Ledger(ack_wait=30, max_deliver=2)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30, max_deliver=2))
     assert deliver(ledger, 7, now=0) == (1, 1)
     assert ledger.expire(now=29) == []
-    assert ledger.expire(now=30) == [Redeliver(7)]
-    assert ledger.queue.pop() == 7
+    assert ledger.expire(now=30) == []
+    assert ledger.next_again() == Redeliver(7)
+    assert ledger.next_again() is None
     assert deliver(ledger, 7, now=30) == (2, 2)
     assert ledger.expire(now=60) == [GiveUp(7, 2)]
     assert (pending(ledger), ledger.redelivered) == ([], {7: 3})
 
 
 def test_how_often_a_record_came_is_forgotten_once_it_is_gone():
-    ledger = Ledger(ack_wait=30, max_deliver=1)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30, max_deliver=1))
     for seq in (1, 2, 3, 4):
         deliver(ledger, seq, now=0)
     ledger.expire(now=30)
@@ -49,7 +50,7 @@ def test_how_often_a_record_came_is_forgotten_once_it_is_gone():
 
 
 def test_redeliveries_come_in_the_order_of_refusals_and_those_whose_wait_is_over_in_sequence():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3, 4, 5):
         deliver(ledger, seq, now=0)
     for seq in (3, 1, 4):
@@ -60,7 +61,7 @@ def test_redeliveries_come_in_the_order_of_refusals_and_those_whose_wait_is_over
 
 
 def test_what_left_the_line_and_came_back_stands_at_its_end():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2):
         deliver(ledger, seq, now=0)
         ledger.nak(seq, now=1, delay=0)
@@ -70,28 +71,28 @@ def test_what_left_the_line_and_came_back_stands_at_its_end():
 
 
 def test_a_nak_of_the_last_delivery_is_given_up_when_its_turn_comes():
-    ledger = Ledger(ack_wait=30, max_deliver=1)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30, max_deliver=1))
     for seq in (1, 2):
         deliver(ledger, seq, now=0)
     ledger.nak(1, now=0, delay=0)
     ledger.nak(2, now=0, delay=5)
-    assert (ledger.queue.pop(), ledger.give_up(1)) == (1, GiveUp(1, 1))
-    assert ledger.give_up(1) is None
+    assert ledger.next_again() == GiveUp(1, 1)
+    assert ledger.next_again() is None
     assert ledger.expire(now=4) == []
     assert ledger.expire(now=5) == [GiveUp(2, 1)]
 
 
 def test_a_delayed_nak_waits_and_progress_starts_the_wait_anew():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     deliver(ledger, 1, now=0)
     ledger.nak(1, now=0, delay=5)
-    assert ledger.next_deadline() == 5
+    assert ledger.pending.next_deadline() == 5
     ledger.progress(1, now=4)
-    assert ledger.next_deadline() == 34
+    assert ledger.pending.next_deadline() == 34
 
 
 def test_it_is_known_when_a_record_was_delivered_that_waits_to_be_delivered_again():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2):
         deliver(ledger, seq, now=5)
     ledger.nak(1, now=7, delay=0)
@@ -100,29 +101,29 @@ def test_it_is_known_when_a_record_was_delivered_that_waits_to_be_delivered_agai
 
 
 def test_waits_that_change_count_from_the_delivery():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2):
         deliver(ledger, seq, now=5)
     ledger.nak(1, now=6, delay=0)
-    ledger.change_waits(10, [])
-    assert ledger.next_deadline() == 15
-    ledger.change_waits(10, [3, 7])
-    assert (ledger.next_deadline(), ledger.queue.pop()) == (8, 1)
+    ledger.adopt(RedeliveryPolicy(10))
+    assert ledger.pending.next_deadline() == 15
+    ledger.adopt(RedeliveryPolicy(10, [3, 7]))
+    assert (ledger.pending.next_deadline(), ledger.queue.pop()) == (8, 1)
 
 
 def test_backoff_sets_each_wait_and_its_last_value_repeats():
-    ledger = Ledger(ack_wait=1, backoff=[1, 5])
+    ledger = Ledger(RedeliveryPolicy(ack_wait=1, backoff=[1, 5]))
     waits = []
     for _ in range(3):
         deliver(ledger, 1, now=0)
-        waits.append(ledger.next_deadline())
+        waits.append(ledger.pending.next_deadline())
         ledger.expire(now=100)
         ledger.queue.pop()
     assert waits == [1, 5, 5]
 
 
 def test_the_floor_is_the_end_of_the_answered_prefix():
-    ledger = Ledger(ack_wait=30, delivered=(0, 9), floor=(0, 9))
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30), delivered=(0, 9), floor=(0, 9))
     for seq in (10, 12, 14):
         deliver(ledger, seq, now=0)
     ledger.ack(12)
@@ -135,7 +136,7 @@ def test_the_floor_is_the_end_of_the_answered_prefix():
 
 
 def test_ack_all_answers_everything_up_to_the_sequence():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     assert ledger.ack_all(2) == [1, 2]
@@ -143,13 +144,13 @@ def test_ack_all_answers_everything_up_to_the_sequence():
 
 
 def test_untracked_deliveries_move_the_floor_themselves():
-    ledger = Ledger(ack_wait=0)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=0))
     deliver(ledger, 5, now=0, track=False)
     assert (pending(ledger), ledger.floor, ledger.delivered) == ([], (1, 5), (1, 5))
 
 
 def test_changes_rebuild_the_ledger_and_applying_them_twice_changes_nothing():
-    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    ledger, copy = Ledger(RedeliveryPolicy(ack_wait=30)), Ledger(RedeliveryPolicy(ack_wait=30))
     written = []
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
@@ -166,7 +167,7 @@ def test_changes_rebuild_the_ledger_and_applying_them_twice_changes_nothing():
 
 
 def test_what_was_answered_before_it_was_written_down_is_never_written():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     ledger.ack(2)
@@ -175,7 +176,7 @@ def test_what_was_answered_before_it_was_written_down_is_never_written():
 
 
 def test_an_answer_to_a_second_delivery_unsays_the_first_that_was_written_down():
-    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    ledger, copy = Ledger(RedeliveryPolicy(ack_wait=30)), Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2):
         deliver(ledger, seq, now=0)
     copy.apply(ledger.take_changes(), now=0)
@@ -196,7 +197,7 @@ operations = st.lists(
 
 @given(operations)
 def test_replaying_what_was_written_gives_the_ledger_whatever_failed_in_between(steps):
-    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    ledger, copy = Ledger(RedeliveryPolicy(ack_wait=30)), Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     copy.apply(ledger.take_changes(), now=0)
@@ -221,7 +222,7 @@ def test_replaying_what_was_written_gives_the_ledger_whatever_failed_in_between(
 
 
 def test_a_reset_forgets_every_delivery_also_after_a_restart():
-    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    ledger, copy = Ledger(RedeliveryPolicy(ack_wait=30)), Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     copy.apply(ledger.take_changes(), now=0)
@@ -232,7 +233,7 @@ def test_a_reset_forgets_every_delivery_also_after_a_restart():
 
 
 def test_what_is_answered_after_a_reset_is_answered_after_a_restart():
-    ledger, copy = Ledger(ack_wait=30), Ledger(ack_wait=30)
+    ledger, copy = Ledger(RedeliveryPolicy(ack_wait=30)), Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     copy.apply(ledger.take_changes(), now=0)
@@ -245,7 +246,7 @@ def test_what_is_answered_after_a_reset_is_answered_after_a_restart():
 
 
 def test_delays_are_written_down_while_they_count():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
         ledger.nak(seq, now=0, delay=60, now_ns=10**9)
@@ -260,21 +261,22 @@ def test_delays_are_written_down_while_they_count():
 
 
 def test_a_ledger_that_is_read_again_waits_as_long_as_a_nak_asked_for():
-    ledger = Ledger(ack_wait=30)
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30))
     for seq in (1, 2, 3):
         deliver(ledger, seq, now=0)
     ledger.nak(1, now=0, delay=3600, now_ns=10**18)
     ledger.nak(2, now=0, delay=5, now_ns=10**18)
-    again = Ledger(ack_wait=30)
+    again = Ledger(RedeliveryPolicy(ack_wait=30))
     again.apply(ledger.take_changes(), now=100, now_ns=10**18 + 10 * 10**9)  # ten seconds later
-    assert again.expire(now=100) == [Redeliver(2)]
-    assert again.expire(now=130) == [Redeliver(3)]
-    assert again.expire(now=100 + 3589) == []
-    assert again.expire(now=100 + 3590) == [Redeliver(1)]
+    due = []
+    for now in (100, 130, 100 + 3589, 100 + 3590):
+        assert again.expire(now) == []
+        due.append(again.next_again())
+    assert due == [Redeliver(2), Redeliver(3), None, Redeliver(1)]
 
 
 def test_answers_are_awaited_until_the_last_wait_is_over():
-    ledger = Ledger(ack_wait=30, backoff=[])
+    ledger = Ledger(RedeliveryPolicy(ack_wait=30, backoff=[]))
     assert ledger.last_wait() == 0.0
     deliver(ledger, 1, now=100)
     deliver(ledger, 2, now=110)
@@ -285,6 +287,6 @@ def test_answers_are_awaited_until_the_last_wait_is_over():
     assert ledger.last_wait() == 160
     ledger.ack(1)
     assert ledger.last_wait() == 0.0
-    endless = Ledger(ack_wait=0)
+    endless = Ledger(RedeliveryPolicy(ack_wait=0))
     deliver(endless, 1, now=100)
     assert endless.last_wait() == 0.0

@@ -2,9 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.consumers import acks, requests
+from millstream.consumers import acks
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.requests import BadPull, WaitingLine
+from millstream.consumers.pull import requests
+from millstream.consumers.pull.requests import BadPull, WaitingLine
 
 
 def parse(body: bytes, **config: int) -> requests.PullRequest:

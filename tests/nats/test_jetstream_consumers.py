@@ -358,7 +358,7 @@ async def test_a_loss_that_was_not_told_yet_is_told_once_after_a_restart(tmp_pat
             await api(client, "CONSUMER.INFO.S.C")
         known = broker.js.consumers.get(broker.js.catalog.get("S"), "C")
         written = asyncio.Event()
-        broker.js.consumers.persist(known, lambda _error: written.set(), sync=True)
+        known.state.write(lambda _error: written.set(), sync=True)
         await written.wait()
         if end == "snapshot":
             broker.store.checkpoint(broker.js.parts.sections())

@@ -1,20 +1,19 @@
 """Answers: what happens when clients answer deliveries; the sink behind ``$JS.ACK.<s>.<c>.>``."""
 
 import random
-from collections.abc import Callable
 from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.consumers import acks
+from millstream.consumers.advisories import Advisories
+from millstream.consumers.claim import ConsumerClaim
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.ledger import Ledger
 from millstream.kernel._batch import Batch
 
-Event = Callable[..., None]
 
-
-class AnsweredConsumer(Protocol):
-    """What a consumer does once answers were taken."""
+class AnsweredPump(Protocol):
+    """What a consumer's pump does once answers were taken."""
 
     @property
     def reached(self) -> int:
@@ -25,11 +24,7 @@ class AnsweredConsumer(Protocol):
         """Take a pull request that came with an ack."""
         ...
 
-    def settled(self, seqs: list[int]) -> None:
-        """Let go of records that are done."""
-        ...
-
-    def answered(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
+    def on_answers(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
         """Confirm to these once the ledger is safe; wake up whatever waited for acks.
 
         ``makes_way``: deliveries were refused, or are fewer now where no more were allowed.
@@ -48,17 +43,17 @@ class Answers:
         config: ConsumerConfig,
         ledger: Ledger,
         clock: Clock,
-        consumer: AnsweredConsumer,
+        pump: AnsweredPump,
+        claim: ConsumerClaim,
         prefix: int,
-        event: Event,
+        advisories: Advisories,
     ) -> None:
-        self.last_acked_ns = 0
         self._ledger = ledger
         self._clock = clock
-        self._consumer = consumer
+        self._pump = pump
+        self._claim = claim
         self._prefix = prefix
-        self._event = event
-        self.wants_settled = False
+        self._advisories = advisories
         self.take_on(config)
 
     def take_on(self, config: ConsumerConfig) -> None:
@@ -69,83 +64,83 @@ class Answers:
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
-        settled: list[int] = []
+        done: list[int] = []
         pending = len(self._ledger.pending)
         is_full, queued = 0 < self._most_pending <= pending, len(self._ledger.queue)
         looks: list[int] | range = range(len(batch))
         if not self._all and not self._sampled:
-            acked = settled if self.wants_settled else None
+            acked = done if self._claim.is_needed else None
             looks = self._ledger.take_acks(batch, self._prefix, acked)
             if len(looks) < len(batch):
-                self.last_acked_ns = self._clock.time_ns()
+                self._ledger.last_acked_ns = self._clock.time_ns()
         replies = []
         for at in looks:
             subject, reply, _, payload, _ = batch.message(at)
-            if self._take(subject, reply, payload, settled) and reply:
+            if self._take(subject, reply, payload, done) and reply:
                 replies.append(reply)
-        if settled:
-            self._consumer.settled(settled)
+        if done:
+            self._claim.let_go(done)
         makes_way = len(self._ledger.queue) > queued or (
             is_full and len(self._ledger.pending) < pending
         )
-        self._consumer.answered(replies, waits_changed=len(looks) > 0, makes_way=makes_way)
+        self._pump.on_answers(replies, waits_changed=len(looks) > 0, makes_way=makes_way)
 
-    def _take(self, subject: bytes, reply: bytes, body: bytes, settled: list[int]) -> bool:
+    def _take(self, subject: bytes, reply: bytes, body: bytes, done: list[int]) -> bool:
         """Take one answer; returns whether its reply is to be confirmed."""
         seq, answer = acks.stream_seq(subject), acks.parse(body)
         if not seq:
             return False
         now = self._clock.monotonic()
         match answer:
-            case acks.Ack() if seq > self._consumer.reached:
+            case acks.Ack() if seq > self._pump.reached:
                 return False  # of something that was not delivered, or is to come again
             case acks.Ack():
-                self._ack(subject, seq, settled)
+                self._ack(subject, seq, done)
             case acks.Next():
-                if seq <= self._consumer.reached:
-                    self._ack(subject, seq, settled)
+                if seq <= self._pump.reached:
+                    self._ack(subject, seq, done)
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay, self._clock.time_ns()):
-                    self._event("MSG_NAKED", "nak", **_fields(subject, seq))
+                    self._advisories.publish("MSG_NAKED", "nak", **_fields(subject, seq))
             case acks.InProgress():
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
-                self._terminate(subject, seq, reason, settled)
-                return seq <= self._consumer.reached
+                self._terminate(subject, seq, reason, done)
+                return seq <= self._pump.reached
         if isinstance(answer, acks.Next):
-            self._consumer.request(reply, answer.request)
+            self._pump.request(reply, answer.request)
             return False
         return True
 
-    def _terminate(self, subject: bytes, seq: int, reason: str, settled: list[int]) -> None:
+    def _terminate(self, subject: bytes, seq: int, reason: str, done: list[int]) -> None:
         """Take it for answered, and tell of it even where it was."""
-        if seq <= self._consumer.reached:
-            self._settle(subject, seq, settled)
+        if seq <= self._pump.reached:
+            self._settle(subject, seq, done)
         fields = _fields(subject, seq)
         if reason:
             fields["reason"] = reason
-        self._event("MSG_TERMINATED", "terminated", **fields)
+        self._advisories.terminated(**fields)
 
-    def _ack(self, subject: bytes, seq: int, settled: list[int]) -> None:
+    def _ack(self, subject: bytes, seq: int, done: list[int]) -> None:
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
             took = self._clock.monotonic() - self._ledger.delivered_at(seq)
-            self._event("", "consumer_ack", **_fields(subject, seq), ack_time=int(took * 1e9))
-        self._settle(subject, seq, settled)
+            self._advisories.ack_metric(**_fields(subject, seq), ack_time=int(took * 1e9))
+        self._settle(subject, seq, done)
 
-    def _settle(self, subject: bytes, seq: int, settled: list[int]) -> None:
+    def _settle(self, subject: bytes, seq: int, done: list[int]) -> None:
         floor, consumer_seq = self._ledger.floor, acks.delivery(subject)[0]
         if self._all and (seq <= floor[1] or consumer_seq <= floor[0]):
             return  # answered by a later one
-        self.last_acked_ns = self._clock.time_ns()
+        self._ledger.last_acked_ns = self._clock.time_ns()
         if self._all:
-            settled += self._ledger.ack_all(seq, consumer_seq)
+            done += self._ledger.ack_all(seq, consumer_seq)
         elif self._ledger.ack(seq):
-            settled.append(seq)
+            done.append(seq)
 
-    def dropped(self, seq: int) -> list[int]:
+    def drop(self, seq: int) -> list[int]:
         """Take the removal of a pending record for an answer; returns what that settles."""
         self.tell_dropped([seq])
-        self.last_acked_ns = self._clock.time_ns()
+        self._ledger.last_acked_ns = self._clock.time_ns()
         if not self._all:
             self._ledger.ack(seq)
             return [seq]
@@ -159,9 +154,7 @@ class Answers:
             if known is not None:
                 # Like the reference, which counts here how often it was delivered again.
                 fields = {"consumer_seq": known[0], "deliveries": max(known[1] - 1, 1)}
-                self._event(
-                    "MSG_TERMINATED", "terminated", **fields, stream_seq=seq, reason=DROPPED
-                )
+                self._advisories.terminated(**fields, stream_seq=seq, reason=DROPPED)
 
 
 def _fields(subject: bytes, seq: int) -> dict[str, int | str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.consumers.ledger import RedeliveryPolicy
 from millstream.errors import InvalidStreamConfig, MillstreamError, TooManyFilters
 from millstream.streams.config.config import (
     UNSIGNED,
@@ -133,6 +134,17 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def is_internal(self) -> bool:
         """Whether it is a mirror's or source's: it takes copies, shares and counts for nothing."""
         return self.direct or self.sourcing
+
+    @property
+    def redelivery(self) -> RedeliveryPolicy:
+        """Return when and how often what is not answered is delivered again."""
+        waits = tuple(wait / 1e9 for wait in self.backoff)
+        return RedeliveryPolicy(self.ack_wait / 1e9, waits, self.max_deliver)
+
+    @property
+    def is_persisted(self) -> bool:
+        """Whether the consumer outlives a restart."""
+        return not self.mem_storage and not self.direct
 
     @property
     def is_push(self) -> bool:

@@ -6,9 +6,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from millstream.store.log.log import DAMAGE, Gap
+from millstream.consumers.loss import Loss, Range
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ class Cursor:
         self._left = 0  # chosen records behind the position, up to and with _counted_to
         self._counted_to = 0
         self._is_counted = False
-        self._gap: tuple[int, int] | None = None
-        self._is_gap_sure = False  # else only others may have lost something
+        self.loss = Loss(stream)
 
     # -- where to begin ----------------------------------------------------------------------
 
@@ -70,7 +68,7 @@ class Cursor:
         seq: int,
         first: list[int],
         clear_to: int = 0,
-        gap: tuple[int, int] | None = None,
+        gap: Range | None = None,
     ) -> None:
         """Go on at ``seq``; ``first`` are the remaining newest-of-each sequences.
 
@@ -80,7 +78,7 @@ class Cursor:
         self._is_refiltered = False
         self.read_to = 0
         self._is_counted = False
-        self._gap, self._is_gap_sure = gap, gap is not None
+        self.loss.restore(gap)
 
     def pass_to(self, seq: int) -> None:
         """Go on at ``seq`` at the earliest: nothing that matches is before it."""
@@ -187,44 +185,8 @@ class Cursor:
         self.position = first
         self._is_counted = False
         if lost:
-            self._note_gap(start, min(evicted, first - 1), is_sure=is_sure)
-        self._note_damage(start, first - 1)
-
-    # -- loss --------------------------------------------------------------------------------
-
-    @property
-    def kept_gap(self) -> tuple[int, int] | None:
-        """Return the loss that is to be told after a restart too: one that is known to be one."""
-        return self._gap if self._is_gap_sure else None
-
-    def take_gap(self) -> tuple[int, int] | None:
-        """Return the loss, once."""
-        gap, self._gap, self._is_gap_sure = self._gap, None, False
-        return gap
-
-    def _note_gap(self, first: int, last: int, *, is_sure: bool) -> None:
-        self._gap = (self._gap[0] if self._gap else first, last)
-        self._is_gap_sure = self._is_gap_sure or is_sure
-
-    def _damage(self) -> list[Gap]:
-        return [gap for gap in self._stream.log.state().gaps if gap.reason in DAMAGE]
-
-    def _note_damage(self, first: int, last: int) -> None:
-        """Note what the disk lost of ``first..last``, which is about to be passed."""
-        for gap in self._damage():
-            if gap.first <= last and gap.last >= first:
-                self._note_gap(max(gap.first, first), min(gap.last, last), is_sure=True)
-
-    def _before_damage(self, page: CursorPage) -> CursorPage:
-        """Note damage before the first record, and end the page before damage within it."""
-        self._note_damage(self.position, page.frames.seq(page.start) - 1)
-        for gap in self._damage():
-            for at in range(1, page.count):
-                here = page.start + at
-                if page.frames.seq(here - 1) < gap.first < page.frames.seq(here):
-                    page = replace(page, count=at)
-                    break
-        return page
+            self.loss.note_gap(start, min(evicted, first - 1), is_sure=is_sure)
+        self.loss.note_damage(start, first - 1)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -243,7 +205,9 @@ class Cursor:
             if index.hides_any:
                 page = self._visible(page)
             if page.count:
-                return self._before_damage(page) if self._stream.log.state().gaps else page
+                if not self._stream.log.state().gaps:
+                    return page
+                return self.loss.before_damage(self.position, page)
             self._pass(frames.last_seq)
 
     def _see_end(self) -> None:
@@ -255,7 +219,7 @@ class Cursor:
             return
         self._clear_to = max(self._clear_to, self._stream.log.committed_seq)
         if not self.is_woken:
-            self._note_damage(self.position, self._clear_to)
+            self.loss.note_damage(self.position, self._clear_to)
             self.position = max(self.position, self._clear_to + 1)
             self.read_to = self.position - 1
 

@@ -1,6 +1,6 @@
 """Feed: what goes next, what was delivered already first; notes each delivery in the ledger."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
@@ -11,10 +11,11 @@ from millstream.consumers.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 from millstream.kernel._acks import ack_replies, ack_sizes
 from millstream.store.log.log import in_doubt
-from millstream.streams.config.times import time_ns
 
 if TYPE_CHECKING:
+    from millstream.consumers.advisories import Advisories
     from millstream.consumers.config import ConsumerConfig
+    from millstream.consumers.pause import Pause
     from millstream.streams.stream import Stream
 
 PAGE_BYTES = 1024 * 1024
@@ -49,20 +50,22 @@ class Feed:
         cursor: Cursor,
         ledger: Ledger,
         outlet: Outlet,
+        advisories: "Advisories",
+        pause: "Pause",
         clock: Clock,
     ) -> None:
         self.stream = stream
         self.name = name
         self.cursor = cursor
         self.ledger = ledger
-        self.last_delivered_ns = 0
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
-        self.woken: Callable[[], None] = lambda: None  # called when what was missing is here
-        self.gave_up: Callable[[GiveUp], None] = lambda _: None  # called for what may not go again
+        self.missing: NotHere | None = None  # cold history that nobody waits for yet
         self._is_fetching = False  # the next record is on its way from cold history
         self._fetch_again_at = 0.0
         self._outlet = outlet
+        self._advisories = advisories
+        self._pause = pause
         self._clock = clock
         self._ack_prefix = f"$JS.ACK.{stream.name}.{name}.".encode()
         self.take_on(config)
@@ -71,15 +74,7 @@ class Feed:
         """Adopt a configuration."""
         self._config = config
         self._pace = Pace(config)
-        self._tracks = config.ack_policy != "none"
-        self._paused_until_ns = time_ns(config.pause_until) if config.pause_until else 0
-
-    @property
-    def pause_left_ns(self) -> int:
-        """Return for how long deliveries are still paused, 0 when they are not."""
-        if not self._paused_until_ns:
-            return 0
-        return max(0, self._paused_until_ns - self._clock.time_ns())
+        self.tracks = config.ack_policy != "none"
 
     def available(self) -> int:
         """Return how many records wait to be delivered, again or for the first time."""
@@ -93,7 +88,7 @@ class Feed:
     def _room(self) -> int:
         """Return how many more may go before some are answered."""
         limit = self._config.max_ack_pending
-        if not self._tracks or limit <= 0:
+        if not self.tracks or limit <= 0:
             return NO_LIMIT
         return limit - len(self.ledger.pending)
 
@@ -114,23 +109,26 @@ class Feed:
         try:
             return self._next(most, max_bytes)
         except NotHere as missing:
-            self.is_blocked = self._is_fetching = True
-            missing.wait(self._arrived)
+            self.is_blocked, self.missing = True, missing
             return None
 
-    def _arrived(self, error: MillstreamError | None) -> None:
+    def take_missing(self) -> NotHere | None:
+        """Return what to wait for; until ``arrived`` is called nothing goes."""
+        missing, self.missing = self.missing, None
+        self._is_fetching = missing is not None
+        return missing
+
+    def arrived(self, error: MillstreamError | None) -> None:
         """Go on with what came from cold history, or ask for it again later."""
         self._is_fetching = False
         self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
-        self.woken()
 
     def _next(self, most: int, max_bytes: int) -> FeedParcel | None:
-        while self.ledger.queue:
-            seq = self.ledger.queue.pop()
-            ended = self.ledger.give_up(seq)
-            if ended is not None:
-                self.gave_up(ended)
+        while self.ledger.queue and (effect := self.ledger.next_again()) is not None:
+            if isinstance(effect, GiveUp):
+                self._advisories.max_deliveries(effect)
                 continue
+            seq = effect.seq
             try:
                 frames = self.stream.read(seq, 1, PAGE_BYTES)
             except NotHere:
@@ -154,14 +152,12 @@ class Feed:
     @property
     def is_paused(self) -> bool:
         """Whether deliveries are paused; ``ready_at`` says until when."""
-        if not self._paused_until_ns:
+        if not self._pause.until_ns:
             return False
-        left = self.pause_left_ns
-        if not left:
-            self._paused_until_ns = 0
-            return False
-        self.ready_at = self._clock.monotonic() + left / 1e9
-        return True
+        end_at = self._pause.end_at()
+        if end_at:
+            self.ready_at = end_at
+        return end_at > 0
 
     def _is_early(self, page: CursorPage) -> bool:
         due = self._pace.due(page.frames.record(page.start)[1])
@@ -169,6 +165,56 @@ class Feed:
             return False
         self.is_blocked, self.ready_at = True, due
         return True
+
+    # -- removals and waits ------------------------------------------------------------------
+
+    def follow(self, *, closely: bool = False) -> None:
+        """Notice removals: nobody has to answer for what is gone.
+
+        Records deleted between others are noticed when they would be delivered again, or when
+        asked to look ``closely``.
+        """
+        changed = self.cursor.follow()
+        if changed:
+            self.stream.removals.tell()
+        if self.stream.removals.purges:
+            return  # what becomes of pending deliveries is decided when it is over
+        if changed:
+            first = self.stream.log.state().first_seq
+            if self.ledger.gone(self.ledger.pending.up_to(first - 1)):
+                self.ledger.last_acked_ns = self._clock.time_ns()
+        if closely:
+            self.ledger.gone(self._removed_pending())
+
+    def _removed_pending(self) -> list[int]:
+        """Return the pending deliveries of records that are gone."""
+        pending = self.ledger.pending.up_to(self.ledger.delivered[1])
+        return [seq for seq in pending if not self.stream.index.is_live(seq)]
+
+    def purge(self, start: int, *, wider: bool) -> None:
+        """Stand behind a purge: nothing of this consumer's is left below ``start``.
+
+        ``wider``: it also wants records that the purge left alone.
+        """
+        self.cursor.follow()
+        lost = self.ledger.pending.up_to(start - 1)
+        if not wider:
+            self.cursor.pass_to(start)
+        else:
+            lost = self._removed_pending()
+        now, position = self._clock.monotonic(), max(start, self.cursor.seen_to + 1)
+        acks_all = self._config.ack_policy == "all"
+        if self.ledger.purged(lost, start, position, now, acks_all=acks_all):
+            self.ledger.last_acked_ns = self._clock.time_ns()
+
+    def expire(self, now: float) -> bool:
+        """Let what was not answered in time go again, or report it; whether any was given up."""
+        ended = self.ledger.expire(now)
+        for each in ended:
+            self._advisories.max_deliveries(each)
+        return bool(ended)
+
+    # -- parcels -----------------------------------------------------------------------------
 
     def put_back(self, parcel: FeedParcel) -> None:
         """Let a parcel that could not go be the next again."""
@@ -257,11 +303,11 @@ class Feed:
             self.ledger.deliver_again(frames.seq(start), now)
         else:
             first = self._loss()
-            self.ledger.deliver(frames, start, count, now, track=self._tracks)
+            self.ledger.deliver(frames, start, count, now, track=self.tracks)
             self.cursor.advance(page)
         if self._config.headers_only:
             size += sum(self._growth(page))
-        self.last_delivered_ns = self._clock.time_ns()
+        self.ledger.last_delivered_ns = self._clock.time_ns()
         if not self._pace.is_free:
             self._pace.sent(size, frames.record(start + count - 1)[1], now)
         return replies, size, first
@@ -282,16 +328,9 @@ class Feed:
 
     def _loss(self) -> Fields:
         """Return the header that tells of records lost before this one, and tell everybody."""
-        gap = self.cursor.take_gap()
+        gap = self.cursor.loss.take_gap()
         if gap is None:
             return ()
-        self._outlet.event(
-            f"$JS.EVENT.ADVISORY.CONSUMER.GAP.{self.stream.name}.{self.name}",
-            "advisory.v1.consumer_gap",
-            stream=self.stream.name,
-            consumer=self.name,
-            first_seq=gap[0],
-            last_seq=gap[1],
-            **self._doubt(*gap),
-        )
+        fields = {"first_seq": gap[0], "last_seq": gap[1], **self._doubt(*gap)}
+        self._advisories.publish("GAP", "consumer_gap", **fields)
         return ((b"Millstream-Gap", b"%d-%d" % gap),)

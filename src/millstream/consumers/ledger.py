@@ -94,6 +94,56 @@ class RedeliveryQueue:
         self._members = {}
 
 
+@dataclass(frozen=True, slots=True)
+class RedeliveryPolicy:
+    """When an unanswered record is delivered again, and how often it is delivered at most."""
+
+    ack_wait: float
+    backoff: Sequence[float] = ()
+    max_deliver: int = -1
+
+    def wait(self, deliveries: int) -> float:
+        """Return how long the answer to the latest of so many deliveries is awaited."""
+        if not self.backoff:
+            return self.ack_wait or FOREVER  # no wait at all: nothing is delivered again by time
+        return self.backoff[min(deliveries, len(self.backoff)) - 1]
+
+    @property
+    def shortest_wait(self) -> float:
+        """Return how long an answer is awaited at least."""
+        return min(self.backoff, default=self.ack_wait)
+
+    def is_exhausted(self, deliveries: int) -> bool:
+        """Say whether it is not delivered again after so many deliveries."""
+        return 0 < self.max_deliver <= deliveries
+
+
+class NakDelays:
+    """Until when naks want no delivery; by the time of the day, which outlives a restart."""
+
+    def __init__(self) -> None:
+        self.until_ns: dict[int, int] = {}
+        self.is_changed = False  # since the last snapshot
+
+    def put(self, seq: int, until_ns: int) -> bool:
+        """Note a time, 0 when it waits as others do; whether that is a change."""
+        if until_ns:
+            self.until_ns[seq] = until_ns
+        elif self.until_ns.pop(seq, None) is None:
+            return False
+        self.is_changed = True
+        return True
+
+    def clear(self) -> None:
+        """Let everything wait as others do."""
+        self.until_ns, self.is_changed = {}, True
+
+    def of_pending(self, pending: PendingAcks) -> dict[int, int]:
+        """Return the delays that still count."""
+        self.until_ns = {seq: until for seq, until in self.until_ns.items() if seq in pending}
+        return dict(self.until_ns)
+
+
 @dataclass
 class Ledger:
     """Positions and pending deliveries of one consumer.
@@ -102,80 +152,66 @@ class Ledger:
     prefix in which everything was answered.
     """
 
-    ack_wait: float
-    backoff: Sequence[float] = ()
-    max_deliver: int = -1
+    policy: RedeliveryPolicy
     delivered: tuple[int, int] = (0, 0)
     floor: tuple[int, int] = (0, 0)
     pending: PendingAcks = field(default_factory=PendingAcks)
     redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, see _give_up
     queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
-    delayed: dict[int, int] = field(default_factory=dict)  # seq → time ns, as a nak asked for
+    delays: NakDelays = field(default_factory=NakDelays)
+    last_delivered_ns: int = 0  # the time of the day, 0 since a restart
+    last_acked_ns: int = 0
     version: int = 0
-    _dirty: bool = False
+    is_dirty: bool = False  # something changed since the last ``take_changes``
     _redelivered_changed: bool = False
-    _delayed_changed: bool = False
     _answered_unwritten: list[int] = field(default_factory=list)
 
     # -- deliveries --------------------------------------------------------------------------
 
     def deliver(self, frames: "Frames", start: int, count: int, now: float, *, track: bool) -> int:
         """Note first deliveries; returns the consumer sequence of the first."""
-        self._dirty = True
+        self.is_dirty = True
         first = self.delivered[0] + 1
         newest = frames.seq(start + count - 1)
         self.delivered = (first + count - 1, max(self.delivered[1], newest))
         if track:
-            self.pending.deliver(frames, start, count, first, now + self._wait(1))
+            self.pending.deliver(frames, start, count, first, now + self.policy.wait(1))
         else:
             self.floor = self.delivered
         return first
 
     def deliver_again(self, seq: int, now: float) -> tuple[int, int]:
         """Note another delivery; returns (deliveries so far, consumer sequence)."""
-        self._dirty = self._redelivered_changed = True
+        self.is_dirty = self._redelivered_changed = True
         consumer_seq = self.delivered[0] + 1
         self.delivered = (consumer_seq, max(self.delivered[1], seq))
         known = self.pending.get(seq)
         original, deliveries = known[:2] if known is not None else (consumer_seq, 0)
         deliveries += 1
-        self.pending.put(seq, original, deliveries, now + self._wait(deliveries))
+        self.pending.put(seq, original, deliveries, now + self.policy.wait(deliveries))
         self._delay(seq, 0)
         if deliveries > 1:
             self.redelivered[seq] = deliveries
         return deliveries, consumer_seq
 
-    def _wait(self, deliveries: int) -> float:
-        if not self.backoff:
-            return self.ack_wait or FOREVER  # no wait at all: nothing is delivered again by time
-        return self.backoff[min(deliveries, len(self.backoff)) - 1]
-
-    def change_waits(self, ack_wait: float, backoff: Sequence[float]) -> None:
+    def adopt(self, policy: RedeliveryPolicy) -> None:
         """Let answers be awaited for other times, also of what was delivered before."""
-        if (ack_wait, list(backoff)) == (self.ack_wait, list(self.backoff)):
+        before, self.policy = self.policy, policy
+        if (policy.ack_wait, policy.backoff) == (before.ack_wait, before.backoff):
             return
-        waiting = [
-            (seq, self.delivered_at(seq))
-            for seq in self.pending.up_to(self.delivered[1])
-            if self.queue.delivered_at(seq) is None
-        ]
-        self.ack_wait, self.backoff = ack_wait, backoff
-        for seq, delivered_at in waiting:
+        for seq in self.pending.up_to(self.delivered[1]):
             known = self.pending.get(seq)
             assert known is not None
-            self.pending.wait_until(seq, delivered_at + self._wait(known[1]))
-
-    @property
-    def shortest_wait(self) -> float:
-        """Return how long an answer is awaited at least."""
-        return min(self.backoff, default=self.ack_wait)
+            if self.queue.delivered_at(seq) is None:
+                delivered_at = known[2] - before.wait(known[1])
+                self.pending.wait_until(seq, delivered_at + policy.wait(known[1]))
 
     def last_wait(self) -> float:
         """Return until when an answer may come: what nobody fetches again is awaited once more."""
         last = 0.0
         for seq in self.pending.up_to(self.delivered[1])[-LOOKED_AT:]:
             known = self.pending.get(seq)
-            wait = self._wait(known[1]) if known is not None else FOREVER
+            wait = self.policy.wait(known[1]) if known is not None else FOREVER
             if wait < FOREVER:
                 waits = 1 if self.queue.delivered_at(seq) is None else 2
                 last = max(last, self.delivered_at(seq) + waits * wait)
@@ -187,7 +223,7 @@ class Ledger:
         queued = self.queue.delivered_at(seq)
         if known is None or queued is not None:
             return queued or 0.0
-        return known[2] - self._wait(known[1])
+        return known[2] - self.policy.wait(known[1])
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -195,7 +231,7 @@ class Ledger:
         """Take the plain acks of a batch; returns the positions that need a look."""
         done, others = self.pending.take_acks(batch, prefix, acked)
         if done:
-            self._dirty = True
+            self.is_dirty = True
             self._raise_floor()
         return others
 
@@ -210,7 +246,7 @@ class Ledger:
         """Forget everything up to ``seq``, which is the floor then; returns what that was."""
         lost = self.gone(self.pending.up_to(seq))
         if consumer_seq:
-            self.floor, self._dirty = (consumer_seq, seq), True
+            self.floor, self.is_dirty = (consumer_seq, seq), True
         return lost
 
     def nak(self, seq: int, now: float, delay: float, now_ns: int = 0) -> bool:
@@ -237,15 +273,12 @@ class Ledger:
         if self.queue.delivered_at(seq) is not None:
             return True
         self._delay(seq, 0)
-        return self.pending.wait_until(seq, now + self._wait(known[1]))
+        return self.pending.wait_until(seq, now + self.policy.wait(known[1]))
 
     def _delay(self, seq: int, until_ns: int) -> None:
         """Note until when a nak wants no delivery, 0 when it waits as others do."""
-        if until_ns:
-            self.delayed[seq] = until_ns
-        elif self.delayed.pop(seq, None) is None:
-            return
-        self._dirty = self._delayed_changed = True
+        if self.delays.put(seq, until_ns):
+            self.is_dirty = True
 
     def gone(self, seqs: Iterable[int]) -> list[int]:
         """Forget records that nobody has to answer for; returns those that were pending."""
@@ -268,7 +301,7 @@ class Ledger:
         rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
         before = self.floor
         lost = self.gone(seqs)
-        self._dirty = True
+        self.is_dirty = True
         if self.delivered[1] < position - 1:
             self.delivered = (self.delivered[0], position - 1)
         if not len(self.pending):
@@ -287,15 +320,15 @@ class Ledger:
         for seq in gone:
             again.pop(seq, None)
         if gone:
-            self._dirty = self._redelivered_changed = True
+            self.is_dirty = self._redelivered_changed = True
         return bool(gone)
 
     def _answer(self, seq: int) -> bool:
         if self.redelivered.pop(seq, None) is not None:
-            self._dirty = self._redelivered_changed = True
+            self.is_dirty = self._redelivered_changed = True
         if not self.pending.remove(seq):
             return False
-        self._dirty = True
+        self.is_dirty = True
         self.queue.discard(seq)
         return True
 
@@ -312,46 +345,40 @@ class Ledger:
         for known in self.pending.up_to(self.delivered[1]):
             self.pending.remove(known)  # one by one: what was written down is to be unsaid
         self.queue.clear()
-        self.redelivered, self.delayed = {}, {}
+        self.redelivered = {}
+        self.delays.clear()
         self.delivered = self.floor = (0, seq - 1)
-        self._dirty = self._redelivered_changed = self._delayed_changed = True
+        self.last_delivered_ns = self.last_acked_ns = 0
+        self.is_dirty = self._redelivered_changed = True
 
     # -- time --------------------------------------------------------------------------------
 
-    def expire(self, now: float) -> list[Effect]:
-        """Return what to do about everything whose wait is over, oldest sequence first."""
-        effects: list[Effect] = []
+    def expire(self, now: float) -> list[GiveUp]:
+        """Let everything wait in line whose wait is over; returns what is given up instead."""
+        ended: list[GiveUp] = []
         for seq in self.pending.expired(now):
             known = self.pending.get(seq)
             assert known is not None
-            if self._is_exhausted(known[1]):
-                self._give_up(seq, known[1])
-                effects.append(GiveUp(seq, known[1]))
+            if self.policy.is_exhausted(known[1]):
+                ended.append(self._give_up(seq, known[1]))
             else:
                 self._enqueue(seq)
-                effects.append(Redeliver(seq))
-        return effects
+        return ended
 
-    def next_deadline(self) -> float:
-        """Return when ``expire`` has something to do, infinity when never."""
-        return self.pending.next_deadline()
-
-    def _is_exhausted(self, deliveries: int) -> bool:
-        return 0 < self.max_deliver <= deliveries
-
-    def give_up(self, seq: int) -> GiveUp | None:
-        """Forget what was delivered as often as allowed; None when it may be delivered again."""
+    def next_again(self) -> Effect | None:
+        """Take the first out of the line: deliver it again, or give it up; None: nobody waits."""
+        seq = self.queue.pop()
         known = self.pending.get(seq)
-        if known is None or not self._is_exhausted(known[1]):
-            return None
-        self._give_up(seq, known[1])
-        return GiveUp(seq, known[1])
+        if known is not None and self.policy.is_exhausted(known[1]):
+            return self._give_up(seq, known[1])
+        return Redeliver(seq) if seq else None
 
-    def _give_up(self, seq: int, deliveries: int) -> None:
+    def _give_up(self, seq: int, deliveries: int) -> GiveUp:
         self._answer(seq)
         self.redelivered[seq] = deliveries + 1  # with the one that was due, as at the reference
         self._redelivered_changed = True
         self._raise_floor()
+        return GiveUp(seq, deliveries)
 
     def _enqueue(self, seq: int) -> None:
         delivered_at = self.delivered_at(seq)
@@ -360,11 +387,6 @@ class Ledger:
 
     # -- persistence -------------------------------------------------------------------------
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether something changed since the last ``take_changes``."""
-        return self._dirty
-
     def take_changes(self) -> LedgerSnapshot:
         """Return what changed since the last call."""
         self.version += 1
@@ -372,16 +394,11 @@ class Ledger:
         unwritten, self._answered_unwritten = self._answered_unwritten, []
         answered += b"".join(_SEQ.pack(seq) for seq in unwritten if seq > self.floor[1])
         again = dict(self.redelivered) if self._redelivered_changed else None
-        delayed = self._still_delayed() if self._delayed_changed else None
-        self._dirty = self._redelivered_changed = self._delayed_changed = False
+        delayed = self.delays.of_pending(self.pending) if self.delays.is_changed else None
+        self.is_dirty = self._redelivered_changed = self.delays.is_changed = False
         return LedgerSnapshot(
             self.version, self.delivered, self.floor, rows, answered, again, delayed
         )
-
-    def _still_delayed(self) -> dict[int, int]:
-        """Return the delays that still count: of what is pending."""
-        self.delayed = {s: until for s, until in self.delayed.items() if s in self.pending}
-        return dict(self.delayed)
 
     def not_written(self, lost: LedgerSnapshot) -> None:
         """Take changes back that could not be written: the next ones say them again."""
@@ -393,12 +410,12 @@ class Ledger:
                 self.pending.put(seq, *known)
             else:
                 self._answered_unwritten.append(seq)
-        self._dirty = self._redelivered_changed = self._delayed_changed = True
+        self.is_dirty = self._redelivered_changed = self.delays.is_changed = True
 
     def whole(self) -> LedgerSnapshot:
         """Return everything."""
         rows, again = self.pending.rows(), dict(self.redelivered)
-        delayed = self._still_delayed() or None
+        delayed = self.delays.of_pending(self.pending) or None
         return LedgerSnapshot(self.version, self.delivered, self.floor, rows, b"", again, delayed)
 
     def apply(self, saved: LedgerSnapshot, now: float, now_ns: int = 0) -> None:
@@ -417,12 +434,12 @@ class Ledger:
         for seq in self.pending.up_to(self.floor[1]):
             self.pending.remove(seq)
         for seq, consumer_seq, deliveries in ROW.iter_unpack(saved.pending):
-            deadline = now + self._wait(deliveries)
+            deadline = now + self.policy.wait(deliveries)
             self.pending.put(seq, consumer_seq, deliveries, deadline, changed=False)
         if saved.redelivered is not None:
             self.redelivered = dict(saved.redelivered)
         if saved.delayed is not None:
-            self.delayed = dict(saved.delayed)
-            for seq, until_ns in self.delayed.items():
+            self.delays.until_ns = dict(saved.delayed)
+            for seq, until_ns in saved.delayed.items():
                 self.pending.wait_until(seq, now + (until_ns - now_ns) / 1e9)
         self.pending.take_changes(self.floor[1])  # what was applied is written down already

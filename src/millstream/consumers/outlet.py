@@ -32,12 +32,19 @@ def msg_size_growth(headers: int, payload: int) -> int:
 class Outlet:
     """Publishes under the consumer's account, or holds everything back for a while."""
 
-    def __init__(self, hub: "Hub", interest: "Interest", clock: Clock) -> None:
+    def __init__(
+        self,
+        hub: "Hub",
+        interest: "Interest",
+        clock: Clock,
+        is_awaited: "Callable[[bytes], bool] | None" = None,
+    ) -> None:
+        """Publish to those of ``interest``; ``is_awaited`` says it of other accounts' replies."""
         self._hub = hub
         self._interest = interest
         self._clock = clock
         self._held: list[Callable[[], object]] | None = None
-        self.is_awaited: Callable[[bytes], bool] | None = None  # by who asks from another account
+        self._is_awaited = is_awaited
 
     @property
     def is_holding(self) -> bool:
@@ -62,8 +69,8 @@ class Outlet:
 
     def is_heard(self, subject: bytes) -> bool:
         """Whether anybody listens."""
-        if self.is_awaited is not None and subject.startswith(FOREIGN):
-            return self.is_awaited(subject)
+        if self._is_awaited is not None and subject.startswith(FOREIGN):
+            return self._is_awaited(subject)
         return self._interest.has_interest(subject)
 
     def room(self, subject: bytes) -> int:

@@ -60,7 +60,7 @@ class PushState:
         self._asked_at = self._outstanding
         return secrets.token_hex(2)
 
-    def flow_answered(self) -> None:
+    def open_window(self) -> None:
         """Open the window again, and wider."""
         self.stalled_on = b""
         self._outstanding -= self._asked_at
@@ -98,13 +98,32 @@ class PushDesk:
         self._flow_prefix = f"$JS.FC.{feed.stream.name}.{feed.name}."
 
     @property
+    def waiting(self) -> int:
+        """Return how many pull requests wait: nobody asks here."""
+        return 0
+
+    @property
     def is_bound(self) -> bool:
         """Whether someone listens."""
         return self._outlet.is_bound(self.state.subject, self._group)
 
-    def move(self, subject: str, group: str) -> None:
+    @property
+    def is_heard(self) -> bool:
+        """Whether someone listens, in whichever queue group."""
+        return self._outlet.is_heard(self.state.subject)
+
+    def has_clients(self) -> bool:
+        """Whether somebody waits for messages."""
+        return self.is_bound
+
+    def take_on(self, config: ConsumerConfig) -> None:
         """Deliver to another subject or queue group from now on."""
-        self.state.subject, self._group = subject.encode(), group.encode()
+        self.state.subject = config.deliver_subject.encode()
+        self._group = config.deliver_group.encode()
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """Refuse a pull request."""
+        self._outlet.status(reply, "409 Consumer is push based")
 
     def serve(self, budget: int) -> int:
         """Deliver up to ``budget`` messages; returns how many went."""
@@ -141,11 +160,11 @@ class PushDesk:
                 self.state.subject, "100 FlowControl Request", (), self.state.stalled_on
             )
 
-    def flow_answered(self, subject: bytes) -> bool:
+    def open_window(self, subject: bytes) -> bool:
         """Open the window: the client has seen everything up to the request."""
         if subject != self.state.stalled_on:
             return False
-        self.state.flow_answered()
+        self.state.open_window()
         return True
 
     def beat(self, now: float, positions: Fields) -> None:

@@ -1,7 +1,6 @@
 """Registry: all consumers of all streams, persisted by control frames."""
 
 import asyncio
-import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,14 +15,15 @@ from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import LedgerSnapshot
+from millstream.consumers.outlet import Outlet
+from millstream.consumers.state import CONSUMER_GONE, CONSUMER_KINDS, CONSUMER_SET, ConsumerEntry
 from millstream.delivery.timers import Timer, Timers
 from millstream.eager_task import next_turn
-from millstream.errors import ConsumerNotFound, MillstreamError
-from millstream.store.log.log import Committed
+from millstream.errors import ConsumerNotFound
 from millstream.store.recovery.recovery import Control
 from millstream.streams.catalog import Catalog, CatalogStore
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.stream import Stream, settle
+from millstream.streams.stream import Stream
 from millstream.subjects.pattern_set import covers
 
 if TYPE_CHECKING:
@@ -32,30 +32,9 @@ if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
-log = logging.getLogger(__name__)
-
-CONSUMER_SET = 18
-CONSUMER_GONE = 19
-CONSUMER_STATE = 20
-_KINDS = (CONSUMER_SET, CONSUMER_GONE, CONSUMER_STATE)
 SECTION = "consumers"
 DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for each of them
 DROPS_AFTER_EACH = 0.000_005
-
-
-class _ConsumerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One consumer as control frames and the snapshot hold it.
-
-    ``gap`` is a loss that no delivery has told of yet: the position is behind it already.
-    """
-
-    name: str
-    created_ns: int
-    config: dict[str, Any] | None = None
-    state: LedgerSnapshot | None = None
-    position: int = 0
-    first: list[int] = []
-    gap: tuple[int, int] | None = None
 
 
 class KeptConsumer(msgspec.Struct, frozen=True):
@@ -72,7 +51,7 @@ class KeptConsumer(msgspec.Struct, frozen=True):
 
 class _SavedConsumer(msgspec.Struct, frozen=True):
     stream: int
-    entry: _ConsumerEntry
+    entry: ConsumerEntry
 
 
 class Registry:
@@ -173,10 +152,10 @@ class Registry:
         consumer = self._build(stream, name, config, self._clock.time_ns())
         consumer.place()
         consumer.claim()  # what is published while this is written down is kept for it already
-        if consumer.is_persisted:
+        if consumer.config.is_persisted:
             self._arriving[stream.incarnation] += 1
             try:
-                await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+                await consumer.state.create(consumer.config)
             except BaseException:
                 stream.unclaim(name)
                 raise
@@ -211,25 +190,23 @@ class Registry:
             return consumer
         if consumer.stream.config.retention == "workqueue":
             await self._check_shares(consumer.stream, config, consumer)
-        consumer.config.check_update(config, is_heard=consumer.is_heard)
+        consumer.config.check_update(config, is_heard=consumer.desk.is_heard)
         if config.inactive_threshold != consumer.config.inactive_threshold:
             config = config.stamped(durable=bool(consumer.config.durable_name))
         await self._change(consumer, config)
         return consumer
 
     async def _change(self, consumer: Consumer, config: ConsumerConfig) -> None:
-        if consumer.is_persisted:
-            entry = _ConsumerEntry(consumer.name, consumer.created_ns, config.to_request())
-            await self._write(CONSUMER_SET, consumer, entry)
+        if consumer.config.is_persisted:
+            await consumer.state.change(config)
         consumer.reconfigure(config)
 
     async def delete(self, stream: Stream, name: str) -> None:
         """Delete a consumer; whoever waits for it is told."""
         async with self._alone(stream.incarnation, name):
             consumer = self.get(stream, name)
-            if consumer.is_persisted:
-                entry = _ConsumerEntry(consumer.name, consumer.created_ns)
-                await self._write(CONSUMER_GONE, consumer, entry)
+            if consumer.config.is_persisted:
+                await consumer.state.delete()
             self._forget(consumer)
 
     def _forget(self, consumer: Consumer) -> None:
@@ -242,7 +219,9 @@ class Registry:
     ) -> Consumer:
         if stream.removals.on_drop is None:
             self._hear_of_drops(stream)
-        consumer = Consumer(
+        interest = self._interests[stream.account]
+        awaited = partial(self._is_awaited, stream.account) if self._is_awaited else None
+        return Consumer(
             name,
             config,
             stream,
@@ -250,17 +229,15 @@ class Registry:
             created_ns=created_ns,
             clock=self._clock,
             timers=self._timers,
-            hub=self._hub,
-            interest=self._interests[stream.account],
+            store=self._store,
+            outlet=Outlet(self._hub, interest, self._clock, awaited),
+            interest=interest,
         )
-        if self._is_awaited is not None:
-            consumer.outlet.is_awaited = partial(self._is_awaited, stream.account)
-        return consumer
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:
             for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
-                consumer.tell_deleted()
+                consumer.advisories.deleted()
                 consumer.close()
         else:
             self._claim_for(stream)
@@ -272,7 +249,7 @@ class Registry:
         def tell() -> None:
             below, seqs = stream.removals.take_dropped()
             for consumer in self._with_deliveries(stream) if below or seqs else ():
-                consumer.dropped(below, seqs)
+                consumer.on_drop(below, seqs)
 
         def soon() -> None:
             nonlocal timer
@@ -310,9 +287,9 @@ class Registry:
             if alone and (not filters or _reached(subject or ">", filters)):
                 consumer.answers.tell_dropped(alone)
             if not subject or (filters and _all_within(filters, subject)):
-                consumer.purged(start or state.last_seq + 1, wider=False)
+                consumer.on_purge(start or state.last_seq + 1, wider=False)
             elif not filters or _reached(subject, filters):
-                consumer.purged(state.first_seq, wider=True)
+                consumer.on_purge(state.first_seq, wider=True)
             consumer.forget(state.first_seq, alone)
 
     def _claim_for(self, stream: Stream) -> None:
@@ -328,7 +305,7 @@ class Registry:
         return [
             KeptConsumer(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first, e.gap)
             for c in self.of(stream)
-            if c.is_persisted and (e := self._entry(c)) is not None
+            if c.config.is_persisted and (e := c.state.whole(c.config)) is not None
         ]
 
     async def bring_back(self, stream: Stream, kept: KeptConsumer) -> None:
@@ -344,64 +321,20 @@ class Registry:
             position = kept.position or kept.state.delivered[1] + 1
             consumer.cursor.resume(position, kept.first, gap=kept.gap)
         consumer.claim()
-        await self._write(CONSUMER_SET, consumer, self._entry(consumer))
+        await consumer.state.create(consumer.config)
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
         consumer.open()
 
     # -- what consumers ask ------------------------------------------------------------------
 
-    def persist(self, consumer: Consumer, done: Committed, sync: bool) -> None:
-        """Write down what changed in the consumer's ledger; a failure leaves it to the next."""
-        changes = consumer.ledger.take_changes()
-        entry = _ConsumerEntry(
-            consumer.name,
-            consumer.created_ns,
-            None,
-            changes,
-            consumer.cursor.clear_seq,
-            consumer.cursor.remaining_first,
-            consumer.cursor.kept_gap,
-        )
-
-        def settled(error: MillstreamError | None) -> None:
-            if error is not None:
-                consumer.ledger.not_written(changes)
-            done(error)
-
-        body = msgspec.json.encode(entry)
-        try:
-            self._store.control(CONSUMER_STATE, consumer.stream.incarnation, body, settled, sync)
-        except MillstreamError as error:
-            settled(error)
-
     def abandon(self, consumer: Consumer) -> None:
         """Delete a consumer that nobody has used for its inactive threshold."""
-        consumer.tell_deleted()
+        consumer.advisories.deleted()
         self._forget(consumer)
-        if consumer.is_persisted:
-            body = msgspec.json.encode(_ConsumerEntry(consumer.name, consumer.created_ns))
-            self._store.control(
-                CONSUMER_GONE, consumer.stream.incarnation, body, _log_failure, False
-            )
+        if consumer.config.is_persisted:
+            consumer.state.delete_soon()
 
     # -- persistence -------------------------------------------------------------------------
-
-    def _entry(self, consumer: Consumer) -> _ConsumerEntry:
-        return _ConsumerEntry(
-            consumer.name,
-            consumer.created_ns,
-            consumer.config.to_request(),
-            consumer.ledger.whole(),
-            consumer.cursor.clear_seq,
-            consumer.cursor.remaining_first,
-            consumer.cursor.kept_gap,
-        )
-
-    async def _write(self, kind: int, consumer: Consumer, entry: _ConsumerEntry) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        body = msgspec.json.encode(entry)
-        self._store.control(kind, consumer.stream.incarnation, body, partial(settle, done))
-        await done
 
     def replay(self, section: bytes | None, controls: Iterable[Control]) -> None:
         """Rebuild from the snapshot's section and the control frames after it, in order."""
@@ -412,11 +345,11 @@ class Registry:
                     self._restore(streams[saved.stream], saved.entry)
         for control in controls:
             stream = streams.get(control.log_id)
-            if stream is not None and control.kind in _KINDS:
-                entry = msgspec.json.decode(control.body, type=_ConsumerEntry)
+            if stream is not None and control.kind in CONSUMER_KINDS:
+                entry = msgspec.json.decode(control.body, type=ConsumerEntry)
                 self._replay_one(control.kind, stream, entry)
 
-    def _replay_one(self, kind: int, stream: Stream, entry: _ConsumerEntry) -> None:
+    def _replay_one(self, kind: int, stream: Stream, entry: ConsumerEntry) -> None:
         known = self._consumers.get(stream.incarnation, {}).get(entry.name)
         same = known is not None and known.created_ns == entry.created_ns
         if kind == CONSUMER_SET:
@@ -426,7 +359,7 @@ class Registry:
         elif known is not None and same and entry.state is not None:
             self._restore_state(known, entry)
 
-    def _restore(self, stream: Stream, entry: _ConsumerEntry) -> None:
+    def _restore(self, stream: Stream, entry: ConsumerEntry) -> None:
         config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
         config = config.stamped(durable=bool(config.durable_name))  # an update may have ended that
         known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
@@ -440,7 +373,7 @@ class Registry:
             self._restore_state(consumer, entry, first_time=True)
 
     def _restore_state(
-        self, consumer: Consumer, entry: _ConsumerEntry, first_time: bool = False
+        self, consumer: Consumer, entry: ConsumerEntry, first_time: bool = False
     ) -> None:
         assert entry.state is not None
         if first_time or entry.state.version > consumer.ledger.version:
@@ -464,10 +397,10 @@ class Registry:
         """Return the snapshot's section."""
         return msgspec.json.encode(
             [
-                _SavedConsumer(log_id, self._entry(consumer))
+                _SavedConsumer(log_id, consumer.state.whole(consumer.config))
                 for log_id, consumers in self._consumers.items()
                 for consumer in consumers.values()
-                if consumer.is_persisted
+                if consumer.config.is_persisted
             ]
         )
 
@@ -475,8 +408,7 @@ class Registry:
         """Write down what changed and send everybody away."""
         for consumers in self._consumers.values():
             for consumer in consumers.values():
-                if consumer.is_persisted and consumer.ledger.is_dirty:
-                    self.persist(consumer, _log_failure, sync=False)
+                consumer.state.write_changes()
                 consumer.close("Server Shutdown")
 
 
@@ -492,8 +424,3 @@ def _all_within(filters: tuple[str, ...], subject: str) -> bool:
 
 def _fresh_name() -> str:
     return secrets.token_urlsafe(6).replace("-", "a").replace("_", "b")
-
-
-def _log_failure(error: MillstreamError | None) -> None:
-    if error is not None:
-        log.warning("consumer state not written error=%s", error)

@@ -139,8 +139,8 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.advisories.tell_consumer("CREATED", "create", stream.name, consumer.name)
-    if consumer.feed.pause_left_ns > 0:
-        consumer.tell_pause()
+    if consumer.pause.left_ns > 0:
+        consumer.pause.report()
     await next_turn(size)
     return shapes.consumer_info(consumer, js.now_ns())
 
@@ -166,7 +166,7 @@ async def pause(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     until = rfc3339(time_ns(asked.pause_until)) if asked.pause_until else ZERO_TIME
     await js.consumers.pause(consumer, "" if until == ZERO_TIME else until)
-    left = consumer.feed.pause_left_ns
+    left = consumer.pause.left_ns
     shown: Answer = {"paused": left > 0, "pause_until": until}
     return {**shown, "pause_remaining": left} if left else shown
 
@@ -180,8 +180,8 @@ async def unpin(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     if asked.group not in consumer.config.priority_groups or consumer.pulls is None:
         raise ConsumerRefused(10160, "Provided priority group does not exist for this consumer")
-    consumer.pulls.unpin("admin")
-    consumer.pump()
+    consumer.pulls.group.unpin("admin")
+    consumer.pump.run()
     return {}
 
 

@@ -89,7 +89,7 @@ def _delivered(consumer: Consumer) -> tuple[int, int]:
 
 def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict[str, Any]:
     """Return a ConsumerInfo."""
-    consumer.follow(closely=True)
+    consumer.feed.follow(closely=True)
     config, ledger = consumer.config, consumer.ledger
     shown: dict[str, Any] = {
         "stream_name": consumer.stream.name,
@@ -99,20 +99,20 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
             **config.to_request(),
             "metadata": shown_metadata(config.metadata, config.required_level, full=full),
         },
-        "delivered": _position(_delivered(consumer), consumer.feed.last_delivered_ns),
-        "ack_floor": _position(ledger.floor, consumer.answers.last_acked_ns),
+        "delivered": _position(_delivered(consumer), ledger.last_delivered_ns),
+        "ack_floor": _position(ledger.floor, ledger.last_acked_ns),
         "num_ack_pending": len(ledger.pending),
         "num_redelivered": len(ledger.redelivered) if config.max_deliver != 1 else 0,
-        "num_waiting": consumer.waiting,
+        "num_waiting": consumer.desk.waiting,
         "num_pending": consumer.cursor.pending(),
     }
-    if consumer.is_bound:
+    if consumer.desk.is_bound:
         shown["push_bound"] = True
-    if consumer.feed.pause_left_ns:
+    if consumer.pause.left_ns:
         shown["paused"] = True
-        shown["pause_remaining"] = consumer.feed.pause_left_ns
+        shown["pause_remaining"] = consumer.pause.left_ns
     if config.priority_groups and consumer.pulls is not None:
-        pin = consumer.pulls.pin
+        pin = consumer.pulls.group.pin
         group: dict[str, Any] = {"group": config.priority_groups[0]}
         if pin.id:
             group["pinned_client_id"] = pin.id

@@ -1,42 +1,64 @@
 """PullDesk: serves the clients that ask a consumer for messages."""
 
-from collections.abc import Callable
 from itertools import islice
 
 from millstream.clock import Clock
-from millstream.consumers import requests
+from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.feed import PAGE_BYTES, Feed, FeedParcel
 from millstream.consumers.ledger import FOREVER
 from millstream.consumers.outlet import Fields, Outlet, Routes
-from millstream.consumers.pin import Pin
-from millstream.consumers.requests import BadPull, PullRequest, Shares, WaitingLine
+from millstream.consumers.pull import requests
+from millstream.consumers.pull.endings import Endings
+from millstream.consumers.pull.priority_group import PriorityGroup
+from millstream.consumers.pull.requests import BadPull, PullRequest, Shares, WaitingLine
 
 RETRY = 0.01  # until a full outbox is looked at again
-
-Event = Callable[..., None]
 
 
 class PullDesk:
     """A line of requests over one feed; ``wake_at`` says when to look again."""
 
     def __init__(
-        self, config: ConsumerConfig, feed: Feed, outlet: Outlet, clock: Clock, event: Event
+        self,
+        config: ConsumerConfig,
+        feed: Feed,
+        outlet: Outlet,
+        clock: Clock,
+        advisories: Advisories,
     ) -> None:
         self.config = config
         self.line = WaitingLine(prioritized=config.priority_policy == "prioritized")
-        self.pin = Pin(config.priority_timeout / 1e9)
         self.retry_at = FOREVER
-        self._claimed: PullRequest | None = None  # was pinned just now, and got nothing yet
+        self._endings = Endings(self.line, outlet)
+        self.group = PriorityGroup(config, self.line, feed, self._endings, clock, advisories)
         self._feed = feed
         self._outlet = outlet
         self._clock = clock
-        self._event = event
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
         self.config = config
-        self.pin.timeout = config.priority_timeout / 1e9
+        self.group.take_on(config)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.line)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether someone listens on a push subject: there is none here."""
+        return False
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether someone listens on a push subject: there is none here."""
+        return False
+
+    def has_clients(self) -> bool:
+        """Whether somebody waits for messages."""
+        return len(self.line) > 0
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -50,12 +72,13 @@ class PullDesk:
             self._outlet.status(reply, f"{bad.code} {bad.description}")
 
     def _admit(self, request: PullRequest, now: float) -> None:
-        if self.pin.id and request.pin:
-            if request.pin != self.pin.id:
+        pin = self.group.pin
+        if pin.id and request.pin:
+            if request.pin != pin.id:
                 raise BadPull(423, "Nats-Pin-Id mismatch")
-            self.pin.renew(now)
+            pin.renew(now)
         if len(self.line) >= self.config.max_waiting:
-            self._drop_silent()
+            self._endings.end_unheard()
         if request.no_wait:
             available = self._feed.available()
             if not available and not request.expires_at:
@@ -68,12 +91,7 @@ class PullDesk:
             raise BadPull(409, "Exceeded MaxWaiting")
         self.line.add(request)
         if request.expires_at and request.expires_at <= now:  # a time below zero was asked for
-            self._end(request, "408 Request Timeout")
-
-    def _drop_silent(self) -> None:
-        for request in self.line:
-            if not self._outlet.is_heard(request.reply):
-                self.line.remove(request)
+            self._endings.end(request, "408 Request Timeout")
 
     # -- service -----------------------------------------------------------------------------
 
@@ -81,10 +99,10 @@ class PullDesk:
         """Deliver up to ``budget`` messages; returns how many went."""
         sent, self.retry_at = 0, FOREVER
         if len(self.line) and self._feed.is_paused:
-            self._end_impatient()
+            self._endings.end_impatient()
             return 0
         while sent < budget:
-            request = self._turn()
+            request = self.group.turn()
             if request is None:
                 self._nobodys_turn()
                 break
@@ -110,9 +128,9 @@ class PullDesk:
     def _reach(self, request: PullRequest, room: int) -> tuple[int, int]:
         """Return how many messages may go before a request needs a look, and the least room."""
         if len(self.line) == 1:
-            most = self._helps_with(request) if self._is_chosen else request.batch
+            most = self.group.helps_with(request) if self.group.is_chosen else request.batch
             return min(most, self._outlet.heard_for(request.reply)), room
-        if self._is_chosen or self._ends_soon(request):
+        if self.group.is_chosen or self._ends_soon(request):
             return 1, room
         available = self._feed.available()
         least = min(map(self._room, islice(self.line, 1, available)), default=room)
@@ -120,11 +138,6 @@ class PullDesk:
             return 1, room
         most = available if 0 < available <= len(self.line) else self.line.wanted()
         return most, min(least, room)
-
-    @property
-    def _is_chosen(self) -> bool:
-        """Whether it takes more than the next turn to get a message."""
-        return self.config.priority_policy in ("overflow", "pinned_client")
 
     def _room(self, request: PullRequest) -> int:
         """Return how many bytes a request's listeners take, 0 where each message needs a look."""
@@ -151,10 +164,8 @@ class PullDesk:
         for ended in shares.ended:
             self._send(parcel.part(went, ended.after), shares.routes[went : ended.after])
             went = ended.after
-            if ended.request is self._claimed:
-                self._claimed = None
-                self.pin.release()  # it was pinned for this, and gets nothing
-            self._tell_end(ended.request, ended.status)
+            self.group.on_refusal(ended.request)
+            self._endings.tell(ended.request, ended.status)
         count = len(shares.routes)
         self._send(parcel.part(went, count), shares.routes[went:] if went else shares.routes)
         now = self._clock.monotonic()
@@ -168,116 +179,49 @@ class PullDesk:
         count = parcel.page.count
         if len(self.line) == 1 and not request.limited:
             return self.line.give(request, count)
-        if not self._is_chosen and self.line.is_even(count):
+        if not self.group.is_chosen and self.line.is_even(count):
             return self.line.share_evenly(count)
-        return self.line.share(self._feed.sizes(parcel), request if self._is_chosen else None)
+        return self.line.share(self._feed.sizes(parcel), request if self.group.is_chosen else None)
 
     def _send(self, parcel: FeedParcel, routes: Routes) -> None:
-        if not routes:
-            return
-        self._claimed = None
-        is_pinned = self.config.priority_policy == "pinned_client"
-        pin: Fields = ((b"Nats-Pin-Id", self.pin.id.encode()),) if is_pinned else ()
-        self._feed.send(routes, parcel, pin)
-
-    def _turn(self) -> PullRequest | None:
-        """Return whose turn it is, None when nobody's."""
-        policy = self.config.priority_policy
-        for request in self.line:
-            if policy == "overflow" and not self._helps_with(request):
-                continue
-            if policy == "pinned_client" and not self._is_pinned(request):
-                continue
-            return request
-        return None
-
-    def _helps_with(self, request: PullRequest) -> int:
-        """Return how many messages there are for this one to help with."""
-        pending, unanswered = self._feed.cursor.pending(), len(self._feed.ledger.pending)
-        return request.helps_with(pending, unanswered)
-
-    def _is_pinned(self, request: PullRequest) -> bool:
-        """Whether this one holds the pin, or gets it now."""
-        if self.pin.id and request.pin == self.pin.id:
-            return True
-        if not self._feed.has_some:
-            return False
-        if request.pin:
-            self._end(request, "423 Nats-Wrong-Pin-Id")
-            return False
-        if not self.pin.id:
-            if not request.group:
-                return True  # a request in no group is served, and holds no pin
-            request.pin = self.pin.assign(self._clock.monotonic(), self._clock.time_ns())
-            self._claimed = request
-            self._event("PINNED", "consumer_group_pinned", **self._pin_fields(request.group))
-        return request.pin == self.pin.id
-
-    def _pin_fields(self, group: str) -> dict[str, str]:
-        return {"account": self._feed.stream.account, "group": group, "pinned_id": self.pin.id}
-
-    def unpin(self, reason: str) -> None:
-        """Let another client be pinned."""
-        if self.pin.release() or reason == "admin":
-            fields = {"group": self.config.priority_groups[0], "reason": reason}
-            account = self._feed.stream.account
-            self._event("UNPINNED", "consumer_group_unpinned", account=account, **fields)
+        if routes:
+            self._feed.send(routes, parcel, self.group.mark() if self.group.is_pinned else ())
 
     def _nobodys_turn(self) -> None:
         """Answer those who do not want to wait: what there is goes to others."""
         if len(self.line) and not self._feed.waits_for_acks:
             self._feed.look()
-            self._end_impatient()
+            self._endings.end_impatient()
 
     def _nothing_left(self) -> None:
         """Answer those who do not want to wait, unless there is something that may not go yet."""
         if not self._feed.is_blocked:
-            self._end_impatient()
-
-    def _end_impatient(self) -> None:
-        for request in self.line:
-            if request.has_enough:
-                self._end_empty(request)
-        self._outlet.flush()
-
-    def _end_empty(self, request: PullRequest) -> None:
-        self.line.remove(request)
-        self._outlet.status(request.reply, "404 No Messages")
-
-    def _end(self, request: PullRequest, status: str) -> None:
-        self.line.remove(request)
-        self._tell_end(request, status)
-
-    def _tell_end(self, request: PullRequest, status: str) -> None:
-        self._outlet.status(
-            request.reply,
-            status,
-            (
-                (b"Nats-Pending-Messages", b"%d" % request.batch),
-                (b"Nats-Pending-Bytes", b"%d" % max(request.bytes_left, 0)),
-            ),
-        )
+            self._endings.end_impatient()
 
     # -- time --------------------------------------------------------------------------------
 
     def beat(self, now: float, positions: Fields) -> None:
         """Send the heartbeats that are due, and end the requests that are over."""
-        if self.pin.has_ended(now):
-            self.unpin("timeout")
+        if self.group.pin.has_ended(now):
+            self.group.unpin("timeout")
         if self.line.next_deadline() > now:
             return
         for request in self.line:
             if request.expires_at and request.expires_at <= now:
-                self._end(request, "408 Request Timeout")
+                self._endings.end(request, "408 Request Timeout")
             elif request.has_enough:  # the reference looks no earlier, where acks are missing
-                self._end_empty(request)
+                self._endings.end_empty(request)
             elif request.heartbeat_at and request.heartbeat_at <= now:
                 self._outlet.status(request.reply, "100 Idle Heartbeat", positions)
                 request.note_activity(now)
 
     def next_deadline(self, now: float) -> float:
         """Return when ``beat`` or ``serve`` is due, infinity when never."""
-        return min(self.line.next_deadline(), self.pin.next_deadline, self.retry_at)
+        return min(self.line.next_deadline(), self.group.pin.next_deadline, self.retry_at)
+
+    def open_window(self, subject: bytes) -> bool:
+        """Refuse an answer to flow control: whoever asks says how much comes."""
+        return False
 
     def close(self, description: str) -> None:
         """Send everybody away."""
