@@ -346,9 +346,11 @@ async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
 
 
 async def test_a_full_server_refuses_even_what_nobody_waits_for():
-    world = World()
+    world = World(most_in_all=0)
+    held = await make(world, name="HELD", subjects=("held",))
+    publish(held, b"held")
+    answers(world)
     stream = await make(world, retention="interest", discard="new", max_msgs=1)
-    stream.limit_by(lambda: True)
     publish(stream, b"s.a")
     assert error_of(world) == (503, 10023, "insufficient resources")
 

@@ -368,7 +368,7 @@ class Consumer:
         """
         changed = self.cursor.follow()
         if changed:
-            self.stream.removals.tell()
+            self.stream.removals.tell_drops()
         if self.stream.removals.purges:
             return  # what becomes of pending deliveries is decided when it is over
         if changed:

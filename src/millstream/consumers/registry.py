@@ -16,7 +16,8 @@ from millstream.consumers import work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import LedgerSnapshot
-from millstream.delivery.timers import Timer, Timers
+from millstream.consumers.removal_news import RemovalNews
+from millstream.delivery.timers import Timers
 from millstream.eager_task import next_turn
 from millstream.errors import ConsumerNotFound, MillstreamError
 from millstream.store.log.log import Committed
@@ -39,8 +40,6 @@ CONSUMER_GONE = 19
 CONSUMER_STATE = 20
 _KINDS = (CONSUMER_SET, CONSUMER_GONE, CONSUMER_STATE)
 SECTION = "consumers"
-DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for each of them
-DROPS_AFTER_EACH = 0.000_005
 
 
 class _ConsumerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -238,8 +237,8 @@ class Registry:
     def _build(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
     ) -> Consumer:
-        if stream.removals.on_drop is None:
-            self._hear_of_drops(stream)
+        if not stream.removals.has_listener:
+            stream.removals.listen(RemovalNews(self, stream, self._timers))
         consumer = Consumer(
             name,
             config,
@@ -263,25 +262,7 @@ class Registry:
         else:
             self._claim_for(stream)
 
-    def _hear_of_drops(self, stream: Stream) -> None:
-        """End pending deliveries of what is removed, a moment later and for many at once."""
-        timer: Timer | None = None
-
-        def tell() -> None:
-            below, seqs = stream.removals.take_dropped()
-            for consumer in self._with_deliveries(stream) if below or seqs else ():
-                consumer.dropped(below, seqs)
-
-        def soon() -> None:
-            nonlocal timer
-            if timer is None or timer.callback is None:
-                delay = DROPS_AFTER + self.count(stream) * DROPS_AFTER_EACH
-                timer = self._timers.after(delay, tell)
-
-        stream.removals.on_drop, stream.removals.tell = soon, tell
-        stream.removals.rolled_up = partial(self.purged, stream)
-
-    def _with_deliveries(self, stream: Stream) -> list[Consumer]:
+    def with_deliveries(self, stream: Stream) -> list[Consumer]:
         """Return the consumers that await answers, or count what they gave up."""
         found = self._consumers.get(stream.incarnation, {}).values()
         return [c for c in found if len(c.ledger.pending) or c.ledger.redelivered]

@@ -267,7 +267,7 @@ def keep(
         spaces,
         default_durability=durability,
         batch_limits=batches,
-        quotas=AccountQuotas(accounts),
+        quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
     )
     store.on_pressure = catalog.hold_publishers
     sinks = Deposits(catalog, store, clock)

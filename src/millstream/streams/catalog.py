@@ -139,6 +139,7 @@ class Catalog:
         self._next_id = 1
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
+        self._abandoned: list[Callable[[Stream, bytes, str], None]] = []
         # Whoever keeps consumers names those that a configuration would forbid.
         self.above_limits: list[Callable[[Stream, StreamConfig], list[str]]] = []
 
@@ -167,6 +168,14 @@ class Catalog:
     def listen(self, changed: Callable[[Stream, bool], None]) -> None:
         """Call ``changed(stream, alive)`` after a stream was created, updated or deleted."""
         self._listeners.append(changed)
+
+    def listen_abandoned(self, on_abandoned: Callable[[Stream, bytes, str], None]) -> None:
+        """Call ``on_abandoned`` with each atomic batch that is given up: its id, and why."""
+        self._abandoned.append(on_abandoned)
+
+    def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
+        for on_abandoned in self._abandoned:
+            on_abandoned(stream, batch_id, reason)
 
     def _tell(self, stream: Stream, alive: bool) -> None:
         for changed in self._listeners:
@@ -254,6 +263,10 @@ class Catalog:
             await self._write(STREAM_SET, entry)
             return self._open(entry, plain)
 
+    def _is_restoring(self, name: str, account: str) -> bool:
+        stream = self._streams.get((account, name))
+        return stream is not None and RESTORING in stream.config.metadata
+
     async def end_restore(self, stream: Stream, config: StreamConfig) -> None:
         """Let a stream whose records are all back be what it was."""
         async with self._changing:
@@ -323,6 +336,14 @@ class Catalog:
             for (owner, _), stream in self._streams.items()
             if owner == account and stream.config.storage == storage
         )
+
+    def _is_server_full(self, account: str, opened: StreamConfig) -> bool:
+        """Whether streams that store so hold more than the server may; a restore goes on."""
+        most = self._quotas.most_bytes_in_all(opened.storage)
+        if most < 0 or self._is_restoring(opened.name, account):
+            return False
+        stored = (s for s in self._streams.values() if s.config.storage == opened.storage)
+        return most < sum(stream.state().bytes for stream in stored)
 
     def _check_consumer_limits(self, stream: Stream, config: StreamConfig) -> None:
         """Refuse lowered limits that a consumer is above already."""
@@ -442,6 +463,8 @@ class Catalog:
             account=entry.account,
             batch_limits=self._batch_limits,
             room=self._room(entry.account, config.storage),
+            server_is_full=partial(self._is_server_full, entry.account, config),
+            on_abandoned=self._tell_abandoned,
         )
         self._streams[entry.account, entry.name] = stream
         self._captured[entry.account].put(entry.id, config.subjects)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.clock import Clock
@@ -71,7 +72,10 @@ class Stream:
         account: str = "$G",
         batch_limits: BatchLimits | None = None,
         room: AccountRoom | None = None,
+        server_is_full: Callable[[], bool] | None = None,
+        on_abandoned: Callable[["Stream", bytes, str], None] | None = None,
     ) -> None:
+        """``on_abandoned`` hears of each atomic batch that is given up: its id, and why."""
         self.config = config
         self.account = account
         self.log = log
@@ -90,7 +94,10 @@ class Stream:
             config, log, self.index, clock, hub, interest,
             committed=self._committed, paused=self._pause, keeps=self.keeps,
         )  # fmt: skip
-        self._admission = Admission(self, self._writes, clock, timers, batch_limits, room)
+        self._admission = Admission(
+            self, self._writes, clock, timers, batch_limits, room, server_is_full,
+            partial(on_abandoned, self) if on_abandoned is not None else None,
+        )  # fmt: skip
         self._adoption = Adoption(self, self._admission, self._writes, clock)
         self._removal = Removal(self, self._writes, clock, timers)
         self._scheduling = Scheduling(self, self._admission, self._writes, clock, timers)
@@ -134,14 +141,6 @@ class Stream:
         if recapture:
             self.capture()
         self._removal.keep_limits(None)
-
-    def tell_abandoned(self, hears: Callable[[bytes, str], None]) -> None:
-        """Call ``hears`` with each atomic batch that is given up, and why."""
-        self._admission.abandoned = hears
-
-    def limit_by(self, server_is_full: Callable[[], bool]) -> None:
-        """Take publishes only while the server does not hold more than it may."""
-        self._admission.server_is_full = server_is_full
 
     @property
     def is_bounded(self) -> bool:
@@ -227,18 +226,16 @@ class Stream:
         moment covers the note. Records whose message id is known are left out. None means that
         there was nothing to store; the note is then not written either.
         """
-        run = self._admission.deposited(batch)
-        if not run.count:
-            return None
-        run.note = note
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def done(error: MillstreamError | None) -> None:
+        def on_end(_run: Run, error: MillstreamError | None) -> None:
             if error is None:
                 noted()
             settle(stored, error)
 
-        run.done = done
+        run = self._admission.deposited(batch, note, on_end)
+        if not run.count:
+            return None
         self._writes.append(run)
         await stored
         return run.first_seq, run.last_seq
@@ -255,15 +252,11 @@ class Stream:
 
     def stage(self, batch: Batch, ts_ns: int) -> Staged:
         """Stage copies of another stream's records, which the caller logs by their origin."""
-        run = Run(batch, 0, len(batch))
-        run.done = _heard
-        return self._writes.stage(run, ts_ns)
+        return self._writes.stage(Run(batch, 0, len(batch), _heard), ts_ns)
 
     def take_copies(self, batch: Batch, done: Committed) -> None:
         """Store copies of records that do not outlive the process, as records of their own."""
-        run = Run(batch, 0, len(batch))
-        run.done = done
-        self._writes.append(run)
+        self._writes.append(Run(batch, 0, len(batch), lambda _run, error: done(error)))
 
     def skip(self, count: int, reason: str) -> Staged:
         """Stage sequences for records that another stream lost before they were copied."""
@@ -517,7 +510,7 @@ class Stream:
                 self._removal.expiry.never(seq)
 
 
-def _heard(error: MillstreamError | None) -> None:
+def _heard(_run: Run, error: MillstreamError | None) -> None:
     """Nobody waits for a copy: whoever made it hears of the commit from the store."""
 
 

@@ -209,6 +209,7 @@ class JetStream:
         if self._owns:
             self._replay()
         self.catalog.listen(self._stream_changed)
+        self.catalog.listen_abandoned(self._tell_abandoned)
         if self._owns:
             self.catalog.capture()
         for stream in self.streams():
@@ -342,12 +343,14 @@ class JetStream:
         about = {"stream": stream, "consumer": consumer, "action": action}
         self.outlet.event(subject, "advisory.v1.consumer_action", **about)
 
-    def _tell_abandoned(self, stream: str, batch_id: bytes, reason: str) -> None:
+    def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
         """Tell the account of a batch that was given up, and the system account too."""
-        subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream}"
+        if stream.account != self.account or not stream.config.is_legal_stream:
+            return
+        subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{stream.name}"
         kind = "advisory.v1.stream_batch_abandoned"
         about = {
-            "stream": stream,
+            "stream": stream.name,
             **self._domain_field(),
             "batch": batch_id.decode("utf-8", "replace"),
             "reason": reason,
@@ -453,13 +456,8 @@ class JetStream:
         """Answer direct gets for the streams that allow them, and only for those."""
         if stream.account != self.account:
             return
-        if alive:
-            storage, everything = stream.config.storage, self.catalog.everything
-            stream.limit_by(partial(self.server_limits.is_full, storage, everything))
         if not stream.config.is_legal_stream:
             return
-        if alive:
-            stream.tell_abandoned(partial(self._tell_abandoned, stream.name))
         wanted = alive and stream.config.allow_direct
         self._answer_direct(self._direct, stream, wanted, stream.name, b"")
         if alive and stream.config.mirror is not None:

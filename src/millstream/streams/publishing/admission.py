@@ -10,7 +10,7 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log.log import Log
+from millstream.store.log.log import Log, Note
 from millstream.streams.account_quota import AccountRoom, unbounded
 from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
@@ -41,6 +41,8 @@ from millstream.subjects.transform import SubjectTransform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from millstream.streams.writing.run import OnEnd
 
 MAX_HEADERS = 65_535
 LONGEST_NODE = 255
@@ -79,7 +81,10 @@ class Admission:
         timers: Timers,
         limits: BatchLimits | None = None,
         room: AccountRoom | None = None,
+        server_is_full: "Callable[[], bool] | None" = None,
+        on_abandoned: "Callable[[bytes, str], None] | None" = None,
     ) -> None:
+        """``on_abandoned`` hears of each atomic batch that is given up: its id, and why."""
         limits = limits or BatchLimits()
         self._stream = stream
         self._writes = writes
@@ -88,11 +93,9 @@ class Admission:
         self._batches = AtomicBatches(limits)
         self._fast = FastIngest(stream.config, self, writes, clock, limits)
         self._idle: Timer | None = None
-        # Who hears of a batch that was given up: its id, and why.
-        self.abandoned: Callable[[bytes, str], None] = _nobody_hears
+        self._on_abandoned = on_abandoned or _nobody_hears
         self._room = room or unbounded()
-        # Whether the server holds more than it may.
-        self.server_is_full: Callable[[], bool] = _never
+        self._server_is_full = server_is_full or _never
         self._transform: SubjectTransform | None = None
         self._looks_at_each = False
         self.configure(stream.config)
@@ -196,15 +199,15 @@ class Admission:
             raise RecordTooLarge()  # could never fit, however empty the stream
         self._check_room(subject, messages + 1, size)
 
-    def deposited(self, batch: Batch) -> Run:
-        """Return a sink's batch as one run, without records whose message id is known."""
+    def deposited(self, batch: Batch, note: Note, on_end: "OnEnd") -> Run:
+        """Return a deposit as one run, without records whose message id is known."""
         if self._transform is not None:
             batch = _rewritten(batch, self._transform)
         self.admit_whole(batch)
         if not batch.any_headers or b"\nNats-" not in batch.buffer:
-            return Run(batch, 0, len(batch))
+            return _noted(Run(batch, 0, len(batch), on_end), note)
         kept, ahead = Batch(), Ahead(self._writes)
-        run = Run(kept, 0, 0)
+        run = _noted(Run(kept, 0, 0, on_end), note)
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
             part = BatchPart(
@@ -233,7 +236,7 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self.server_is_full():
+        if self._looks_at_each or batch.any_oversized or self._server_is_full():
             return False
         if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
@@ -295,12 +298,14 @@ class Admission:
             return
         self._writes.append(run)
 
-    def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
+    def prepared(
+        self, subject: bytes, headers: bytes, payload: bytes, on_end: "OnEnd | None"
+    ) -> Run:
         """Return a message that nobody answers as a run; raises what turns it away."""
         headers = extras.as_published(headers)
         values = _demands(headers)
         added = self._check(subject, headers, payload, values)
-        return self._run_of_one(subject, b"", headers, payload, values, added)
+        return self._run_of_one(subject, b"", headers, payload, values, added, on_end)
 
     def _stored_form(
         self, headers: bytes, values: dict[bytes, bytes]
@@ -312,7 +317,7 @@ class Admission:
 
     def _run_of_one(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
-        values: dict[bytes, bytes], added: int | None,
+        values: dict[bytes, bytes], added: int | None, on_end: "OnEnd | None" = None,
     ) -> Run:  # fmt: skip
         """Return a checked message as a run; ``added`` is what it adds to a counter."""
         suffix = b"}"
@@ -324,7 +329,7 @@ class Admission:
         stored, tag, node, meta = self._stored_form(headers, values)
         batch = Batch()
         _add(batch, subject, reply, stored, payload, tag, node, meta)
-        run = Run(batch, 0, 1)
+        run = Run(batch, 0, 1, on_end)
         run.demands = [Demand.of(0, values)]
         run.ack_suffix = suffix
         return run
@@ -361,7 +366,7 @@ class Admission:
                 return
             run = self._run_of(whole, reply)
         except Abandoned as error:
-            self.abandoned(error.batch_id, error.reason)
+            self._on_abandoned(error.batch_id, error.reason)
             acks.refuse(reply, error)
             return
         except MillstreamError as error:
@@ -437,7 +442,7 @@ class Admission:
         now = self._clock.time_ns()
         self._fast.batches.expire(now)
         for batch_id in self._batches.expire(now):
-            self.abandoned(batch_id, "timeout")
+            self._on_abandoned(batch_id, "timeout")
         self._watch_idle()
 
     # -- checks ------------------------------------------------------------------------------
@@ -475,10 +480,10 @@ class Admission:
     @property
     def is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
-        return self._room.is_bounded or self.server_is_full()
+        return self._room.is_bounded or self._server_is_full()
 
     def _check_server(self) -> None:
-        if self.server_is_full():
+        if self._server_is_full():
             raise PublishRefused(503, 10023, "insufficient resources")
 
     def _check_account(self, size: int, before: int = 0) -> None:
@@ -545,6 +550,11 @@ class Admission:
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _noted(run: Run, note: Note) -> Run:
+    run.note = note
+    return run
 
 
 def _may_refuse(config: StreamConfig) -> bool:

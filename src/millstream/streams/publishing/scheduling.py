@@ -183,10 +183,9 @@ class Scheduling:
         headers = schedules.brought_forth(values, subject, copied.headers, following)
         batch = Batch()
         batch.add(target, b"", headers, copied.payload, copied.tag, copied.node, copied.meta)
-        run = Run(self._admission.renamed(batch), 0, 1)
+        run = Run(self._admission.renamed(batch), 0, 1, partial(self._on_end, subject, seq))
         ttl = durations.lifetime(values.get(schedules.TTL, b"")) or 0
         run.demands = [Demand(0, rollup=values.get(schedules.ROLLUP, b""), ttl=ttl)]
-        run.done = partial(self._settled, subject, seq)
         self._writes.append(run)
 
     def _copied(self, source: bytes, own: Record) -> Record:
@@ -197,7 +196,7 @@ class Scheduling:
         except RecordNotFound:
             return own
 
-    def _settled(self, subject: bytes, seq: int, error: MillstreamError | None) -> None:
+    def _on_end(self, subject: bytes, seq: int, _run: Run, error: MillstreamError | None) -> None:
         if error is None or self._known.get(subject, (0, 0))[1] != seq:
             return
         log.warning("schedule could not publish, tried again subject=%r error=%s", subject, error)

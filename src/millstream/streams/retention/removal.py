@@ -335,7 +335,7 @@ class Removal:
         text, index = subject.decode("utf-8", "surrogateescape"), self._stream.index
         if what == b"all" and self.log.state().count > _MOST_HIDDEN:
             self._trim_to(seq, "delete")
-            self.notes.rolled_up("")
+            self.notes.roll_up("")
             return
         found = index.seqs(index.select(())) if what == b"all" else index.seqs_of(subject)
         if what == b"sub" and has_wildcard(
@@ -346,7 +346,7 @@ class Removal:
         if older:
             self.notes.purge(older)
             self._forget(older, _log_failure)
-        self.notes.rolled_up("" if what == b"all" else text)
+        self.notes.roll_up("" if what == b"all" else text)
 
     def _first_kept(self, over: retention.Excess) -> int:
         """Walk from the old end until enough has been passed; the newest record always stays."""

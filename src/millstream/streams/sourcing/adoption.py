@@ -42,9 +42,8 @@ class Adoption:
         except MillstreamError as error:
             done(error)
             return
-        run = Run(batch, 0, len(batch))
+        run = Run(batch, 0, len(batch), lambda _run, error: done(error))
         run.seqs, run.times_ns = coming.seqs, coming.times_ns
-        run.done = done
         for at, values in coming.demands.items():
             run.demands += self._kept(at, values)
         self._writes.append(run)

@@ -112,8 +112,7 @@ class Intake:
         self._position = self._resume(origin)
         self._heard_ns = self._clock.time_ns()
         if self._deliveries is not None:
-            self._deliveries.came = self.pump
-            self._deliveries.follow(origin.account, origin.name, self._position)
+            self._deliveries.follow(origin.account, origin.name, self._position, self.pump)
             return
         origin.claim(self._holder, RecordClaim(self.source.filters, self._position, ()))
         self._unwatch = origin.watch(self.pump)
