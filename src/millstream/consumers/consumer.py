@@ -138,7 +138,7 @@ class Consumer:
         if retention == "interest":
             done = self.cursor.passed(self.ledger.floor[1] + 1, self.ledger.pending.get)
             claim = RecordClaim(self.config.filters, self.ledger.floor[1] + 1, done)
-            self.stream.claim(self.name, claim)
+            self.stream.removal.claims.put(self.name, claim)
 
     def open(self) -> None:
         """Take answers and requests from now on."""
@@ -191,7 +191,7 @@ class Consumer:
         paused = config.pause_until != self.config.pause_until
         self.take_on(config)
         self.claim()
-        self.stream.drop_unclaimed()
+        self.stream.removal.drop_unclaimed()
         self._listen()
         if paused:
             self.tell_pause()
@@ -368,8 +368,8 @@ class Consumer:
         """
         changed = self.cursor.follow()
         if changed:
-            self.stream.removals.tell_drops()
-        if self.stream.removals.purges:
+            self.stream.removal.recent.tell_drops()
+        if self.stream.removal.recent.purges:
             return  # what becomes of pending deliveries is decided when it is over
         if changed:
             first = self.stream.log.state().first_seq
@@ -436,7 +436,7 @@ class Consumer:
     def settled(self, seqs: list[int]) -> None:
         """Let go of records that are done."""
         if self.answers.wants_settled:
-            self.stream.settled(self.name, seqs)
+            self.stream.removal.release(self.name, seqs)
 
     def answered(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
         """Confirm to these once the ledger is safe; deliver what the answers made room for."""

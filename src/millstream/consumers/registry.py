@@ -175,7 +175,7 @@ class Registry:
             try:
                 await self._write(CONSUMER_SET, consumer, self._entry(consumer))
             except BaseException:
-                stream.unclaim(name)
+                stream.removal.unclaim(name)
                 raise
             finally:
                 self._arriving[stream.incarnation] -= 1
@@ -232,13 +232,13 @@ class Registry:
     def _forget(self, consumer: Consumer) -> None:
         self._consumers.get(consumer.stream.incarnation, {}).pop(consumer.name, None)
         consumer.close()
-        consumer.stream.unclaim(consumer.name)
+        consumer.stream.removal.unclaim(consumer.name)
 
     def _build(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
     ) -> Consumer:
-        if not stream.removals.has_listener:
-            stream.removals.listen(RemovalNews(self, stream, self._timers))
+        if not stream.removal.recent.has_listener:
+            stream.removal.recent.listen(RemovalNews(self, stream, self._timers))
         consumer = Consumer(
             name,
             config,
@@ -280,7 +280,7 @@ class Registry:
 
     def purged(self, stream: Stream, subject: str) -> None:
         """Let a stream's consumers know that records of ``subject``, or all, were purged."""
-        alone = stream.removals.take_purged_alone()
+        alone = stream.removal.recent.take_purged_alone()
         state = stream.state()
         left = next(stream.index.seqs(stream.index.select([subject])), 0) if subject else 0
         start = left if subject else state.first_seq
@@ -298,7 +298,7 @@ class Registry:
         """Let every consumer of a stream say what it needs before anything is let go."""
         for consumer in self.of(stream):
             consumer.claim()
-        stream.drop_unclaimed()
+        stream.removal.drop_unclaimed()
 
     # -- archives ----------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class RemovalNews:
 
     def on_drops_wanted(self) -> None:
         """Tell of what was dropped until now."""
-        below, seqs = self._stream.removals.take_dropped()
+        below, seqs = self._stream.removal.recent.take_dropped()
         for consumer in self._consumers.with_deliveries(self._stream) if below or seqs else ():
             consumer.dropped(below, seqs)
 

@@ -224,7 +224,8 @@ class Catalog:
             self._check_cycle(config, account)
             self._check_durability(stream, config)
             await next_turn(sum(map(len, config.subjects)))
-            stream.log_removals()  # ahead of limits by which the next start would keep them
+            # Ahead of limits by which the next start would keep them.
+            stream.removal.departures.log_gathered()
             await self._write(
                 STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
             )
@@ -304,7 +305,7 @@ class Catalog:
                 await self._write(STREAM_GONE, entry)
             except BaseException:
                 stream.is_leaving = False
-                stream.wake()
+                stream.watchers.wake()
                 raise
             del self._streams[account, name]
             self._captured[account].drop(stream.incarnation)
@@ -332,7 +333,7 @@ class Catalog:
 
     def _held(self, account: str, storage: str) -> int:
         return sum(
-            stream.state().bytes + stream.coming_bytes()
+            stream.state().bytes + stream.writes.staged_size
             for (owner, _), stream in self._streams.items()
             if owner == account and stream.config.storage == storage
         )
@@ -510,7 +511,7 @@ class Catalog:
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
         for stream in self._streams.values():
-            stream.hold_publishers(held)
+            stream.writes.hold_publishers(held)
 
     def section(self) -> bytes:
         """Return the snapshot's section."""

@@ -25,6 +25,7 @@ from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
 from millstream.streams.deposits.staging import MOST_PART, StagedFile, Staging, StagingPlace
 from millstream.streams.stream import Stream, settle
+from millstream.streams.writing.run import Run
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 
@@ -220,7 +221,7 @@ class Deposits:
         mark = Mark(asked.sink, asked.batch, len(batch), now, asked.once, asked.query)
         note = Note(SINK_BATCH, msgspec.json.encode(mark))
         noted = partial(self._keep, stream.incarnation, mark)
-        stored = await stream.deposit(batch, note, noted) if len(batch) else None
+        stored = await _store(stream, batch, note, noted) if len(batch) else None
         if stored is None:  # nothing to append, but the batch is over all the same
             await self._write(stream, note, noted)
             return CommitAnswer(asked.sink, asked.batch, 0)
@@ -303,6 +304,30 @@ class Deposits:
         return msgspec.json.encode(
             [_SavedDeposit(stream, list(marks.values())) for stream, marks in self._marks.items()]
         )
+
+
+async def _store(
+    stream: Stream, batch: Batch, note: Note, noted: Callable[[], None]
+) -> tuple[int, int] | None:
+    """Store a batch and its note in one commit: both, or neither.
+
+    ``noted`` is called as they are committed, before anything else can look: a snapshot of that
+    moment covers the note. Records whose message id is known are left out. None means that
+    there was nothing to store; the note is then not written either.
+    """
+    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_end(_run: Run, error: MillstreamError | None) -> None:
+        if error is None:
+            noted()
+        settle(stored, error)
+
+    run = stream.admission.deposited(batch, note, on_end)
+    if not run.count:
+        return None
+    stream.writes.append(run)
+    await stored
+    return run.first_seq, run.last_seq
 
 
 def _place(stream: Stream, sink: str, batch: int, query: str = "") -> StagingPlace:
