@@ -1,4 +1,4 @@
-"""Limits: what a stream drops because a commit put it above its limits, or asked for it."""
+"""LimitKeeper: what a stream drops because a commit put it above its limits, or asked for it."""
 
 from millstream.clock import Clock
 from millstream.streams.config.size import sizes
@@ -14,7 +14,7 @@ from millstream.subjects.subject import has_wildcard
 _MOST_HIDDEN = 4096  # records that are hidden until their removal is logged; more are trimmed
 
 
-class Limits:
+class LimitKeeper:
     """Keeps one stream within its limits; what somebody holds waits."""
 
     def __init__(

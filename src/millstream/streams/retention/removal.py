@@ -12,7 +12,7 @@ from millstream.streams.retention.ageing import Ageing
 from millstream.streams.retention.claims import Claims
 from millstream.streams.retention.departures import Departures, settle
 from millstream.streams.retention.holds import Holds
-from millstream.streams.retention.limits import Limits
+from millstream.streams.retention.limits import LimitKeeper
 from millstream.streams.retention.recent_removals import RecentRemovals
 from millstream.streams.writing.writes import Writes
 
@@ -33,7 +33,7 @@ class Removal:
         self.claims = claims
         self.departures = departures
         self.ageing = Ageing(contents, departures, holds, writes, clock, timers)
-        self.limits = Limits(contents, departures, claims, holds, self.ageing.expiry, clock)
+        self.limits = LimitKeeper(contents, departures, claims, holds, self.ageing.expiry, clock)
         self._contents = contents
 
     @property
