@@ -67,7 +67,7 @@ async def crowd(tmp_path: Path, size: int) -> None:
         crowded = await publish(client, 2_000)
         info = json.loads((await client.request("$JS.API.STREAM.INFO.S", timeout=10)).data)
         assert info["state"]["consumer_count"] == size
-        assert not broker.js.catalog.get("S")._watchers  # nobody is woken by a commit
+        assert not broker.js.catalog.get("S").watchers  # nobody is woken by a commit
         js = client.jetstream()
         for name in names[:: size // 20]:
             subscription = await js.pull_subscribe_bind(name, "S")

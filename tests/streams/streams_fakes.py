@@ -311,18 +311,27 @@ class FakeHub:
 
 
 class _Bytes(NoQuotas):
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, in_all: int) -> None:
         self._most = most
+        self._in_all = in_all
 
     def most_bytes(self, account: str, storage: str) -> int:
         return self._most
+
+    def most_bytes_in_all(self, storage: str) -> int:
+        return self._in_all
 
 
 class World:
     """A catalog over fakes, with a clock that the test moves."""
 
-    def __init__(self, store: FakeStore | None = None, most_bytes: int = -1) -> None:
-        """``most_bytes`` is what an account may store in all its streams of a kind."""
+    def __init__(
+        self, store: FakeStore | None = None, most_bytes: int = -1, most_in_all: int = -1
+    ) -> None:
+        """``most_bytes`` is what an account may store in all its streams of a kind.
+
+        ``most_in_all`` is what all accounts may.
+        """
         self.clock = ManualClock()
         self.timers = Timers(self.clock)
         self.store = store if store is not None else FakeStore()
@@ -334,7 +343,7 @@ class World:
             self.timers,
             self.hub,  # type: ignore[arg-type]
             {"$G": self.interest},  # type: ignore[dict-item]
-            quotas=_Bytes(most_bytes),
+            quotas=_Bytes(most_bytes, most_in_all),
         )
 
     def advance(self, seconds: float) -> None:

@@ -28,7 +28,7 @@ async def test_what_is_above_the_limit_is_hidden_at_once_and_removed_a_moment_la
     assert stream.log.state().count == 4
     assert stream.state().messages == 2
     assert stream.state().first_seq == 3
-    assert stream.subject_counts() == {b"s.a": 1, b"s.b": 1}
+    assert stream.contents.subject_counts() == {b"s.a": 1, b"s.b": 1}
     world.clock.advance(LONGEST)
     world.timers.run_due()
     assert stream.log.state().count == 2
@@ -67,7 +67,7 @@ async def test_a_subject_that_is_written_over_and_over_keeps_few_records_waiting
     stream = await make(world)
     put(stream, *["a"] * 50)
     assert stream.log.state().count <= 3
-    assert stream.subject_counts() == {b"s.a": 1}
+    assert stream.contents.subject_counts() == {b"s.a": 1}
 
 
 async def test_a_limit_of_the_whole_stream_sees_them_gone():

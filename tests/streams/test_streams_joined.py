@@ -38,7 +38,7 @@ async def test_a_bucket_without_a_limit_that_refuses_stores_what_came_together_i
     deliver(stream, (b"s.a", b"", b"1"), (b"s.b", b"", b"2"), (b"s.a", b"", b"3"))
     assert stream.log.appends == [3]
     assert answers(world) == {b"r0": 1, b"r1": 2, b"r2": 3}
-    assert stream.subject_counts() == {b"s.a": 1, b"s.b": 1}
+    assert stream.contents.subject_counts() == {b"s.a": 1, b"s.b": 1}
     assert stream.get(3).payload == b"3"
 
 

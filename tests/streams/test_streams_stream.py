@@ -140,7 +140,7 @@ async def test_discard_new_refuses_when_full_but_lets_a_crowded_subject_roll():
     assert [a["seq"] for a in answers(world)] == [1, 2, 3, 4]
     publish(stream, b"s.c")
     assert error_of(world) == (503, 10077, "maximum messages exceeded")
-    assert stream.subject_counts() == {b"s.a": 2, b"s.b": 1}
+    assert stream.contents.subject_counts() == {b"s.a": 2, b"s.b": 1}
 
 
 async def test_discard_old_keeps_the_newest_and_calls_the_loss_involuntary():
@@ -188,7 +188,7 @@ async def test_a_record_with_a_ttl_of_its_own_is_removed_after_it():
     publish(stream, b"s.a", headers=headers_of(Nats_TTL="2s"))
     publish(stream, b"s.b")
     world.advance(2.1)
-    assert stream.subject_counts() == {b"s.b": 1}
+    assert stream.contents.subject_counts() == {b"s.b": 1}
 
 
 async def test_a_rollup_replaces_the_history_of_its_subject():
@@ -276,7 +276,7 @@ async def test_publishers_wait_while_the_disk_is_behind_with_all_streams_togethe
     assert world.interest.paused == set()
 
 
-async def test_watchers_hear_of_commits_and_grown_returns():
+async def test_watchers_hear_of_commits_and_whoever_waits_goes_on():
     world = World()
     stream = await make(world)
     heard = []
@@ -285,7 +285,7 @@ async def test_watchers_hear_of_commits_and_grown_returns():
     undo()
     publish(stream, b"s.a")
     assert heard == [1]
-    await stream.grown(after=1)
+    await stream.wait_above(1)
 
 
 async def test_a_watcher_that_fails_keeps_no_other_from_hearing_of_a_commit():
@@ -333,7 +333,7 @@ async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
     world = World()
     limits = {"discard": "new", "max_msgs": 1, "allow_msg_ttl": True}
     stream = await make(world, retention="interest", **limits)
-    stream.claim("holder", RecordClaim(("s.a",), 1, ()))
+    stream.removal.claims.put("holder", RecordClaim(("s.a",), 1, ()))
     publish(stream, b"s.a")
     publish(stream, b"s.b")
     publish(stream, b"s.b", headers=headers_of(Nats_TTL="bad"))
@@ -346,9 +346,11 @@ async def test_what_nobody_waits_for_needs_neither_room_nor_a_lifetime():
 
 
 async def test_a_full_server_refuses_even_what_nobody_waits_for():
-    world = World()
+    world = World(most_in_all=0)
+    held = await make(world, name="HELD", subjects=("held",))
+    publish(held, b"held")
+    answers(world)
     stream = await make(world, retention="interest", discard="new", max_msgs=1)
-    stream.limit_by(lambda: True)
     publish(stream, b"s.a")
     assert error_of(world) == (503, 10023, "insufficient resources")
 
@@ -358,7 +360,7 @@ async def test_an_account_without_room_takes_what_nobody_waits_for():
     stream = await make(world, retention="interest")
     publish(stream, b"s.a")
     assert answers(world) == [{"stream": "S", "seq": 1}]
-    stream.claim("holder", RecordClaim((), 1, ()))
+    stream.removal.claims.put("holder", RecordClaim((), 1, ()))
     publish(stream, b"s.a")
     assert error_of(world) == (400, 10002, "resource limits exceeded for account")
 
@@ -366,7 +368,7 @@ async def test_an_account_without_room_takes_what_nobody_waits_for():
 async def test_what_nobody_waits_for_is_not_published_again():
     world = World()
     stream = await make(world, retention="interest", republish={"dest": "again.>"})
-    stream.claim("holder", RecordClaim(("s.a",), 1, ()))
+    stream.removal.claims.put("holder", RecordClaim(("s.a",), 1, ()))
     publish(stream, b"s.a")
     publish(stream, b"s.b")
     assert [sent[0] for sent in world.hub.take()] == [b"r", b"again.s.a", b"r"]

@@ -381,7 +381,6 @@ async def test_s07_a_job_that_cannot_be_moved_is_back_and_not_counted(
     await jobs.nack(1)
     with monkeypatch.context() as patch:
         patch.setattr(api.stream("dead"), "append", full)
-        patch.setattr(api.stream("dead"), "append_batch", full)
         assert await jobs.seqs() == []
         assert await jobs.counters() == (1, 0, 0)
     assert await jobs.seqs() == []

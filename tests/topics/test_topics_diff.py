@@ -313,7 +313,7 @@ async def publish(api: Any, payload: bytes, headers: bytes = b"") -> None:
     batch.add(b"S", b"", headers, payload)
     before = api.stream("S").state().last_seq
     api.stream("S").deliver(batch)
-    await api.stream("S").grown(before)
+    await api.stream("S").wait_above(before)
 
 
 @pytest.mark.parametrize(

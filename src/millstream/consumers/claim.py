@@ -28,13 +28,14 @@ class ConsumerClaim:
         self.is_needed = retention != "limits"
         if retention == "interest":
             done = self._cursor.passed(start, self._ledger.pending.get)
-            self._stream.claim(self._name, RecordClaim(tuple(filters), start, done))
+            claim = RecordClaim(tuple(filters), start, done)
+            self._stream.removal.claims.put(self._name, claim)
 
     def let_go(self, seqs: list[int]) -> None:
         """Tell the stream that the consumer is done with these records."""
         if self.is_needed:
-            self._stream.settled(self._name, seqs)
+            self._stream.removal.release(self._name, seqs)
 
     def end(self) -> None:
         """Need nothing any more."""
-        self._stream.unclaim(self._name)
+        self._stream.removal.unclaim(self._name)

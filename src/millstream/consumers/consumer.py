@@ -134,7 +134,7 @@ class Consumer:
         is_pause_changed = config.pause_until != self.config.pause_until
         self.take_on(config)
         self.claim()
-        self.stream.drop_unclaimed()
+        self.stream.removal.drop_unclaimed()
         self._sinks.listen(config)
         if is_pause_changed:
             self.pause.report()

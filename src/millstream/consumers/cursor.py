@@ -34,7 +34,7 @@ class Cursor:
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
         self._clear_to = 0  # from the position to here nothing matches
         self._is_refiltered = False  # since the last record: what was passed by may match now
-        self._removals = stream.removals.count
+        self._removals = stream.removal.recent.count
         self._left = 0  # chosen records behind the position, up to and with _counted_to
         self._counted_to = 0
         self._is_counted = False
@@ -132,7 +132,7 @@ class Cursor:
         self.follow()
         last = self._stream.log.committed_seq
         if not self._is_counted:
-            self._left = self._stream.count_from(self._base, self._chosen)
+            self._left = self._stream.contents.count_from(self._base, self._chosen)
             self._is_counted = True
         elif last > self._counted_to:
             start = max(self._counted_to + 1, self._base)
@@ -147,7 +147,7 @@ class Cursor:
 
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
-        removals, changed = self._stream.removals, False
+        removals, changed = self._stream.removal.recent, False
         state = self._stream.log.state()  # a trim is decided first and done later
         first = min(state.first_seq, state.last_seq + 1)
         if first > self.position:

@@ -176,8 +176,8 @@ class Feed:
         """
         changed = self.cursor.follow()
         if changed:
-            self.stream.removals.tell()
-        if self.stream.removals.purges:
+            self.stream.removal.recent.tell_drops()
+        if self.stream.removal.recent.purges:
             return  # what becomes of pending deliveries is decided when it is over
         if changed:
             first = self.stream.log.state().first_seq

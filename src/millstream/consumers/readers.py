@@ -47,7 +47,7 @@ class Readers:
         consumer = None
         if stream.config.retention == "limits":  # elsewhere a consumer decides what may go
             consumer = await self._consumer(stream, asked.holder)
-        last = stream.hold(asked.holder, asked.seq, asked.seconds, asked.reader)
+        last = stream.removal.limits.hold(asked.holder, asked.seq, asked.seconds, asked.reader)
         if consumer is not None:
             consumer.reset(last + 1)
 

@@ -16,8 +16,9 @@ from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.ledger import LedgerSnapshot
 from millstream.consumers.outlet import Outlet
+from millstream.consumers.removal_news import RemovalNews
 from millstream.consumers.state import CONSUMER_GONE, CONSUMER_KINDS, CONSUMER_SET, ConsumerEntry
-from millstream.delivery.timers import Timer, Timers
+from millstream.delivery.timers import Timers
 from millstream.eager_task import next_turn
 from millstream.errors import ConsumerNotFound
 from millstream.store.recovery.recovery import Control
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
 
 SECTION = "consumers"
-DROPS_AFTER = 0.002  # until consumers hear of removals, and so much more for each of them
-DROPS_AFTER_EACH = 0.000_005
 
 
 class KeptConsumer(msgspec.Struct, frozen=True):
@@ -157,7 +156,7 @@ class Registry:
             try:
                 await consumer.state.create(consumer.config)
             except BaseException:
-                stream.unclaim(name)
+                stream.removal.unclaim(name)
                 raise
             finally:
                 self._arriving[stream.incarnation] -= 1
@@ -212,13 +211,13 @@ class Registry:
     def _forget(self, consumer: Consumer) -> None:
         self._consumers.get(consumer.stream.incarnation, {}).pop(consumer.name, None)
         consumer.close()
-        consumer.stream.unclaim(consumer.name)
+        consumer.stream.removal.unclaim(consumer.name)
 
     def _build(
         self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
     ) -> Consumer:
-        if stream.removals.on_drop is None:
-            self._hear_of_drops(stream)
+        if not stream.removal.recent.has_listener:
+            stream.removal.recent.listen(RemovalNews(self, stream, self._timers))
         interest = self._interests[stream.account]
         awaited = partial(self._is_awaited, stream.account) if self._is_awaited else None
         return Consumer(
@@ -242,25 +241,7 @@ class Registry:
         else:
             self._claim_for(stream)
 
-    def _hear_of_drops(self, stream: Stream) -> None:
-        """End pending deliveries of what is removed, a moment later and for many at once."""
-        timer: Timer | None = None
-
-        def tell() -> None:
-            below, seqs = stream.removals.take_dropped()
-            for consumer in self._with_deliveries(stream) if below or seqs else ():
-                consumer.on_drop(below, seqs)
-
-        def soon() -> None:
-            nonlocal timer
-            if timer is None or timer.callback is None:
-                delay = DROPS_AFTER + self.count(stream) * DROPS_AFTER_EACH
-                timer = self._timers.after(delay, tell)
-
-        stream.removals.on_drop, stream.removals.tell = soon, tell
-        stream.removals.rolled_up = partial(self.purged, stream)
-
-    def _with_deliveries(self, stream: Stream) -> list[Consumer]:
+    def with_deliveries(self, stream: Stream) -> list[Consumer]:
         """Return the consumers that await answers, or count what they gave up."""
         found = self._consumers.get(stream.incarnation, {}).values()
         return [c for c in found if len(c.ledger.pending) or c.ledger.redelivered]
@@ -278,7 +259,7 @@ class Registry:
 
     def purged(self, stream: Stream, subject: str) -> None:
         """Let a stream's consumers know that records of ``subject``, or all, were purged."""
-        alone = stream.removals.take_purged_alone()
+        alone = stream.removal.recent.take_purged_alone()
         state = stream.state()
         left = next(stream.index.seqs(stream.index.select([subject])), 0) if subject else 0
         start = left if subject else state.first_seq
@@ -296,7 +277,7 @@ class Registry:
         """Let every consumer of a stream say what it needs before anything is let go."""
         for consumer in self.of(stream):
             consumer.claim()
-        stream.drop_unclaimed()
+        stream.removal.drop_unclaimed()
 
     # -- archives ----------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ def _streams(places: list[Place], labels: list[Labels], prefix: str) -> Iterator
             "first_seq": state.first_seq if state.last_seq else 0,
             "last_seq": state.last_seq,
             "consumer_count": account.consumers.count(stream),
-            "subject_count": stream.num_subjects(),
+            "subject_count": stream.contents.num_subjects(),
             "limit_messages": config.max_msgs,
             "limit_bytes": config.max_bytes,
         }

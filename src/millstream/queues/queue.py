@@ -6,10 +6,9 @@ queue's own, so that a client who leaves cannot tear it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,34 +17,18 @@ from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, StreamNotFound
 from millstream.message import Record
 from millstream.queues.dead_letters import DeadLetters
-from millstream.queues.lease_events import (
-    Claim,
-    Claimed,
-    DeadLettered,
-    Event,
-    Extended,
-    Released,
-)
+from millstream.queues.lease_events import Claim, Claimed, DeadLettered, Extended, Released
+from millstream.queues.lease_journal import Journal, LeaseJournal, log_failure
 from millstream.queues.leases import MOST_POISON, Claimer, Granted, Leases
+from millstream.queues.queue_work import QueueWork
 from millstream.queues.settings import Settings, clamp_lease, settings_of
 from millstream.queues.stored_jobs import StoredJobs
-from millstream.store.log.log import Committed, Durability
 from millstream.streams.state import StreamState
-from millstream.streams.stream import Stream, settle
+from millstream.streams.stream import Stream
 
 log = logging.getLogger(__name__)
 
 READ_AHEAD = 256
-
-_T = TypeVar("_T")
-
-
-class Journal(Protocol):
-    """Where a queue writes what must survive the process."""
-
-    def write(self, stream: Stream, event: Event, done: Committed) -> None:
-        """Log an event on the timeline of the queue's records."""
-        ...
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -104,7 +87,8 @@ class Queue:
         self._timers = timers
         self._settled = settled
         self._dead_letters = dead_letters
-        self._journal = journal
+        self.journal = LeaseJournal(stream, journal, lambda: self.settings)
+        self.work = QueueWork(stream.name)
         self._config: object = None
         self._settings = Settings()
         self._cohort: _Cohort | None = None
@@ -114,7 +98,6 @@ class Queue:
         self._waiting: dict[int, _WaitingClaim] = {}  # by connection, the longest first
         self._alarm: Timer | None = None  # for the next lease or delay that runs out
         self._alarm_ms = 0
-        self._work: set[asyncio.Task[Any]] = set()
         self._unwatch = stream.watch(self._wake_hungry)
 
     @property
@@ -199,7 +182,7 @@ class Queue:
     def _close_cohort(self, cohort: _Cohort) -> None:
         self._cohort = None
         if cohort.members:
-            self._start(self._serve_cohort(cohort))
+            self.work.start(self._serve_cohort(cohort))
 
     async def _serve_cohort(self, cohort: _Cohort) -> None:
         """Serve everybody in one pass; when it fails the first one hears why."""
@@ -249,13 +232,13 @@ class Queue:
             if not poison:
                 return waited
             waited = True
-            moved = await self._finish(self._bury([jobs.record(seq) for seq in poison]))
+            moved = await self.work.run(self._bury([jobs.record(seq) for seq in poison]))
             if moved < MOST_POISON:  # all that there were, or one failed and would come again
                 return waited
 
     async def _log_claims(self, claimers: list[Claimer]) -> bool:
         """Log claims where they are to survive the process; returns whether they are."""
-        if not self.keeps_leases:
+        if not self.journal.keeps_leases:
             return False
         events = [
             Claimed(
@@ -266,7 +249,7 @@ class Queue:
             for claimer in claimers
             if claimer.granted
         ]
-        await asyncio.gather(*[self._log(event) for event in events])
+        await asyncio.gather(*[self.journal.write(event) for event in events])
         return True
 
     def _take_back(self, claimer: Claimer) -> None:
@@ -275,7 +258,7 @@ class Queue:
         claimer.granted.clear()
         if leases:
             self.leases.apply(Released(leases))
-            self._note(Released(leases))
+            self.journal.note(Released(leases))
             self._wake_hungry()
 
     # -- answers of workers ------------------------------------------------------------------
@@ -290,7 +273,7 @@ class Queue:
             (done if self.leases.ack(seq, node, token) else skipped).append(seq)
         if done:
             self._wake(owners)
-            await self._finish(self._delete(done))
+            await self.work.run(self._delete(done))
         return Answered(len(done), skipped)
 
     async def nack(
@@ -307,7 +290,7 @@ class Queue:
             self._wake(owners)
             self._wake_hungry()
             self._set_alarm()
-            await self._log_leases(Released(given, ready_at))
+            await self.journal.write_leases(Released(given, ready_at))
         return Answered(len(given), skipped)
 
     async def extend(
@@ -321,7 +304,7 @@ class Queue:
         )
         if extended:
             self._set_alarm()
-            await self._log_leases(Extended(extended, deadline))
+            await self.journal.write_leases(Extended(extended, deadline))
         return Answered(len(extended), skipped), deadline
 
     def _each(
@@ -431,11 +414,11 @@ class Queue:
         """Move jobs to the dead letters; returns how many went there."""
         moves = [self._bury_one(record) for record in records]
         moved = sum(await asyncio.gather(*moves))
-        if moved and self.is_persisted:
+        if moved and self.journal.is_persisted:
             try:
-                await self._log(DeadLettered(self.leases.dead_lettered))
+                await self.journal.write(DeadLettered(self.leases.dead_lettered))
             except MillstreamError as error:  # the jobs are where they belong; only the count lags
-                _log_failure(error)
+                log_failure(error)
         return moved
 
     async def _bury_one(self, record: Record) -> bool:
@@ -465,52 +448,6 @@ class Queue:
         self.leases.dead_lettered += 1
         return True
 
-    async def _finish(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for work that goes on to its end also when the caller is cancelled."""
-        return await asyncio.shield(self._start(work))
-
-    def _start(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: "asyncio.Task[Any]") -> None:
-        self._work.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.info("queue work failed queue=%s error=%s", self.stream.name, task.exception())
-
-    # -- the journal -------------------------------------------------------------------------
-
-    @property
-    def is_persisted(self) -> bool:
-        """Return whether anything of the queue outlives the process."""
-        return self._journal is not None and self.stream.log.durability is not Durability.EPHEMERAL
-
-    @property
-    def keeps_leases(self) -> bool:
-        """Return whether leases and deliveries outlive the process."""
-        return self.is_persisted and self.settings.leases_durable
-
-    async def _log_leases(self, event: Event) -> None:
-        if self.keeps_leases:
-            await self._log(event)
-
-    async def _log(self, event: Event) -> None:
-        assert self._journal is not None
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._journal.write(self.stream, event, partial(settle, done))
-        await done
-
-    def _note(self, event: Event) -> None:
-        """Log what nobody waits for."""
-        if not self.keeps_leases or self._journal is None:
-            return
-        try:
-            self._journal.write(self.stream, event, _log_failure)
-        except MillstreamError as error:
-            _log_failure(error)
-
     # -- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -527,13 +464,3 @@ class Queue:
                 if not answer.done():
                     answer.set_exception(StreamNotFound(self.stream.name))
         self._wake_all()
-
-    async def finish(self) -> None:
-        """Wait until nothing of the queue is under way."""
-        while self._work:
-            await asyncio.wait(self._work)
-
-
-def _log_failure(error: MillstreamError | None) -> None:
-    if error is not None:
-        log.warning("lease event not written error=%s", error)

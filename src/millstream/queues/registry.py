@@ -117,13 +117,13 @@ class Queues:
             queue.leases.end_replay()
 
     def _restore(self, queue: Queue, state: Projection) -> None:
-        if not queue.keeps_leases:
+        if not queue.journal.keeps_leases:
             state = Projection(state.next_lease_id, state.dead_lettered)
         queue.leases.restore(state)
 
     def _replay(self, queue: Queue, body: bytes) -> None:
         event = lease_events.decode(body)
-        if queue.keeps_leases or isinstance(event, DeadLettered):
+        if queue.journal.keeps_leases or isinstance(event, DeadLettered):
             queue.leases.apply(event)
 
     def section(self) -> bytes:
@@ -132,17 +132,17 @@ class Queues:
             [
                 _SavedQueue(incarnation, self._kept(queue))
                 for incarnation, queue in self._queues.items()
-                if queue.is_persisted
+                if queue.journal.is_persisted
             ]
         )
 
     def _kept(self, queue: Queue) -> Projection:
         state = queue.leases.projection()
-        if queue.keeps_leases:
+        if queue.journal.keeps_leases:
             return state
         return Projection(state.next_lease_id, state.dead_lettered)
 
     async def finish(self) -> None:
         """Wait for deletions and moves that are under way."""
         for queue in list(self._queues.values()):
-            await queue.finish()
+            await queue.work.finish()

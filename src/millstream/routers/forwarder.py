@@ -37,6 +37,7 @@ from millstream.store.log.derived import (
 )
 from millstream.store.log.log import Committed, Durability, LogState, Staged
 from millstream.streams.config.size import record_size
+from millstream.streams.publishing import copies
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Forwarder:
     def _skip(self, router: Router, step: Step, lost: int) -> None:
         """Leave sequences out in the destination for what the source lost first."""
         count = lost - router.cursor
-        staged = router.dest.skip(count, SOURCE_TRIM)
+        staged = copies.skip(router.dest, count, SOURCE_TRIM)
         part = _part(router, lost, 0, staged.first_seq + count, count, [])
         self._log(router, step, staged, part)
 
@@ -199,11 +200,11 @@ class Forwarder:
             add_copy(batch, record, derivation, draft)
         if not step.is_kept and _is_kept(router.dest):
             router.is_busy = True
-            base = router.dest.last_seq() + 1
+            base = router.dest.writes.last_seq() + 1
             part = _part(router, made.passed, made.hops, base, 0, ranges)
-            router.dest.take_copies(batch, partial(self._arrived, [(router, part)]))
+            copies.store(router.dest, batch, partial(self._arrived, [(router, part)]))
             return
-        staged = router.dest.stage(batch, step.ts_ns)
+        staged = copies.stage(router.dest, batch, step.ts_ns)
         part = _part(router, made.passed, made.hops, staged.first_seq, 0, ranges)
         self._log(router, step, staged, part)
 
@@ -248,7 +249,7 @@ class CopyBudget:
             and config.max_msg_size <= 0
             and not config.sealed
             and not config.allow_msg_counter
-            and not dest.is_bounded
+            and not dest.admission.is_bounded
         )
         self._count = 0
         self._size = 0
@@ -260,7 +261,9 @@ class CopyBudget:
         _, _, subject, payload, headers, _, _, meta = record
         size = record_size(self._dest.config, subject, headers, payload, meta)
         try:
-            self._dest.check_copy(subject, headers, payload, self._count, self._size + size)
+            self._dest.admission.check_copy(
+                subject, headers, payload, self._count, self._size + size
+            )
         except RecordTooLarge:
             log.warning("record too large for %s, left out seq=%d", self._dest.name, record[0])
             return Fit.NEVER

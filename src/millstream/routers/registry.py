@@ -369,7 +369,7 @@ class Routers:
         for router in moved:
             router.claim()
         for source in {router.source for router in moved}:
-            source.drop_unclaimed()
+            source.removal.drop_unclaimed()
 
     def _wait_for_room(self, router: Router) -> None:
         """Go on once the destination has changed: something may have gone from it."""

@@ -95,7 +95,8 @@ class Router:
     def claim(self) -> None:
         """Keep what is still to be copied, where the source drops what nobody needs."""
         if self.source.config.retention == "interest" and not self.is_gone:
-            self.source.claim(self._holder, RecordClaim((), self.cursor + 1, ()))
+            claim = RecordClaim((), self.cursor + 1, ())
+            self.source.removal.claims.put(self._holder, claim)
 
     @property
     def _holder(self) -> str:
@@ -131,5 +132,5 @@ class Router:
         """Forward nothing any more."""
         self.is_gone = True
         if self.source.config.retention == "interest" and not self.source.is_closed:
-            self.source.unclaim(self._holder)
+            self.source.removal.unclaim(self._holder)
         self.settled()

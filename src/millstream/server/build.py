@@ -62,10 +62,11 @@ from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
-from millstream.streams.catalog import Catalog, StreamsByName
+from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import API_LEVEL
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
+from millstream.streams.stream_table import StreamsByName
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
@@ -339,7 +340,7 @@ def catalog_of(
         accounts.interests,
         default_durability=durability,
         batch_limits=batches,
-        quotas=AccountQuotas(accounts),
+        quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
         streams=streams,
         reach=ExternalStreams(accounts, options.domain).reach,
     )

@@ -15,7 +15,7 @@ from millstream.nats.system.system import System, basic_statsz
 from millstream.nats.system.system_requests import Order
 from millstream.server.about import label
 from millstream.server.options.options import Options
-from millstream.streams.catalog import StreamsByName
+from millstream.streams.stream_table import StreamsByName
 from millstream.wire.times import rfc3339
 
 _Shape = TypeVar("_Shape")

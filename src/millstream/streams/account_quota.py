@@ -16,6 +16,10 @@ class Quotas(Protocol):
         """Return how much an account may store so, below 0 for any number."""
         ...
 
+    def most_bytes_in_all(self, storage: str) -> int:
+        """Return how much the streams of all accounts may store so, below 0 for any number."""
+        ...
+
     def check(
         self, account: str, config: "StreamConfig", others: "Sequence[StreamConfig]", is_new: bool
     ) -> None:
@@ -27,6 +31,10 @@ class NoQuotas:
     """Everybody may have everything."""
 
     def most_bytes(self, account: str, storage: str) -> int:
+        """Return that any number of bytes is fine."""
+        return -1
+
+    def most_bytes_in_all(self, storage: str) -> int:
         """Return that any number of bytes is fine."""
         return -1
 

@@ -5,50 +5,39 @@ deleted and created anew replays to the right log, whatever the order of the rec
 """
 
 import asyncio
-import difflib
-import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.eager_task import next_turn
-from millstream.errors import (
-    InvalidStreamConfig,
-    MillstreamError,
-    StreamExists,
-    StreamNotFound,
-    SubjectsOverlap,
-)
+from millstream.errors import InvalidStreamConfig, MillstreamError, StreamExists
 from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
-from millstream.streams.account_quota import AccountRoom, NoQuotas, Quotas
+from millstream.streams.account_quota import NoQuotas, Quotas
 from millstream.streams.config import source as sources
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.source import Source
+from millstream.streams.entries import (
+    STREAM_GONE,
+    STREAM_SET,
+    StreamEntries,
+    StreamEntry,
+    decode_section,
+)
 from millstream.streams.retention import rules as retention
-from millstream.streams.retention.temperature import tell_log
-from millstream.streams.sourcing.deliveries import Deliveries
-from millstream.streams.sourcing.mirroring import Mirroring
-from millstream.streams.sourcing.source_positions import SourcePositions
-from millstream.streams.sourcing.sourcing import Sourcing
-from millstream.streams.stream import Stream, settle
+from millstream.streams.sourcing.feeds import Feeds
+from millstream.streams.stream import Stream
+from millstream.streams.stream_maker import StreamMaker
+from millstream.streams.stream_table import RESTORING, StreamsByName, StreamTable
 from millstream.streams.writing.batch_limits import BatchLimits
-from millstream.subjects.pattern_set import PatternSet
 
 if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
-log = logging.getLogger(__name__)
-
-STREAM_SET = 16
-STREAM_GONE = 17
-RESTORING = "millstream.restoring"  # in the metadata of a stream that is not all there yet
 SECTION = "streams"
 
 
@@ -73,24 +62,6 @@ class CatalogStore(Protocol):
         """Write a control frame."""
         ...
 
-
-class _StreamEntry(msgspec.Struct, frozen=True):
-    """One stream as control frames and the snapshot hold it."""
-
-    account: str
-    name: str
-    id: int
-    created_ns: int
-    config: dict[str, Any]
-
-
-class _CatalogSection(msgspec.Struct, frozen=True):
-    next_id: int
-    streams: list[_StreamEntry]
-    sources: list[msgspec.Raw] = []
-
-
-StreamsByName = dict[tuple[str, str], Stream]  # by account and name
 
 # Which stream of which account a source of another account means: account, API prefix,
 # delivery prefix, stream → account, stream.
@@ -131,22 +102,20 @@ class Catalog:
     ) -> None:
         """``streams`` is the table to keep them in, where others look streams up as well."""
         self._quotas = quotas or NoQuotas()
-        self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
         self._store = store
         self._clock = clock
-        self._timers = timers
-        self._hub = hub
-        self._interests = interests if interests is not None else {}
-        self._default_durability = default_durability
-        self._batch_limits = batch_limits or BatchLimits()
-        self._streams: StreamsByName = {} if streams is None else streams
-        self._captured: defaultdict[str, PatternSet] = defaultdict(PatternSet)  # by account
-        self._positions = SourcePositions(store)
-        self._fed: dict[int, Stream] = {}  # streams with sources or an origin
+        self._table = StreamTable({} if streams is None else streams)
+        self._entries = StreamEntries(store)
+        spaces = interests if interests is not None else {}
+        self._maker = StreamMaker(
+            store, clock, timers, hub, spaces, self._table, self._quotas, default_durability,
+            batch_limits or BatchLimits(), self._tell_abandoned,
+        )  # fmt: skip
+        self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
         self._reach = reach
-        self._next_id = 1
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
+        self._abandoned: list[Callable[[Stream, bytes, str], None]] = []
         # Whoever keeps consumers names those that a configuration would forbid.
         self.above_limits: list[Callable[[Stream, StreamConfig], list[str]]] = []
 
@@ -154,35 +123,35 @@ class Catalog:
 
     def get(self, name: str, account: str = "$G") -> Stream:
         """Return a stream; raises StreamNotFound with the closest name there is."""
-        stream = self._streams.get((account, name))
-        if stream is None:
-            raise StreamNotFound(name, self._closest(name, account))
-        return stream
+        return self._table.get(name, account)
 
     def find(self, name: str, account: str = "$G") -> Stream | None:
         """Return a stream, None when there is none of that name."""
-        return self._streams.get((account, name))
+        return self._table.find(name, account)
 
     def streams(self, account: str = "$G") -> list[Stream]:
         """Return the account's streams by name."""
-        found = (s for (owner, _), s in self._streams.items() if owner == account)
-        return sorted(found, key=lambda stream: stream.name.encode())
+        return sorted(self._table.of(account), key=lambda stream: stream.name.encode())
 
     def everything(self) -> list[Stream]:
         """Return the streams of all accounts."""
-        return list(self._streams.values())
+        return self._table.everything()
 
     def listen(self, changed: Callable[[Stream, bool], None]) -> None:
         """Call ``changed(stream, alive)`` after a stream was created, updated or deleted."""
         self._listeners.append(changed)
 
+    def listen_abandoned(self, on_abandoned: Callable[[Stream, bytes, str], None]) -> None:
+        """Call ``on_abandoned`` with each atomic batch that is given up: its id, and why."""
+        self._abandoned.append(on_abandoned)
+
+    def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
+        for on_abandoned in self._abandoned:
+            on_abandoned(stream, batch_id, reason)
+
     def _tell(self, stream: Stream, alive: bool) -> None:
         for changed in self._listeners:
             changed(stream, alive)
-
-    def _closest(self, name: str, account: str) -> str | None:
-        names = [known for owner, known in self._streams if owner == account]
-        return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.75)), None)
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -191,7 +160,7 @@ class Catalog:
         async with self._changing:
             config = self._following_origin(config, account)
             self._check_cycle(config, account)
-            known = self._streams.get((account, config.name))
+            known = self._table.find(config.name, account)
             if known is not None:
                 if not known.config.same_as(config):
                     raise StreamExists(config.name)
@@ -199,14 +168,14 @@ class Catalog:
             if config.sealed:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
             self._check_quota(config, account, is_new=True)
-            self._check_overlap(config, account)
-            entry = self._entry(config, account, self._take_id(), self._clock.time_ns())
+            self._table.check_overlap(config, account)
+            entry = self._entries.make(config, account, self._clock.time_ns())
             await next_turn(sum(map(len, config.subjects)))
-            await self._write(STREAM_SET, entry)
+            await self._entries.write(STREAM_SET, entry)
             stream = self._open(entry, config)
             stream.capture()
-            self._source(stream)
-            self.refresh_feeds()
+            self._feeds.connect(stream)
+            self._feeds.refresh()
             self._tell(stream, True)
             return stream, True
 
@@ -219,29 +188,25 @@ class Catalog:
             config = config.as_sealed()
             self._check_quota(config, account, is_new=False)
             self._check_consumer_limits(stream, config)
-            self._check_overlap(config, account)
+            self._table.check_overlap(config, account)
             self._check_cycle(config, account)
-            self._check_durability(stream, config)
+            self._maker.check_durability(stream, config)
             await next_turn(sum(map(len, config.subjects)))
-            stream.log_removals()  # ahead of limits by which the next start would keep them
-            await self._write(
-                STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
-            )
-            self._captured[account].put(stream.incarnation, config.subjects)
+            # Ahead of limits by which the next start would keep them.
+            stream.removal.departures.log_gathered()
+            entry = StreamEntry.of(stream, config)
+            await self._entries.write(STREAM_SET, entry)
+            self._table.reserve(stream, config)
             await next_turn(sum(map(len, config.subjects)))
-            durability = config.durability(self._default_durability)
-            log = self._store.create_log(stream.incarnation, durability, config.is_compressed)
-            tell_log(log, config)
+            self._maker.log_of(stream.incarnation, config)
             before = stream.config
             resource = (config.sources, config.mirror) != (before.sources, before.mirror)
             stream.reconfigure(config)
             if retention.excess(config, stream.state()):
                 # Removals are logged in order: what is above the new limits is gone behind this.
-                await self._write(
-                    STREAM_SET, self._entry(config, account, stream.incarnation, stream.created_ns)
-                )
+                await self._entries.write(STREAM_SET, entry)
             if resource:
-                self._source(stream)
+                self._feeds.connect(stream)
             self._tell(stream, True)
             return stream
 
@@ -257,80 +222,54 @@ class Catalog:
         )
         async with self._changing:
             self._check_quota(config, account, is_new=True)
-            self._check_overlap(config, account)
-            entry = self._entry(plain, account, self._take_id(), created_ns)
-            await self._write(STREAM_SET, entry)
+            self._table.check_overlap(config, account)
+            entry = self._entries.make(plain, account, created_ns)
+            await self._entries.write(STREAM_SET, entry)
             return self._open(entry, plain)
 
     async def end_restore(self, stream: Stream, config: StreamConfig) -> None:
         """Let a stream whose records are all back be what it was."""
         async with self._changing:
-            self._check_overlap(config, stream.account)
-            await self._write(
-                STREAM_SET,
-                self._entry(config, stream.account, stream.incarnation, stream.created_ns),
-            )
-            self._captured[stream.account].put(stream.incarnation, config.subjects)
+            self._table.check_overlap(config, stream.account)
+            await self._entries.write(STREAM_SET, StreamEntry.of(stream, config))
+            self._table.reserve(stream, config)
             stream.reconfigure(config)
             stream.capture()
-            self._source(stream)
-            self.refresh_feeds()
+            self._feeds.connect(stream)
+            self._feeds.refresh()
             self._tell(stream, True)
 
     def _forget_unrestored(self) -> None:
         """Remove what a crash left of restores that had not ended."""
-        for key, stream in list(self._streams.items()):
+        for stream in self._table.everything():
             if RESTORING in stream.config.metadata:
-                del self._streams[key]
-                self._captured[key[0]].drop(stream.incarnation)
+                self._table.drop(stream)
                 stream.close()
-                entry = self._entry(stream.config, key[0], stream.incarnation, stream.created_ns)
-                body = msgspec.json.encode(entry)
-                self._store.control(STREAM_GONE, entry.id, body, _log_failure)
-                self._store.drop_log(stream.incarnation)
+                self._entries.drop(StreamEntry.of(stream))
 
     async def delete(self, name: str, account: str = "$G") -> None:
         """Delete a stream and its records."""
         async with self._changing:
             stream = self.get(name, account)
-            entry = self._entry(stream.config, account, stream.incarnation, stream.created_ns)
             stream.is_leaving = True
             try:
-                await self._write(STREAM_GONE, entry)
+                await self._entries.write(STREAM_GONE, StreamEntry.of(stream))
             except BaseException:
                 stream.is_leaving = False
-                stream.wake()
+                stream.watchers.wake()
                 raise
-            del self._streams[account, name]
-            self._captured[account].drop(stream.incarnation)
+            self._table.drop(stream)
             stream.close()
-            self.refresh_feeds()
+            self._feeds.refresh()
             self._tell(stream, False)
             self._store.drop_log(stream.incarnation)
-            self._positions.forget(stream.incarnation)
-            self._fed.pop(stream.incarnation, None)
+            self._feeds.forget(stream)
+
+    # -- checks ------------------------------------------------------------------------------
 
     def _check_quota(self, config: StreamConfig, account: str, *, is_new: bool) -> None:
-        others = [s.config for (owner, name), s in self._streams.items()
-                  if owner == account and name != config.name]  # fmt: skip
+        others = [s.config for s in self._table.of(account) if s.name != config.name]
         self._quotas.check(account, config, others, is_new)
-
-    def _room(self, account: str, storage: str) -> AccountRoom:
-        """Return the room that all streams of an account share, of those that store so."""
-        if (account, storage) not in self._rooms:
-            self._rooms[account, storage] = AccountRoom(
-                partial(self._quotas.most_bytes, account, storage),
-                partial(self._held, account, storage),
-                self._clock.monotonic,
-            )
-        return self._rooms[account, storage]
-
-    def _held(self, account: str, storage: str) -> int:
-        return sum(
-            stream.state().bytes + stream.coming_bytes()
-            for (owner, _), stream in self._streams.items()
-            if owner == account and stream.config.storage == storage
-        )
 
     def _check_consumer_limits(self, stream: Stream, config: StreamConfig) -> None:
         """Refuse lowered limits that a consumer is above already."""
@@ -340,15 +279,9 @@ class Catalog:
         if above:
             raise LimitsViolated(above)
 
-    def _check_overlap(self, config: StreamConfig, account: str) -> None:
-        known = self._streams.get((account, config.name))
-        besides = known.incarnation if known is not None else 0
-        if self._captured[account].overlaps(config.subjects, besides):
-            raise SubjectsOverlap()
-
     def _check_cycle(self, config: StreamConfig, account: str) -> None:
         def find(key: tuple[str, str]) -> StreamConfig | None:
-            found = self._streams.get(key)
+            found = self._table.find(key[1], key[0])
             return found.config if found is not None else None
 
         if sources.forms_cycle((account, config.name), config, find, self._reached):
@@ -360,42 +293,6 @@ class Catalog:
             return account, source.name
         return self._reach(account, source.external.api, source.external.deliver, source.name)
 
-    def _source(self, stream: Stream) -> None:
-        """Let a stream be fed by the sources or the origin that its configuration names."""
-
-        def find(source: Source) -> Stream | None:
-            key = self._reached(stream.account, source)
-            return self._streams.get(key) if key is not None else None
-
-        clock, timers, config = self._clock, self._timers, stream.config
-        if config.mirror is not None or config.sources:
-            self._fed[stream.incarnation] = stream
-        else:
-            self._fed.pop(stream.incarnation, None)
-        if config.mirror is not None:
-            origin = Source.read(config.mirror)
-            way = self._deliveries(origin, mirrors=True)
-            stream.feed_by([Mirroring(stream, origin, find, clock, timers, way)])
-            return
-        positions = self._positions
-        named = ((one := Source.read(wire), self._deliveries(one)) for wire in config.sources)
-        stream.feed_by(
-            [Sourcing(stream, one, find, clock, timers, positions, way) for one, way in named]
-        )
-
-    def _deliveries(self, source: Source, *, mirrors: bool = False) -> Deliveries | None:
-        """Return the way in through a consumer of the origin, where a source names one."""
-        if source.consumer is None or self._hub is None:
-            return None
-        refused = sources.needs_flow_acks(mirrors=mirrors)
-        return Deliveries(self._hub, self._interests, self._timers, source.consumer, refused)
-
-    def refresh_feeds(self) -> None:
-        """Let sources and mirrors notice that a stream or a way to one came or went."""
-        for stream in list(self._fed.values()):
-            for feed in stream.feeds:
-                feed.refresh()
-
     def _following_origin(self, config: StreamConfig, account: str) -> StreamConfig:
         """Return a configuration with what it takes over from streams that are there."""
         origin = None
@@ -403,115 +300,56 @@ class Catalog:
             source = Source.read(wire)
             if source.external is not None:
                 continue
-            origin = self._streams.get((account, source.name))
+            origin = self._table.find(source.name, account)
             if origin is not None and 0 < config.max_msg_size < origin.config.max_msg_size:
                 raise sources.TooSmall(config.mirror is not None)
         if config.mirror is None or origin is None:
             return config
         return msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
 
-    def _check_durability(self, stream: Stream, config: StreamConfig) -> None:
-        wanted, current = config.durability(self._default_durability), stream.log.durability
-        if wanted is not current and Durability.EPHEMERAL in (wanted, current):
-            where = "in memory only" if current is Durability.EPHEMERAL else "in files"
-            raise InvalidStreamConfig(
-                f"the durability of {config.name} cannot change from {current} to {wanted}: its "
-                f"records are {where} and stay there; create another with {wanted}, copy what is "
-                f"to be kept, and delete {config.name}"
-            )
+    def _origin_of(self, account: str, source: Source) -> Stream | None:
+        """Return the stream that a source means, None while there is none."""
+        key = self._reached(account, source)
+        return self._table.find(key[1], key[0]) if key is not None else None
 
-    def _take_id(self) -> int:
-        taken, self._next_id = self._next_id, self._next_id + 1
-        return taken
+    def refresh_feeds(self) -> None:
+        """Let sources and mirrors notice that a stream or a way to one came or went."""
+        self._feeds.refresh()
 
-    def _entry(
-        self, config: StreamConfig, account: str, log_id: int, created_ns: int
-    ) -> _StreamEntry:
-        return _StreamEntry(account, config.name, log_id, created_ns, msgspec.to_builtins(config))
-
-    async def _write(self, kind: int, entry: _StreamEntry) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._store.control(kind, entry.id, msgspec.json.encode(entry), partial(settle, done))
-        await done
-
-    def _open(self, entry: _StreamEntry, config: StreamConfig) -> Stream:
-        durability = config.durability(self._default_durability)
-        log = self._store.create_log(entry.id, durability, config.is_compressed)
-        tell_log(log, config)
-        log.start_at(config.first_seq)  # does nothing to a log that has begun
-        stream = Stream(
-            config,
-            log,
-            created_ns=entry.created_ns,
-            clock=self._clock,
-            timers=self._timers,
-            hub=self._hub,
-            interest=self._interests.get(entry.account),
-            account=entry.account,
-            batch_limits=self._batch_limits,
-            room=self._room(entry.account, config.storage),
-        )
-        self._streams[entry.account, entry.name] = stream
-        self._captured[entry.account].put(entry.id, config.subjects)
+    def _open(self, entry: StreamEntry, config: StreamConfig) -> Stream:
+        stream = self._maker.make(entry, config)
+        self._table.put(stream)
         return stream
 
     # -- recovery ----------------------------------------------------------------------------
 
     def replay(self, section: bytes | None, controls: Iterable[Control]) -> None:
-        """Rebuild from the snapshot's section and the control frames after it, in order.
-
-        Applying a frame twice changes nothing: entries are keyed by the incarnation.
-        """
-        entries: dict[int, _StreamEntry] = {}
-        if section:
-            saved = msgspec.json.decode(section, type=_CatalogSection)
-            self._next_id = saved.next_id
-            entries = {entry.id: entry for entry in saved.streams}
-            self._positions.replay(map(bytes, saved.sources), ())
-        controls = list(controls)
-        self._positions.replay((), controls)
-        for control in controls:
-            if control.kind not in (STREAM_SET, STREAM_GONE):
-                continue
-            entry = msgspec.json.decode(control.body, type=_StreamEntry)
-            self._next_id = max(self._next_id, entry.id + 1)
-            if control.kind == STREAM_SET:
-                entries[entry.id] = entry
-            else:
-                entries.pop(entry.id, None)
-                if self._store.log(entry.id) is not None:
-                    self._store.drop_log(entry.id)
-        for entry in sorted(entries.values(), key=lambda entry: entry.id):
+        """Rebuild from the snapshot's section and the control frames after it, in order."""
+        saved, controls = decode_section(section), list(controls)
+        self._feeds.positions.replay(map(bytes, saved.sources), controls)
+        for entry in self._entries.replay(saved, controls):
             self._open(entry, msgspec.convert(entry.config, StreamConfig))
 
     def capture(self) -> None:
         """Register every stream's subjects, once replay is over."""
         self._forget_unrestored()
-        for stream in self._streams.values():
+        for stream in self._table.everything():
             stream.capture()
-        for stream in self._streams.values():
-            self._source(stream)
+        for stream in self._table.everything():
+            self._feeds.connect(stream)
 
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
-        for stream in self._streams.values():
-            stream.hold_publishers(held)
+        for stream in self._table.everything():
+            stream.writes.hold_publishers(held)
 
     def section(self) -> bytes:
         """Return the snapshot's section."""
-        entries = [
-            self._entry(s.config, s.account, s.incarnation, s.created_ns)
-            for s in self._streams.values()
-        ]
-        positions = self._positions.section(s.incarnation for s in self._streams.values())
-        return msgspec.json.encode(_CatalogSection(self._next_id, entries, positions))
+        streams = self._table.everything()
+        sources = self._feeds.positions.section(s.incarnation for s in streams)
+        return self._entries.section(streams, sources)
 
     def close(self) -> None:
         """Stop capturing everywhere."""
-        for stream in self._streams.values():
+        for stream in self._table.everything():
             stream.close()
-
-
-def _log_failure(error: MillstreamError | None) -> None:
-    if error is not None:
-        log.warning("removal of an unfinished restore not written error=%s", error)

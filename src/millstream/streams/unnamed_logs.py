@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from millstream.store.recovery.recovery import Recovery
-from millstream.streams.catalog import SECTION, STREAM_GONE, STREAM_SET
+from millstream.streams.catalog import SECTION
+from millstream.streams.entries import STREAM_GONE, STREAM_SET
 
 ACCOUNT = "$G"
 PREFIX = "recovered_"

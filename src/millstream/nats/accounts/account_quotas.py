@@ -11,8 +11,11 @@ from millstream.streams.config.config import StreamConfig
 class AccountQuotas:
     """Asked by the catalog, so that what HTTP, restores and imports make is held to it too."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: Accounts, max_memory: int = -1, max_storage: int = -1) -> None:
+        """``max_memory`` and ``max_storage`` bound all accounts together; below 0: unbounded."""
         self._accounts = accounts
+        self._max_memory = max_memory
+        self._max_storage = max_storage
 
     def _find(self, name: str) -> Account | None:
         space = self._accounts.get(name)
@@ -25,6 +28,10 @@ class AccountQuotas:
             return -1
         limits = found.stream_limits
         return limits.max_memory if storage == "memory" else limits.max_storage
+
+    def most_bytes_in_all(self, storage: str) -> int:
+        """Return how much all accounts may store so, below 0 for any number."""
+        return self._max_memory if storage == "memory" else self._max_storage
 
     def check(
         self, account: str, config: StreamConfig, others: Sequence[StreamConfig], is_new: bool

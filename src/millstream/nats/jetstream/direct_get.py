@@ -122,7 +122,7 @@ class DirectGet:
         start = asked.seq
         if asked.start_time:
             start = self._stream.log.seek_time(time_ns(asked.start_time))
-        left = self._stream.count_from(max(start, 1), chosen)
+        left = self._stream.contents.count_from(max(start, 1), chosen)
         if not left:
             raise _Status("404 Message Not Found")
         seqs = index.seqs(chosen, max(start, 1), asked.batch)

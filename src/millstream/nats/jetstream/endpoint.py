@@ -133,6 +133,7 @@ class JetStream:
     def start(self) -> None:
         """Take requests; streams and consumers are recovered."""
         self.catalog.listen(self._stream_changed)
+        self.catalog.listen_abandoned(self._tell_abandoned)
         for stream in self.streams():
             self._stream_changed(stream, True)
         self._tasks.start()
@@ -150,17 +151,14 @@ class JetStream:
         await self._tasks.finish()
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
-        """Hold a stream to the server's limits, and answer direct gets for it."""
-        if stream.account != self.account:
+        """Answer direct gets for a stream, or no more."""
+        if stream.account != self.account or not stream.config.is_legal_stream:
             return
-        if alive:
-            storage, everything = stream.config.storage, self.catalog.everything
-            stream.limit_by(partial(self.terms.limits.is_full, storage, everything))
-        if not stream.config.is_legal_stream:
-            return
-        if alive:
-            stream.tell_abandoned(partial(self.advisories.tell_abandoned, stream.name))
         self._direct.stream_changed(stream, alive)
+
+    def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
+        if stream.account == self.account and stream.config.is_legal_stream:
+            self.advisories.tell_abandoned(stream.name, batch_id, reason)
 
     # -- what handlers ask -------------------------------------------------------------------
 

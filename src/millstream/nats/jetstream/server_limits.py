@@ -1,6 +1,6 @@
 """What the server's own configuration allows of JetStream, whichever account asks."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,6 @@ from millstream.streams.config.times import go_text
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig
     from millstream.streams.config.config import StreamConfig
-    from millstream.streams.stream import Stream
 
 _DEFAULT_ACK_PENDING = 1000
 
@@ -29,13 +28,6 @@ class ServerLimits(msgspec.Struct, frozen=True):
 
     def _most(self, storage: str) -> int:
         return self.max_memory if storage == "memory" else self.max_storage
-
-    def is_full(self, storage: str, streams: Callable[[], Iterable["Stream"]]) -> bool:
-        """Whether streams of this kind hold more than they may."""
-        most = self._most(storage)
-        if most < 0:
-            return False
-        return most < sum(s.state().bytes for s in streams() if s.config.storage == storage)
 
     def check_reserved(self, config: "StreamConfig", others: Iterable["StreamConfig"]) -> None:
         """Refuse a stream whose bytes are promised to others; raises ApiError."""

@@ -30,7 +30,7 @@ def stream_state(stream: Stream, consumers: int) -> dict[str, Any]:
         "last_ts": rfc3339(state.last_ts_ns),
     }
     if state.messages:
-        shown["num_subjects"] = stream.num_subjects()
+        shown["num_subjects"] = stream.contents.num_subjects()
     if state.num_deleted and state.messages:
         shown["num_deleted"] = state.num_deleted
     lost = _lost(stream)

@@ -30,7 +30,8 @@ from millstream.streams.config.config import PathInStreamName, StreamConfig
 from millstream.streams.config.extras import take_extras
 from millstream.streams.config.times import rfc3339
 from millstream.streams.reading.cold_reads import arrival
-from millstream.streams.sourcing.intake import Incoming
+from millstream.streams.sourcing.adoption import Adoption
+from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.stream import Stream, settle
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.wire.headers import encode_headers
@@ -346,6 +347,6 @@ async def _append_some(stream: Stream, rows: Iterator[archive.ArchiveRow]) -> bo
     if not coming.seqs:
         return False
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    stream.take_in(coming, partial(settle, done))
+    Adoption(stream).take_in(coming, partial(settle, done))
     await done
     return True

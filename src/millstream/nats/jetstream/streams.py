@@ -174,7 +174,9 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
-    counts = stream.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
+    counts = (
+        stream.contents.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
+    )
     if counts:
         offset = max(asked.offset, 0)
         names = sorted(counts)[offset : offset + SUBJECTS_LIMIT]
@@ -184,7 +186,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
                 subject.decode("utf-8", "replace"): counts[subject] for subject in names
             }
     if asked.deleted_details and "num_deleted" in shown["state"]:
-        shown["state"]["deleted"] = stream.deleted()
+        shown["state"]["deleted"] = stream.contents.deleted()
     return {**page, **shown}
 
 
@@ -210,11 +212,11 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
     if asked.seq and asked.keep:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
-    stream.removals.purges += 1
+    stream.removal.recent.purges += 1
     try:
         purged = await stream.purge(asked.filter, asked.seq, asked.keep)
     finally:
-        stream.removals.purges -= 1
+        stream.removal.recent.purges -= 1
     js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
 

@@ -84,24 +84,26 @@ def register(
     hub: "Hub",
     interest: "Interest",
     catalog: "Catalog",
-    sinks: Deposits,
+    deposits: Deposits,
     readers: Readers,
     account: str = "$G",
 ) -> list[int]:
-    """Register the endpoints of an account; returns the handles of their sinks."""
+    """Register the endpoints of an account; returns their handles."""
 
     async def stage(stream: "Stream", payload: bytes) -> bytes:
         line, mark, data = payload.partition(b"\n")
         if not mark:
             raise BadRequest("a line of JSON comes first, then the entries")
-        size = await sinks.stage(stream, request_of(line, StageRequest), data)
+        size = await deposits.stage(stream, request_of(line, StageRequest), data)
         return msgspec.json.encode({"staged": size})
 
     async def commit(stream: "Stream", payload: bytes) -> bytes:
-        return msgspec.json.encode(await sinks.commit(stream, request_of(payload, CommitRequest)))
+        return msgspec.json.encode(
+            await deposits.commit(stream, request_of(payload, CommitRequest))
+        )
 
     async def abort(stream: "Stream", payload: bytes) -> bytes:
-        await sinks.abort(stream, request_of(payload, AbortRequest))
+        await deposits.abort(stream, request_of(payload, AbortRequest))
         return b"{}"
 
     async def hold(stream: "Stream", payload: bytes) -> bytes:

@@ -1,9 +1,10 @@
 """Deposits: writers whose batches are in a stream exactly once, however often they are sent.
 
-A sink stages the records of a batch in as many files as it likes (`staging`), then commits: the
-server appends all of them in one step, whole or absent, and the same commit notes the batch as the
-sink's last. A batch at or below that note is acknowledged and dropped, unless another query sends
-it: that one counts from 0 again, and its batch holds other records.
+A writer, which clients call a sink, stages the records of a batch in as many files as it likes
+(`staging`), then commits: the server appends all of them in one step, whole or absent, and the same
+commit notes the batch as the writer's last. A batch at or below that note is acknowledged and
+dropped, unless another query sends it: that one counts from 0 again, and its batch holds other
+records.
 """
 
 import asyncio
@@ -25,24 +26,25 @@ from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
 from millstream.streams.deposits.staging import MOST_PART, StagedFile, Staging, StagingPlace
 from millstream.streams.stream import Stream, settle
+from millstream.streams.writing.run import Run
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 
 log = logging.getLogger(__name__)
 
-SINK_BATCH = 26
-SECTION = "sinks"
-MOST_SINKS = 10_000  # of one stream
-MOST_JOBS = 1_000  # of those, sinks of a single job
+DEPOSITED_BATCH = 26
+SECTION = "sinks"  # what snapshots call it
+MOST_WRITERS = 10_000  # of one stream
+MOST_JOBS = 1_000  # of those, writers of a single job
 MOST_PARTS = 10_000  # staged files in a commit
-LONGEST_SINK = 200
+LONGEST_NAME = 200
 SWEEP_SECONDS = 60.0
 
 _Result = TypeVar("_Result")
 
 
 class DepositStore(Protocol):
-    """What sinks ask of the store."""
+    """What deposits ask of the store."""
 
     files: Files
     directory: str
@@ -83,9 +85,9 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What makes a batch visible: its staged files in order. ``once``: the sink ends with it.
+    """What makes a batch visible: its staged files in order. ``once``: the writer ends with it.
 
-    ``query`` says whose count of batches this is, where the sink's name does not.
+    ``query`` says whose count of batches this is, where the writer's name does not.
     """
 
     sink: str
@@ -115,7 +117,7 @@ class CommitAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The last batch of a sink, as control frames and the snapshot hold it."""
+    """The last batch of a writer, as control frames and the snapshot hold it."""
 
     sink: str
     batch: int
@@ -131,7 +133,7 @@ class _SavedDeposit(msgspec.Struct, frozen=True):
 
 
 class Deposits:
-    """The sinks of all streams; a stream's go with it."""
+    """The last batch of each writer of each stream; a stream's go with it."""
 
     def __init__(self, catalog: Catalog, store: DepositStore, clock: Clock) -> None:
         self._store = store
@@ -145,11 +147,11 @@ class Deposits:
         catalog.listen(self._stream_changed)
 
     def mark(self, stream: Stream, sink: str) -> Mark | None:
-        """Return a sink's last batch."""
+        """Return a writer's last batch."""
         return self._marks.get(stream.incarnation, {}).get(sink)
 
     def of(self, stream: Stream) -> list[Mark]:
-        """Return the last batch of each of a stream's sinks, by name."""
+        """Return the last batch of each of a stream's writers, by name."""
         return [mark for _, mark in sorted(self._marks.get(stream.incarnation, {}).items())]
 
     # -- what doors ask ----------------------------------------------------------------------
@@ -164,7 +166,7 @@ class Deposits:
         return await self._on_files(partial(self._staging.put, place, asked.id, asked.at, data))
 
     async def commit(self, stream: Stream, asked: CommitRequest) -> CommitAnswer:
-        """Append a batch whole and note it as the sink's last, or do nothing if it was before.
+        """Append a batch whole and note it as the writer's last, or do nothing if it was before.
 
         It goes on to its end when the caller leaves: who sends it again must meet its outcome.
         """
@@ -218,9 +220,9 @@ class Deposits:
     async def _append(self, stream: Stream, asked: CommitRequest, batch: Batch) -> CommitAnswer:
         now = self._clock.time_ns()
         mark = Mark(asked.sink, asked.batch, len(batch), now, asked.once, asked.query)
-        note = Note(SINK_BATCH, msgspec.json.encode(mark))
+        note = Note(DEPOSITED_BATCH, msgspec.json.encode(mark))
         noted = partial(self._keep, stream.incarnation, mark)
-        stored = await stream.deposit(batch, note, noted) if len(batch) else None
+        stored = await _store(stream, batch, note, noted) if len(batch) else None
         if stored is None:  # nothing to append, but the batch is over all the same
             await self._write(stream, note, noted)
             return CommitAnswer(asked.sink, asked.batch, 0)
@@ -260,8 +262,8 @@ class Deposits:
 
     def _check_room(self, stream: Stream, asked: CommitRequest) -> None:
         marks = self._marks.get(stream.incarnation, {})
-        if asked.sink not in marks and len(marks) >= MOST_SINKS:
-            raise Throttled("sinks of a stream", MOST_SINKS)
+        if asked.sink not in marks and len(marks) >= MOST_WRITERS:
+            raise Throttled("sinks of a stream", MOST_WRITERS)
 
     async def _on_files(self, job: Callable[[], _Result]) -> _Result:
         """Run ``job`` on the file thread and return what it returned."""
@@ -288,14 +290,14 @@ class Deposits:
     # -- persistence -------------------------------------------------------------------------
 
     def recover(self, found: Recovery) -> None:
-        """Bring back every sink's last batch, once the catalog knows its streams again."""
+        """Bring back every writer's last batch, once the catalog knows its streams again."""
         streams = {stream.incarnation for stream in self._catalog.everything()}
         if section := found.sections.get(SECTION):
             for saved in msgspec.json.decode(section, type=list[_SavedDeposit]):
                 for mark in saved.marks if saved.stream in streams else ():
                     self._keep(saved.stream, mark)
         for control in found.controls:
-            if control.kind == SINK_BATCH and control.log_id in streams:
+            if control.kind == DEPOSITED_BATCH and control.log_id in streams:
                 self._keep(control.log_id, msgspec.json.decode(control.body, type=Mark))
 
     def section(self) -> bytes:
@@ -305,11 +307,35 @@ class Deposits:
         )
 
 
+async def _store(
+    stream: Stream, batch: Batch, note: Note, noted: Callable[[], None]
+) -> tuple[int, int] | None:
+    """Store a batch and its note in one commit: both, or neither.
+
+    ``noted`` is called as they are committed, before anything else can look: a snapshot of that
+    moment covers the note. Records whose message id is known are left out. None means that
+    there was nothing to store; the note is then not written either.
+    """
+    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_end(_run: Run, error: MillstreamError | None) -> None:
+        if error is None:
+            noted()
+        settle(stored, error)
+
+    run = stream.admission.deposited(batch, note, on_end)
+    if not run.count:
+        return None
+    stream.writes.append(run)
+    await stored
+    return run.first_seq, run.last_seq
+
+
 def _place(stream: Stream, sink: str, batch: int, query: str = "") -> StagingPlace:
-    if not 0 < len(sink.encode()) <= LONGEST_SINK:
-        raise BadRequest(f"the name of a sink has 1 to {LONGEST_SINK} bytes")
-    if len(query.encode()) > LONGEST_SINK:
-        raise BadRequest(f"the name of a query has at most {LONGEST_SINK} bytes")
+    if not 0 < len(sink.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"the name of a sink has 1 to {LONGEST_NAME} bytes")
+    if len(query.encode()) > LONGEST_NAME:
+        raise BadRequest(f"the name of a query has at most {LONGEST_NAME} bytes")
     if not 0 <= batch < 1 << 63:
         raise BadRequest("batches are numbered from 0")
     if stream.config.mirror is not None:

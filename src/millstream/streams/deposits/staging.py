@@ -1,4 +1,4 @@
-"""Staging: records that a sink has sent and not committed yet, as files that nobody reads.
+"""Staging: records that a writer has sent and not committed yet, as files that nobody reads.
 
     staging/<stream's incarnation, 16 hex>/<sink, 16 hex>-<batch>-<id>.staged
 
@@ -19,7 +19,7 @@ from millstream.store.disk.files import File, Files, ensure_dir, is_no_space, wr
 
 MOST_PART = 8 << 20  # bytes in one request
 MOST_COMMIT = 512 << 20  # bytes that become records in one commit
-MOST_STAGED = 4 << 30  # bytes of all sinks together that wait for a commit
+MOST_STAGED = 4 << 30  # bytes of all writers together that wait for a commit
 MOST_FILES = 100_000
 LARGEST_RECORD = 1 << 20  # headers and payload: no more than a NATS client may publish
 STALE = 3600.0  # seconds without a touch, after which nobody will come back
@@ -62,7 +62,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class StagingPlace(msgspec.Struct, frozen=True):
-    """Whose records: the stream, the sink and its batch."""
+    """Whose records: the stream, the writer (``sink`` to clients) and its batch."""
 
     incarnation: int
     sink: str
@@ -75,7 +75,7 @@ class StagingPlace(msgspec.Struct, frozen=True):
 
 
 class Staging:
-    """The files of all sinks. Everything but ``sweep`` runs on the file thread."""
+    """The files of all writers. Everything but ``sweep`` runs on the file thread."""
 
     def __init__(self, files: Files, directory: str, clock: Clock) -> None:
         self._files = files
@@ -92,7 +92,7 @@ class Staging:
         return self._total
 
     def _find(self) -> None:
-        """Take over what an earlier process left: its sinks may still commit it."""
+        """Take over what an earlier process left: its writers may still commit it."""
         if not self._files.exists(self._directory):
             return
         for stream in self._files.listdir(self._directory):
@@ -168,7 +168,7 @@ class Staging:
                 self._remove(path)
 
     def drop_through(self, place: StagingPlace) -> None:
-        """Remove everything of a sink up to this batch: it is committed, or never will be."""
+        """Remove everything of a writer up to this batch: it is committed, or never will be."""
         sink = place.prefix.partition("-")[0]
         directory = f"{self._directory}/{place.incarnation:016x}/"
         for path in [path for path in self._sizes if path.startswith(directory + sink)]:

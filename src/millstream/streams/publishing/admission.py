@@ -1,7 +1,7 @@
 """Admission: which messages a stream takes in, and as which runs."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,8 +9,7 @@ from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
-from millstream.message import Record
-from millstream.store.log.log import Log
+from millstream.store.log.log import Note
 from millstream.streams.account_quota import AccountRoom, unbounded
 from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
@@ -28,7 +27,7 @@ from millstream.streams.publishing.atomic_batch import (
 )
 from millstream.streams.publishing.fast_batch import SUFFIX as FAST
 from millstream.streams.publishing.fast_ingest import FastIngest
-from millstream.streams.reading.subject_index import SubjectIndex
+from millstream.streams.reading.contents import Contents
 from millstream.streams.refusals import AccountLimit, MirrorWritten, StreamFull, StreamSealed
 from millstream.streams.retention import rules as retention
 from millstream.streams.schedules import schedules
@@ -42,30 +41,12 @@ from millstream.subjects.transform import SubjectTransform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from millstream.streams.writing.run import OnEnd
+
 MAX_HEADERS = 65_535
 LONGEST_NODE = 255
 _LARGER = 4  # what a record with headers may count above its entry
 _NO_EXTRAS = (b"", b"", b"")
-
-
-class Admitting(Protocol):
-    """What admission asks of its stream."""
-
-    config: StreamConfig
-    log: Log
-    index: SubjectIndex
-
-    def stored_bytes(self) -> int:
-        """Return the size of what is in the log, as ``max_bytes`` counts it."""
-        ...
-
-    def get(self, seq: int) -> Record:
-        """Return one record."""
-        ...
-
-    def keeps(self, subject: bytes) -> bool:
-        """Whether records of a subject are kept at all: somebody may have to wait for them."""
-        ...
 
 
 class Admission:
@@ -73,29 +54,35 @@ class Admission:
 
     def __init__(
         self,
-        stream: Admitting,
+        contents: Contents,
+        keeps: "Callable[[bytes], bool]",
         writes: Writes,
         clock: Clock,
         timers: Timers,
         limits: BatchLimits | None = None,
         room: AccountRoom | None = None,
+        server_is_full: "Callable[[], bool] | None" = None,
+        on_abandoned: "Callable[[bytes, str], None] | None" = None,
     ) -> None:
+        """``keeps`` says of which subjects records stay.
+
+        ``on_abandoned`` hears of each atomic batch that is given up: its id, and why.
+        """
         limits = limits or BatchLimits()
-        self._stream = stream
+        self._contents = contents
+        self._keeps = keeps
         self._writes = writes
         self._clock = clock
         self._timers = timers
         self._batches = AtomicBatches(limits)
-        self._fast = FastIngest(stream.config, self, writes, clock, limits)
+        self._fast = FastIngest(contents.config, self, writes, clock, limits)
         self._idle: Timer | None = None
-        # Who hears of a batch that was given up: its id, and why.
-        self.abandoned: Callable[[bytes, str], None] = _nobody_hears
+        self._on_abandoned = on_abandoned or _nobody_hears
         self._room = room or unbounded()
-        # Whether the server holds more than it may.
-        self.server_is_full: Callable[[], bool] = _never
+        self._server_is_full = server_is_full or _never
         self._transform: SubjectTransform | None = None
         self._looks_at_each = False
-        self.configure(stream.config)
+        self.configure(contents.config)
 
     def configure(self, config: StreamConfig) -> None:
         """Follow what a configuration says about subjects."""
@@ -127,7 +114,7 @@ class Admission:
 
     def admit_whole(self, batch: Batch) -> None:
         """Raise unless all records of a batch may be written here together."""
-        config = self._stream.config
+        config = self._contents.config
         if config.sealed:
             raise StreamSealed()
         if config.mirror is not None:
@@ -136,7 +123,7 @@ class Admission:
             raise counter.missing()
         self.check_whole(batch)
         if config.discard_new_per_subject and self._replacing(batch):
-            state = self._stream.log.state()
+            state = self._contents.log.state()
             raise StreamFull("maximum messages per subject exceeded", config, state)
         self.check_account(batch)
 
@@ -144,7 +131,7 @@ class Admission:
         """Raise unless the account may store a batch, and the server has room."""
         if not self.is_bounded:
             return
-        config, size = self._stream.config, 0
+        config, size = self._contents.config, 0
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
             beside = sum(map(len, batch.extras(at)))
@@ -157,7 +144,7 @@ class Admission:
 
     def check_whole(self, batch: Batch) -> None:
         """Raise when a limit turns a batch away."""
-        config = self._stream.config
+        config = self._contents.config
         if config.sealed:
             raise StreamSealed()
         if config.max_msg_size <= 0 and config.discard != "new":
@@ -180,7 +167,7 @@ class Admission:
         self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
     ) -> None:
         """Raise when a copy may not follow ``messages`` others, of ``size`` bytes with it."""
-        config = self._stream.config
+        config = self._contents.config
         if config.sealed:
             raise StreamSealed()
         if config.allow_msg_counter:
@@ -196,15 +183,15 @@ class Admission:
             raise RecordTooLarge()  # could never fit, however empty the stream
         self._check_room(subject, messages + 1, size)
 
-    def deposited(self, batch: Batch) -> Run:
-        """Return a sink's batch as one run, without records whose message id is known."""
+    def deposited(self, batch: Batch, note: Note, on_end: "OnEnd") -> Run:
+        """Return a deposit as one run, without records whose message id is known."""
         if self._transform is not None:
             batch = _rewritten(batch, self._transform)
         self.admit_whole(batch)
         if not batch.any_headers or b"\nNats-" not in batch.buffer:
-            return Run(batch, 0, len(batch))
+            return _noted(Run(batch, 0, len(batch), on_end), note)
         kept, ahead = Batch(), Ahead(self._writes)
-        run = Run(kept, 0, 0)
+        run = _noted(Run(kept, 0, 0, on_end), note)
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
             part = BatchPart(
@@ -219,7 +206,7 @@ class Admission:
 
     def _is_new(self, part: BatchPart, ahead: Ahead) -> bool:
         """Whether a record is none that was stored before, or comes twice in one batch."""
-        config, window = self._stream.config, self._writes.window
+        config, window = self._contents.config, self._writes.window
         try:
             preconditions.check(
                 config, part.subject, part.values, ahead, window, self._clock.time_ns()
@@ -233,9 +220,9 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self.server_is_full():
+        if self._looks_at_each or batch.any_oversized or self._server_is_full():
             return False
-        if 0 < self._stream.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
+        if 0 < self._contents.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
         return not _has_demands(batch) and self._fits_whole(batch)
 
@@ -262,7 +249,7 @@ class Admission:
 
     def needs_no_look(self, headers: bytes, payload: bytes) -> bool:
         """Whether a message without demands can join the run before it."""
-        config = self._stream.config
+        config = self._contents.config
         if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
         if len(headers) > MAX_HEADERS or self.is_bounded:
@@ -295,12 +282,14 @@ class Admission:
             return
         self._writes.append(run)
 
-    def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
+    def prepared(
+        self, subject: bytes, headers: bytes, payload: bytes, on_end: "OnEnd | None"
+    ) -> Run:
         """Return a message that nobody answers as a run; raises what turns it away."""
         headers = extras.as_published(headers)
         values = _demands(headers)
         added = self._check(subject, headers, payload, values)
-        return self._run_of_one(subject, b"", headers, payload, values, added)
+        return self._run_of_one(subject, b"", headers, payload, values, added, on_end)
 
     def _stored_form(
         self, headers: bytes, values: dict[bytes, bytes]
@@ -308,11 +297,11 @@ class Admission:
         """Return the headers of a checked message as they are stored, with tag, node and meta."""
         if not headers:
             return b"", *_NO_EXTRAS
-        return extras.take_extras(_completed(self._stream.config, headers, values))
+        return extras.take_extras(_completed(self._contents.config, headers, values))
 
     def _run_of_one(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
-        values: dict[bytes, bytes], added: int | None,
+        values: dict[bytes, bytes], added: int | None, on_end: "OnEnd | None" = None,
     ) -> Run:  # fmt: skip
         """Return a checked message as a run; ``added`` is what it adds to a counter."""
         suffix = b"}"
@@ -324,10 +313,14 @@ class Admission:
         stored, tag, node, meta = self._stored_form(headers, values)
         batch = Batch()
         _add(batch, subject, reply, stored, payload, tag, node, meta)
-        run = Run(batch, 0, 1)
+        run = Run(batch, 0, 1, on_end)
         run.demands = [Demand.of(0, values)]
         run.ack_suffix = suffix
         return run
+
+    def knows_id(self, msg_id: bytes) -> bool:
+        """Whether the window for duplicates has a message id."""
+        return bool(self._writes.window.find(msg_id, self._clock.time_ns()))
 
     def count_of(self, subject: bytes) -> counter.Count:
         """Return what a counter stands at, staged writes included."""
@@ -339,14 +332,14 @@ class Admission:
         last = self._writes.last_of_subject(subject)
         if not last:
             return counter.Count(0, {})
-        record = self._stream.get(last)
+        record = self._contents.get(last)
         return counter.count_of(record.headers, record.payload)
 
     # -- atomic batches ----------------------------------------------------------------------
 
     def _publish_batched(self, reply: bytes, part: BatchPart) -> None:
         """Keep a message of an atomic batch; the one that commits stores them all."""
-        config, acks = self._stream.config, self._writes.acks
+        config, acks = self._contents.config, self._writes.acks
         try:
             if config.sealed:
                 raise StreamSealed()
@@ -361,7 +354,7 @@ class Admission:
                 return
             run = self._run_of(whole, reply)
         except Abandoned as error:
-            self.abandoned(error.batch_id, error.reason)
+            self._on_abandoned(error.batch_id, error.reason)
             acks.refuse(reply, error)
             return
         except MillstreamError as error:
@@ -381,9 +374,9 @@ class Admission:
         for at, part in enumerate(parts):
             self._check_part(part, ahead)
             part = self._counted(part, counts)
-            completed = _completed(self._stream.config, part.headers, part.values)
+            completed = _completed(self._contents.config, part.headers, part.values)
             stored, tag, node, meta = extras.take_extras(completed)
-            size += record_size(self._stream.config, part.subject, stored, part.payload)
+            size += record_size(self._contents.config, part.subject, stored, part.payload)
             self._check_batch_room(part, ahead.count_of(part.subject), at + 1, size)
             answered = reply if at == len(parts) - 1 else b""
             _add(batch, part.subject, answered, stored, part.payload, tag, node, meta)
@@ -392,7 +385,7 @@ class Admission:
 
     def _counted(self, part: BatchPart, counts: dict[bytes, counter.Count]) -> BatchPart:
         """Return a message of a batch with the sum that it makes of its counter."""
-        config = self._stream.config
+        config = self._contents.config
         added = counter.increment(part.values, part.payload, allowed=config.allow_msg_counter)
         if added is None:
             if config.allow_msg_counter:
@@ -410,7 +403,7 @@ class Admission:
             )
         if len(part.headers) > MAX_HEADERS:
             raise _headers_too_large()
-        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        config, window, now = self._contents.config, self._writes.window, self._clock.time_ns()
         try:
             check_expectations(part.values, part.subject, ahead)
             preconditions.check(config, part.subject, part.values, ahead, window, now)
@@ -437,7 +430,7 @@ class Admission:
         now = self._clock.time_ns()
         self._fast.batches.expire(now)
         for batch_id in self._batches.expire(now):
-            self.abandoned(batch_id, "timeout")
+            self._on_abandoned(batch_id, "timeout")
         self._watch_idle()
 
     # -- checks ------------------------------------------------------------------------------
@@ -449,7 +442,7 @@ class Admission:
 
         In the reference's order, so that a message with several faults hears of the same one.
         """
-        config, window, now = self._stream.config, self._writes.window, self._clock.time_ns()
+        config, window, now = self._contents.config, self._writes.window, self._clock.time_ns()
         if config.sealed:
             raise StreamSealed()
         if 0 < config.max_msg_size < len(headers) + len(payload):
@@ -460,7 +453,7 @@ class Admission:
         preconditions.check(config, subject, values, self._writes, window, now)
         if added is None and config.allow_msg_counter:
             raise counter.missing()
-        if not self._stream.keeps(subject):  # it takes its sequence and is gone: it needs no room
+        if not self._keeps(subject):  # it takes its sequence and is gone: it needs no room
             self._check_server()
             values.pop(preconditions.TTL, None)
             return added
@@ -475,10 +468,10 @@ class Admission:
     @property
     def is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
-        return self._room.is_bounded or self.server_is_full()
+        return self._room.is_bounded or self._server_is_full()
 
     def _check_server(self) -> None:
-        if self.server_is_full():
+        if self._server_is_full():
             raise PublishRefused(503, 10023, "insufficient resources")
 
     def _check_account(self, size: int, before: int = 0) -> None:
@@ -489,7 +482,7 @@ class Admission:
 
     def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
         """Apply discard new, staged writes counted in."""
-        config, log = self._stream.config, self._stream.log
+        config, log = self._contents.config, self._contents.log
         if config.discard != "new":
             return
         if 0 < config.max_msgs_per_subject <= self._count_of(subject):
@@ -500,7 +493,7 @@ class Admission:
 
     def _check_batch_room(self, part: BatchPart, of_subject: int, messages: int, size: int) -> None:
         """Apply discard new to an atomic batch up to a message, the batch counted in."""
-        config = self._stream.config
+        config = self._contents.config
         if config.discard != "new":
             return
         self._check_total(messages, size)
@@ -508,17 +501,17 @@ class Admission:
             return
         held = self._count_of(part.subject)
         if 0 < config.max_msgs_per_subject < held + of_subject:
-            state = self._stream.log.state()
+            state = self._contents.log.state()
             raise StreamFull("maximum messages per subject exceeded", config, state)
 
     def _count_of(self, subject: bytes) -> int:
         """Return how many records of a subject there are, with all that is in flight."""
-        staged = self._stream.index.count_of(subject, staged=True)
+        staged = self._contents.index.count_of(subject, staged=True)
         return staged + self._writes.unstaged_of(subject)
 
     def _replacing(self, batch: Batch) -> int:
         """Return how many of a batch make older ones of their subject go, or would have to."""
-        most = self._stream.config.max_msgs_per_subject
+        most = self._contents.config.max_msgs_per_subject
         if most <= 0:
             return 0
         subjects = Counter(batch.message(at)[0] for at in range(len(batch)))
@@ -529,22 +522,27 @@ class Admission:
 
     def _leaving(self) -> tuple[int, int]:
         """Return how many records, and how many bytes, are decided to go and still in the log."""
-        config, index = self._stream.config, self._stream.index
+        config, index = self._contents.config, self._contents.index
         if not index.hides_any or counts_data(config):
             return 0, 0
         leaving = index.leaving_sizes()
         return leaving[0], size_of(config, *leaving)
 
     def _check_total(self, messages: int, size: int) -> None:
-        config, log = self._stream.config, self._stream.log
+        config, log = self._contents.config, self._contents.log
         if config.max_msgs <= 0 and config.max_bytes <= 0:
             return
         leaving, leaving_bytes = self._leaving()
         held = log.state().count - leaving + self._writes.staged
-        held_bytes = self._stream.stored_bytes() - leaving_bytes + self._writes.staged_size
+        held_bytes = self._contents.stored_bytes() - leaving_bytes + self._writes.staged_size
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
+
+
+def _noted(run: Run, note: Note) -> Run:
+    run.note = note
+    return run
 
 
 def _may_refuse(config: StreamConfig) -> bool:

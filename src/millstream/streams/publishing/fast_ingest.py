@@ -5,7 +5,7 @@ they came in.
 """
 
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, RecordTooLarge
@@ -20,6 +20,9 @@ from millstream.streams.writing.preconditions import PublishRefused
 from millstream.streams.writing.run import Run
 from millstream.streams.writing.writes import Writes
 
+if TYPE_CHECKING:
+    from millstream.streams.writing.run import OnEnd
+
 
 class Checking(Protocol):
     """What tells which messages may be stored, and how."""
@@ -28,7 +31,9 @@ class Checking(Protocol):
         """Whether a message can be stored as it is."""
         ...
 
-    def prepared(self, subject: bytes, headers: bytes, payload: bytes) -> Run:
+    def prepared(
+        self, subject: bytes, headers: bytes, payload: bytes, on_end: "OnEnd | None"
+    ) -> Run:
         """Return a message as a run of its own; raises what turns it away, or Duplicate."""
         ...
 
@@ -78,12 +83,9 @@ class FastIngest:
 
     def flush(self) -> None:
         """Write what waits."""
-        run, waiting = self._run, self._waiting
-        if run is None:
-            return
-        self._run, self._waiting = None, []
-        run.done = partial(self._settled, run, waiting)
-        self._writes.append(run)
+        run, self._run = self._run, None
+        if run is not None:
+            self._writes.append(run)
 
     def _admitted(self, reply: bytes, headers: bytes, payload: bytes) -> FastMessage:
         if self._config.sealed:
@@ -105,7 +107,8 @@ class FastIngest:
         run = self._run
         if run is None or run.batch is not batch or run.start + run.count != at:
             self.flush()
-            run = self._run = Run(batch, at, 0)
+            self._waiting = []
+            run = self._run = Run(batch, at, 0, partial(self._on_end, self._waiting))
         run.count += 1
         self._waiting.append(one)
         self.batches.accepted(one.message)
@@ -115,7 +118,7 @@ class FastIngest:
     ) -> None:  # fmt: skip
         self.flush()  # what came before is counted in by the checks
         try:
-            run = self._checks.prepared(subject, headers, payload)
+            run = self._checks.prepared(subject, headers, payload, partial(self._on_end, [one]))
         except preconditions.Duplicate as seen:
             self.batches.skipped(one.message, one.reply, seen.seq)
             return
@@ -124,11 +127,10 @@ class FastIngest:
                 self._writes.acks.refuse(one.reply, error)
             return
         self.batches.accepted(one.message)
-        run.done = partial(self._settled, run, [one])
         self._writes.append(run)
 
-    def _settled(
-        self, run: Run, waiting: list[_WaitingBatch], error: MillstreamError | None
+    def _on_end(
+        self, waiting: list[_WaitingBatch], run: Run, error: MillstreamError | None
     ) -> None:
         for at, one in enumerate(waiting):
             if error is None:

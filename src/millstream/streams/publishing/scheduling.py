@@ -6,18 +6,18 @@ Everything it knows comes from the records themselves, so that a restart goes on
 import heapq
 import logging
 from functools import partial
-from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordNotFound
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log.log import Log
 from millstream.streams.config import durations, extras
-from millstream.streams.config.config import InvalidJson, StreamConfig
+from millstream.streams.config.config import InvalidJson
 from millstream.streams.config.times import time_ns
 from millstream.streams.publishing.admission import Admission
+from millstream.streams.reading.contents import Contents
+from millstream.streams.retention.removal import Removal
 from millstream.streams.schedules import schedules
 from millstream.streams.schedules.schedules import ScheduleRefused
 from millstream.streams.writing.run import Demand, Run
@@ -28,40 +28,20 @@ log = logging.getLogger(__name__)
 RETRY_NS = 10**9
 
 
-class Scheduled(Protocol):
-    """What scheduling asks of its stream."""
-
-    @property
-    def config(self) -> StreamConfig:
-        """Return the stream's configuration."""
-        ...
-
-    @property
-    def log(self) -> Log:
-        """Return the stream's log."""
-        ...
-
-    def get(self, seq: int) -> Record:
-        """Return one record; raises RecordNotFound."""
-        ...
-
-    def drop_subject(self, subject: bytes) -> None:
-        """Remove every record of a subject."""
-        ...
-
-
 class Scheduling:
     """One timer, however many schedules; one schedule per subject, the newest."""
 
     def __init__(
         self,
-        stream: Scheduled,
+        contents: Contents,
+        removal: Removal,
         admission: Admission,
         writes: Writes,
         clock: Clock,
         timers: Timers,
     ) -> None:
-        self._stream = stream
+        self._contents = contents
+        self._removal = removal
         self._admission = admission
         self._writes = writes
         self._clock = clock
@@ -83,9 +63,9 @@ class Scheduling:
 
     # -- what records say --------------------------------------------------------------------
 
-    def committed(self, run: Run) -> None:
+    def on_commit(self, run: Run) -> None:
         """Follow records that were just stored."""
-        if not self._stream.config.allow_msg_schedules:
+        if not self._contents.config.allow_msg_schedules:
             return
         now = self._clock.time_ns()
         for at in range(run.count):
@@ -94,12 +74,12 @@ class Scheduling:
             ended = _ended_by(headers)
             if ended:
                 self._known.pop(ended, None)
-                self._stream.drop_subject(ended)
+                self._removal.drop_subject(ended)
         self._watch()
 
     def recall(self, seq: int, ts_ns: int, subject: bytes, headers: bytes) -> None:
         """Follow a record that was there before the start; ``start`` comes behind the last."""
-        if not self._stream.config.allow_msg_schedules:
+        if not self._contents.config.allow_msg_schedules:
             return
         self._follow(seq, ts_ns, subject, headers)
         ended = _ended_by(headers)
@@ -111,7 +91,7 @@ class Scheduling:
         ended, self._ended = self._ended, []
         for subject in ended:
             if subject not in self._known:
-                self._stream.drop_subject(subject)
+                self._removal.drop_subject(subject)
         self._watch()
 
     def _follow(self, seq: int, ts_ns: int, subject: bytes, headers: bytes) -> None:
@@ -169,35 +149,34 @@ class Scheduling:
 
     def _bring_forth(self, seq: int, subject: bytes, at_ns: int) -> None:
         try:
-            record = self._stream.get(seq)
+            record = self._contents.get(seq)
         except RecordNotFound:
             self._known.pop(subject, None)
             return
         values = extras.first_values(record.headers)
         following = _due(values, at_ns, self._clock.time_ns())
         target = values.get(schedules.TARGET, b"")
-        if following is None or not target or self._stream.config.sealed:
+        if following is None or not target or self._contents.config.sealed:
             self._known.pop(subject, None)
             return
         copied = self._copied(values.get(schedules.SOURCE, b""), record)
         headers = schedules.brought_forth(values, subject, copied.headers, following)
         batch = Batch()
         batch.add(target, b"", headers, copied.payload, copied.tag, copied.node, copied.meta)
-        run = Run(self._admission.renamed(batch), 0, 1)
+        run = Run(self._admission.renamed(batch), 0, 1, partial(self._on_end, subject, seq))
         ttl = durations.lifetime(values.get(schedules.TTL, b"")) or 0
         run.demands = [Demand(0, rollup=values.get(schedules.ROLLUP, b""), ttl=ttl)]
-        run.done = partial(self._settled, subject, seq)
         self._writes.append(run)
 
     def _copied(self, source: bytes, own: Record) -> Record:
         """Return the record whose content goes out: the source's newest, else the schedule's."""
-        newest = self._stream.log.last_by_subject(source) if source else 0
+        newest = self._contents.log.last_by_subject(source) if source else 0
         try:
-            return self._stream.get(newest) if newest else own
+            return self._contents.get(newest) if newest else own
         except RecordNotFound:
             return own
 
-    def _settled(self, subject: bytes, seq: int, error: MillstreamError | None) -> None:
+    def _on_end(self, subject: bytes, seq: int, _run: Run, error: MillstreamError | None) -> None:
         if error is None or self._known.get(subject, (0, 0))[1] != seq:
             return
         log.warning("schedule could not publish, tried again subject=%r error=%s", subject, error)

@@ -1,5 +1,6 @@
-"""What leaves a stream and why: limits, ages, deletes, purges, settled interest.
+"""What leaves a stream and why: limits, ages, deletes, purges, interest that has ended.
 
-``rules.py`` decides on values; ``removal.py`` carries it out on the log. Imports
+``rules.py``, ``claims.py`` and ``holds.py`` decide on values; ``removal.py``, ``limits.py`` and
+``ageing.py`` say what goes, ``departures.py`` has it removed from the log. Imports
 ``streams.writing``, ``streams.reading`` and ``streams.config``.
 """

@@ -20,11 +20,11 @@ class RecordClaim:
         return self._match is None or self._match(subject)
 
     def covers_all_from(self, seq: int) -> bool:
-        """Whether everything from ``seq`` on is needed, as far as nothing of it was settled."""
+        """Whether everything from ``seq`` on is needed, but for what the holder is done with."""
         return self._match is None and self.first <= seq
 
     def needs(self, seq: int) -> bool:
-        """Whether a record of a subject that concerns the holder is still to be settled."""
+        """Whether a record of a subject that concerns the holder is still to be done with."""
         return seq >= self.first and seq not in self.done
 
 
@@ -50,10 +50,10 @@ class Claims:
         """Whether anybody's claim does."""
         return any(claim.covers(subject) for claim in self._claims.values())
 
-    def settle(
+    def release(
         self, holder: str, seqs: Sequence[int], subject_of: Callable[[int], bytes | None]
     ) -> list[int]:
-        """Note that a holder is done with records; returns those that nobody needs any more."""
+        """Let a holder be done with records; returns those that nobody needs any more."""
         others = [claim for name, claim in self._claims.items() if name != holder]
         if not others:
             return list(seqs)

@@ -6,32 +6,16 @@ from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
-from millstream.store.log.log import Log
-from millstream.streams.config.config import StreamConfig
+from millstream.streams.reading.contents import Contents
 from millstream.streams.retention import rules as retention
-from millstream.streams.state import StreamState
 
 
 class Expiring(Protocol):
-    """What expiry asks of its stream, and what it makes it do."""
-
-    @property
-    def config(self) -> StreamConfig:
-        """Return the stream's configuration."""
-        ...
-
-    @property
-    def log(self) -> Log:
-        """Return the stream's log."""
-        ...
+    """Who drops what is due."""
 
     @property
     def is_held(self) -> bool:
         """Whether somebody keeps the oldest record for a time."""
-        ...
-
-    def state(self) -> StreamState:
-        """Return one consistent look at the stream."""
         ...
 
     def expire(self, seqs: list[int]) -> None:
@@ -50,8 +34,11 @@ class Expiring(Protocol):
 class Expiry:
     """The deadlines of one stream's records: two timers at most, however many records."""
 
-    def __init__(self, stream: Expiring, clock: Clock, timers: Timers) -> None:
-        self._stream = stream
+    def __init__(
+        self, contents: Contents, dropping: Expiring, clock: Clock, timers: Timers
+    ) -> None:
+        self._contents = contents
+        self._dropping = dropping
         self._clock = clock
         self._timers = timers
         self._age_timer: Timer | None = None
@@ -70,7 +57,7 @@ class Expiry:
 
     def watch_age(self) -> None:
         """See to it that the oldest record goes when it outlives max_age."""
-        if self._stream.config.max_age <= 0 or self._is_closed:
+        if self._contents.config.max_age <= 0 or self._is_closed:
             return
         if self._age_timer is not None and self._age_timer.callback is not None:
             return
@@ -79,16 +66,16 @@ class Expiry:
             return
         # A trim takes effect once it is logged: until then the oldest record is still there, and a
         # timer without delay would fire for it over and over before the loop can log anything.
-        shortest = 1.0 if self._stream.is_held else 0.01
+        shortest = 1.0 if self._dropping.is_held else 0.01
         wait = max(shortest, (due - self._clock.time_ns()) / 1e9)
         self._age_timer = self._timers.after(wait, self._expire_by_age)
 
     def _next_expiry(self) -> int:
         """Return when the oldest record that ages outlives max_age, 0 when there is none."""
         if not self.forever:
-            return retention.next_expiry(self._stream.config, self._stream.state())
-        self._mortal_from, ts_ns = self._stream.oldest_mortal(self._mortal_from, self.forever)
-        return ts_ns + self._stream.config.max_age if ts_ns else 0
+            return retention.next_expiry(self._contents.config, self._contents.state())
+        self._mortal_from, ts_ns = self._dropping.oldest_mortal(self._mortal_from, self.forever)
+        return ts_ns + self._contents.config.max_age if ts_ns else 0
 
     def never(self, seq: int) -> None:
         """Let a record outlive max_age."""
@@ -97,13 +84,13 @@ class Expiry:
     def _expire_by_age(self) -> None:
         self._age_timer = None
         if self.forever:
-            oldest = self._stream.log.state().first_seq
+            oldest = self._contents.log.state().first_seq
             self.forever = {seq for seq in self.forever if seq >= oldest}
-        until = retention.expired_until(self._stream.config, self._clock.time_ns())
+        until = retention.expired_until(self._contents.config, self._clock.time_ns())
         if until > 0:
-            first_kept = self._stream.log.seek_time(until + 1)
-            if first_kept > self._stream.log.state().first_seq:
-                self._stream.expire_below(first_kept)
+            first_kept = self._contents.log.seek_time(until + 1)
+            if first_kept > self._contents.log.state().first_seq:
+                self._dropping.expire_below(first_kept)
         self.watch_age()
 
     def later(self, seq: int, ts_ns: int, seconds: float) -> None:
@@ -123,5 +110,5 @@ class Expiry:
         while self._lifetimes and self._lifetimes[0][0] <= now:
             doomed.append(heapq.heappop(self._lifetimes)[1])
         if doomed:
-            self._stream.expire(doomed)
+            self._dropping.expire(doomed)
         self._watch_lifetimes()

@@ -45,6 +45,11 @@ class Holds:
         held = (hold.taken + 1 for hold in self._holds.values() if hold.until > now)
         return min(held, default=None)
 
+    def unheld(self, first_kept: int, now: float) -> int:
+        """Return the first sequence that stays when limits ask for ``first_kept``."""
+        held = self.first(now)
+        return first_kept if held is None else min(first_kept, held)
+
     def _drop_expired(self, now: float) -> None:
         for reader in [key for key, hold in self._holds.items() if hold.there_until <= now]:
             del self._holds[reader]

@@ -2,28 +2,66 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 _REMEMBERED = 64
 EVERYTHING = 2**64
 
 
+class RemovalListener(Protocol):
+    """Who follows what a stream removes."""
+
+    def on_drop(self) -> None:
+        """There is something for ``take_dropped``."""
+        ...
+
+    def on_drops_wanted(self) -> None:
+        """Somebody needs what was dropped to be known now, not soon."""
+        ...
+
+    def on_roll_up(self, subject: str) -> None:
+        """A record replaced all others of a subject, or of the stream: "", as by a purge."""
+        ...
+
+
 class RecentRemovals:
     """A count of removals, and how high each of the latest reached.
 
-    What went record by record, by a request or a limit, is kept until ``take_dropped``:
-    ``on_drop`` hears that there is something, ``tell`` says that it is wanted now.
+    What went record by record, by a request or a limit, is kept until ``take_dropped`` for the
+    one who listens; while nobody does it is forgotten.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.purges = 0  # under way, whose end consumers are told of
-        self.on_drop: Callable[[], None] | None = None
-        self.tell: Callable[[], None] = _nobody
-        self.rolled_up: Callable[[str], None] = _nothing  # a subject, or all: "", as by a purge
+        self._listener: RemovalListener | None = None
         self._reached: deque[int] = deque(maxlen=_REMEMBERED)
         self._dropped: list[int] = []
         self._dropped_below = 0
         self._purged_alone: list[int] = []
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether somebody listens."""
+        return self._listener is not None
+
+    def listen(self, listener: RemovalListener) -> Callable[[], None]:
+        """Let one listener follow what is removed; returns the undo."""
+        self._listener = listener
+        return self._forget_listener
+
+    def _forget_listener(self) -> None:
+        self._listener = None
+
+    def tell_drops(self) -> None:
+        """Have the listener take what was dropped now."""
+        if self._listener is not None:
+            self._listener.on_drops_wanted()
+
+    def roll_up(self, subject: str) -> None:
+        """Tell that one record replaced all others of a subject, or of the stream: ""."""
+        if self._listener is not None:
+            self._listener.on_roll_up(subject)
 
     def note(self, highest: int = EVERYTHING) -> None:
         """Note a removal that touched nothing above ``highest``."""
@@ -39,14 +77,14 @@ class RecentRemovals:
 
     def drop(self, seqs: Iterable[int] = (), below: int = 0) -> None:
         """Note records that go, or everything ``below`` a sequence; nobody listens: forgotten."""
-        if self.on_drop is not None:
+        if self._listener is not None:
             self._dropped += seqs
             self._dropped_below = max(self._dropped_below, below)
-            self.on_drop()
+            self._listener.on_drop()
 
     def purge(self, seqs: list[int]) -> None:
         """Note a purge: one of a single record is told of, as if that had been deleted."""
-        if len(seqs) == 1 and self.on_drop is not None:
+        if len(seqs) == 1 and self._listener is not None:
             self._purged_alone += seqs
 
     def take_purged_alone(self) -> list[int]:
@@ -59,11 +97,3 @@ class RecentRemovals:
         taken = self._dropped_below, self._dropped
         self._dropped_below, self._dropped = 0, []
         return taken
-
-
-def _nobody() -> None:
-    """Tell nobody."""
-
-
-def _nothing(_subject: str) -> None:
-    """Tell nobody of a roll-up."""

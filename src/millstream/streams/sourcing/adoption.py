@@ -1,30 +1,47 @@
 """Adoption: records of other streams, stored whole or not at all."""
 
 import contextlib
+from typing import Protocol
 
-from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
 from millstream.store.log.log import Committed
+from millstream.streams.config.config import StreamConfig
 from millstream.streams.publishing import counter
-from millstream.streams.publishing.admission import Admission, Admitting
-from millstream.streams.sourcing.intake import Incoming
+from millstream.streams.publishing.admission import Admission
+from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.writing import preconditions
 from millstream.streams.writing.preconditions import PublishRefused
 from millstream.streams.writing.run import Demand, Run
 from millstream.streams.writing.writes import Writes
 
 
+class Adopting(Protocol):
+    """What adoption asks of the stream that takes records in."""
+
+    @property
+    def config(self) -> StreamConfig:
+        """Return the stream's configuration."""
+        ...
+
+    @property
+    def admission(self) -> Admission:
+        """Return what checks records that come in."""
+        ...
+
+    @property
+    def writes(self) -> Writes:
+        """Return what brings runs into the log."""
+        ...
+
+
 class Adoption:
     """Takes pages of other streams in: their own stream has checked what publishers demanded."""
 
-    def __init__(
-        self, stream: Admitting, admission: Admission, writes: Writes, clock: Clock
-    ) -> None:
-        self._stream = stream
-        self._admission = admission
-        self._writes = writes
-        self._clock = clock
+    def __init__(self, target: Adopting) -> None:
+        self._target = target
+        self._admission = target.admission
+        self._writes = target.writes
 
     def take_in(self, coming: Incoming, done: Committed) -> None:
         """Store a page; ``done`` hears why not, or that it is committed."""
@@ -34,7 +51,7 @@ class Adoption:
             if not len(coming.batch):
                 done(None)
                 return
-            if self._stream.config.allow_msg_counter:
+            if self._target.config.allow_msg_counter:
                 coming.batch = self._counted(coming.batch)
             batch = self._admission.renamed(coming.batch)
             self._admission.check_whole(batch)
@@ -42,16 +59,15 @@ class Adoption:
         except MillstreamError as error:
             done(error)
             return
-        run = Run(batch, 0, len(batch))
+        run = Run(batch, 0, len(batch), lambda _run, error: done(error))
         run.seqs, run.times_ns = coming.seqs, coming.times_ns
-        run.done = done
         for at, values in coming.demands.items():
             run.demands += self._kept(at, values)
         self._writes.append(run)
 
     def _kept(self, at: int, values: dict[bytes, bytes]) -> list[Demand]:
         """Return what this stream does about what a record demanded of its own."""
-        config = self._stream.config
+        config = self._target.config
         with contextlib.suppress(PublishRefused):  # its own stream may have had no use for it
             wanted = Demand.of(at, values)
             rolls = config.allow_rollup_hdrs and not config.deny_purge
@@ -66,7 +82,7 @@ class Adoption:
 
     def _without_duplicates(self, coming: Incoming) -> Incoming:
         """Leave out records whose message id is in the window; a mirror never does."""
-        if self._stream.config.duplicate_window <= 0:
+        if self._target.config.duplicate_window <= 0:
             return coming
         seen = {at for at, values in coming.demands.items() if self._is_known(values)}
         if not seen:
@@ -83,7 +99,7 @@ class Adoption:
 
     def _is_known(self, values: dict[bytes, bytes]) -> bool:
         msg_id = values.get(preconditions.MSG_ID, b"")
-        return bool(msg_id and self._writes.window.find(msg_id, self._clock.time_ns()))
+        return bool(msg_id) and self._admission.knows_id(msg_id)
 
     def _counted(self, batch: Batch) -> Batch:
         """Return counters of other streams as what they add to this stream's."""

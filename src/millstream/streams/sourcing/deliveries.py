@@ -43,7 +43,7 @@ class _Sink:
 
 
 class Deliveries:
-    """Follows one consumer; ``came`` is called when there are records to take."""
+    """Follows one consumer of the origin, from ``follow`` to ``stop``."""
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Deliveries:
         wire: dict[str, Any],
         not_flow: MillstreamError,
     ) -> None:
-        self.came: Callable[[], None] = lambda: None
         self.error: dict[str, Any] | None = None
         self.lag = 0
         self._hub = hub
@@ -64,6 +63,7 @@ class Deliveries:
         self._not_flow = not_flow
         self._interest: Interest | None = None
         self._stream = ""
+        self._on_records: Callable[[], None] = _nobody
         self._line: deque[_Record | Flow] = deque()
         self._last = 0  # the newest record in line, or stored
         self._consumer_seq = 0
@@ -72,10 +72,16 @@ class Deliveries:
 
     # -- life --------------------------------------------------------------------------------
 
-    def follow(self, account: str, stream: str, position: int) -> None:
-        """Have everything from ``position`` on delivered by the consumer of this stream."""
+    def follow(
+        self, account: str, stream: str, position: int, on_records: Callable[[], None]
+    ) -> None:
+        """Have everything from ``position`` on delivered by the consumer of this stream.
+
+        ``on_records`` is called when there are records to take.
+        """
         self.stop()
         self._interest, self._stream = self._interests[account], stream
+        self._on_records = on_records
         self._last = position - 1
         self._later(ASK_AFTER)
 
@@ -139,7 +145,7 @@ class Deliveries:
                 return
         self._later(SILENCE)
         self._answer_flow()
-        self.came()
+        self._on_records()
 
     def _control(self, reply: bytes, headers: bytes) -> bool:
         """Take a heartbeat or a request for flow control; False when something is missing."""
@@ -198,6 +204,10 @@ class Deliveries:
             headers = told % (flow.consumer_seq, flow.stream_seq)
             self._hub.publish(self._interest, flow.reply, b"", headers, b"")
             self._hub.flush()
+
+
+def _nobody() -> None:
+    """Nobody follows yet."""
 
 
 def _is_record(item: _Record | Flow) -> bool:

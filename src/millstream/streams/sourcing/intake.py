@@ -5,16 +5,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, NotHere, RecordTooLarge, StreamNotFound
-from millstream.kernel._batch import Batch
-from millstream.streams.config import extras
 from millstream.streams.config.source import Source
 from millstream.streams.retention.claims import RecordClaim
-from millstream.streams.writing import preconditions
+from millstream.streams.sourcing.adoption import Adoption
+from millstream.streams.sourcing.incoming import Incoming
 
 if TYPE_CHECKING:
     from millstream.streams.reading.subject_index import Selection
@@ -28,29 +25,6 @@ PAGE_BYTES = 1024 * 1024
 RETRY_AFTER = 1.0
 _HEARTBEAT_NS = 10**9
 Stored = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # as frames give records
-_DEMANDS = (
-    preconditions.MSG_ID,
-    preconditions.TTL,
-    preconditions.ROLLUP,
-)
-
-
-class Incoming(msgspec.Struct):
-    """Records of another stream on their way in, whole or absent."""
-
-    batch: Batch = msgspec.field(default_factory=Batch)
-    demands: dict[int, dict[bytes, bytes]] = msgspec.field(default_factory=dict)  # by position
-    seqs: list[int] | None = None  # where they must be stored; a mirror's are its origin's
-    times_ns: list[int] = msgspec.field(default_factory=list)
-
-    def demand(self, headers: bytes) -> None:
-        """Note what the record that is about to be added asks of a stream."""
-        if b"\nNats-" not in headers:
-            return
-        values = extras.first_values(headers)
-        found = {key: values[key] for key in _DEMANDS if key in values}
-        if found:
-            self.demands[len(self.batch)] = found
 
 
 class Intake:
@@ -112,10 +86,10 @@ class Intake:
         self._position = self._resume(origin)
         self._heard_ns = self._clock.time_ns()
         if self._deliveries is not None:
-            self._deliveries.came = self.pump
-            self._deliveries.follow(origin.account, origin.name, self._position)
+            self._deliveries.follow(origin.account, origin.name, self._position, self.pump)
             return
-        origin.claim(self._holder, RecordClaim(self.source.filters, self._position, ()))
+        claim = RecordClaim(self.source.filters, self._position, ())
+        origin.removal.claims.put(self._holder, claim)
         self._unwatch = origin.watch(self.pump)
         self.pump()
 
@@ -134,7 +108,7 @@ class Intake:
         if self._origin is not None:
             self._heard_ns = self._last_heard_ns()
             if not self._origin.is_closed:
-                self._origin.unclaim(self._holder)
+                self._origin.removal.unclaim(self._holder)
         self._origin = self._unwatch = None
 
     # -- taking in ---------------------------------------------------------------------------
@@ -151,13 +125,14 @@ class Intake:
             records = self._page(origin, chosen, most)
         except NotHere as missing:
             self._is_busy = True
-            missing.wait(partial(self._settled, origin, []))
+            missing.wait(partial(self._on_taken_in, origin, []))
             return
         if not records:
             return
         self._is_busy = True
         seqs = [record[0] for record in records]
-        self._target.take_in(self._packed(records, origin), partial(self._settled, origin, seqs))
+        coming = self._packed(records, origin)
+        Adoption(self._target).take_in(coming, partial(self._on_taken_in, origin, seqs))
 
     def _page(self, origin: "Stream", chosen: "Selection", most: int) -> list[Stored]:
         if self._deliveries is not None:
@@ -176,7 +151,9 @@ class Intake:
                 return transform.apply(text).encode("utf-8", "surrogateescape")
         return subject
 
-    def _settled(self, origin: "Stream", seqs: list[int], error: MillstreamError | None) -> None:
+    def _on_taken_in(
+        self, origin: "Stream", seqs: list[int], error: MillstreamError | None
+    ) -> None:
         self._is_busy = False
         if self._is_stopped or origin is not self._origin:
             return
@@ -202,7 +179,7 @@ class Intake:
         if self._deliveries is not None:
             self._deliveries.taken(seqs[-1])
         else:
-            origin.settled(self._holder, seqs)
+            origin.removal.release(self._holder, seqs)
         self._timer = self._timers.after(0.0, self.pump)  # not at once: the stack stays flat
 
     # -- looks -------------------------------------------------------------------------------
@@ -219,7 +196,7 @@ class Intake:
             return 0
         if self._deliveries is not None:
             return self._deliveries.lag
-        return self._origin.count_from(self._position, self._chosen)
+        return self._origin.contents.count_from(self._position, self._chosen)
 
     def info(self) -> dict[str, Any]:
         """Return the origin as StreamInfo shows it."""

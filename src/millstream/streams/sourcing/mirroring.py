@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from millstream.errors import MillstreamError
 from millstream.streams.config import source as sources
 from millstream.streams.config.times import time_ns
-from millstream.streams.sourcing.intake import Incoming, Intake, Stored, log
+from millstream.streams.sourcing.incoming import Incoming
+from millstream.streams.sourcing.intake import Intake, Stored, log
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -20,7 +21,7 @@ class Mirroring(Intake):
     """Takes the records of an origin into a mirror as they are there."""
 
     def _resume(self, origin: "Stream") -> int:
-        last = self._target.last_seq()
+        last = self._target.writes.last_seq()
         start = last + 1 if last else self._first(origin)
         oldest = origin.log.state().first_seq
         if start < oldest or not last:

@@ -25,8 +25,8 @@ class PubAcks:
 
     def settle(self, run: Run, error: MillstreamError | None) -> None:
         """Tell everybody who waits for a run what became of it."""
-        if run.done is not None:
-            run.done(error)
+        if run.on_end is not None:
+            run.on_end(run, error)
         elif run.future is not None:
             _resolve(run, error)
         elif error is not None:

@@ -10,8 +10,12 @@ from millstream.streams.writing import preconditions
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
-    from millstream.store.log.log import Committed, Note
+    from millstream.errors import MillstreamError
+    from millstream.store.log.log import Note
+
+    OnEnd = Callable[["Run", MillstreamError | None], None]
 
 
 class Demand(NamedTuple):
@@ -41,18 +45,19 @@ class Run:
 
     __slots__ = (
         "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
-        "demands", "done", "duplicates", "first_seq", "future", "note",
-        "previous", "seqs", "start", "times_ns",
+        "demands", "duplicates", "first_seq", "future", "note",
+        "on_end", "previous", "seqs", "start", "times_ns",
     )  # fmt: skip
 
-    def __init__(self, batch: Batch, start: int, count: int) -> None:
+    def __init__(self, batch: Batch, start: int, count: int, on_end: "OnEnd | None" = None) -> None:
+        """``on_end`` is called instead of answers to publishers, once the outcome is known."""
         self.batch = batch
         self.start = start
         self.count = count
         self.first_seq = 0
         self.seqs: Sequence[int] | None = None  # where they must be stored, when not behind
         self.times_ns: Sequence[int] = ()  # and their times
-        self.done: Committed | None = None
+        self.on_end = on_end
         self.note: Note | None = None  # what is written down in the same commit
         self.future: asyncio.Future[tuple[int, int]] | None = None
         self.demands: list[Demand] = []

@@ -9,7 +9,7 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log.log import Appended, Committed, Log, Staged
+from millstream.store.log.log import Appended, Committed, Durability, Log, Staged
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.reading.subject_index import SubjectIndex
 from millstream.streams.writing.preconditions import DuplicateWindow
@@ -221,8 +221,8 @@ class Writes:
             self._last_staged = self._log.state().last_seq
 
     def hold_publishers(self, held: bool) -> None:
-        """Stall publishers for what other streams have staged, or let them go on."""
-        self._is_held = held
+        """Stall publishers for what other streams have staged; a log in memory goes on."""
+        self._is_held = held and self._log.durability is not Durability.EPHEMERAL
         self._stall()
 
     def _stall_if_full(self) -> None:

@@ -232,7 +232,7 @@ async def _append_now(stream: "Stream", checked: Checked, topics: Topics, shares
     kept = False
     topics.commits.enter()
     try:
-        batch = stream.renamed(checked.batch)
+        batch = stream.admission.renamed(checked.batch)
         first, last = await topics.begin_append(stream, batch, shares=shares)
         kept = True
     finally:

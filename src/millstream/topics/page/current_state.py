@@ -25,7 +25,7 @@ def settled(stream: "Stream", now_ns: int) -> StreamState:
     floor = max(doomed.values())
     if floor <= state.first_seq:
         return state
-    left = stream.count_from(floor, None)
+    left = stream.contents.count_from(floor)
     return replace(
         state,
         first_seq=floor,

@@ -1,0 +1,112 @@
+"""StreamMaker: makes the stream and the log of an entry."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.clock import Clock
+from millstream.delivery.timers import Timers
+from millstream.errors import InvalidStreamConfig
+from millstream.store.log.log import Durability, Log
+from millstream.streams.account_quota import AccountRoom, Quotas
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.entries import StreamEntry
+from millstream.streams.retention.temperature import tell_log
+from millstream.streams.stream import Stream
+from millstream.streams.stream_table import StreamTable
+from millstream.streams.writing.batch_limits import BatchLimits
+
+if TYPE_CHECKING:
+    from millstream.kernel._hub import Hub
+    from millstream.kernel._interest import Interest
+
+
+class MakerStore(Protocol):
+    """What making streams asks of the store."""
+
+    def create_log(self, log_id: int, durability: Durability, compressed: bool = False) -> Log:
+        """Return the log of this id, made if there is none; an existing one takes the class."""
+        ...
+
+
+class StreamMaker:
+    """Gives each stream what it needs of the server, and its share of the account's room."""
+
+    def __init__(
+        self,
+        store: MakerStore,
+        clock: Clock,
+        timers: Timers,
+        hub: "Hub | None",
+        interests: "Mapping[str, Interest]",
+        table: StreamTable,
+        quotas: Quotas,
+        default_durability: Durability,
+        batch_limits: BatchLimits,
+        on_abandoned: Callable[[Stream, bytes, str], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._timers = timers
+        self._hub = hub
+        self._interests = interests
+        self._table = table
+        self._quotas = quotas
+        self._default_durability = default_durability
+        self._batch_limits = batch_limits
+        self._on_abandoned = on_abandoned
+        self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
+
+    def make(self, entry: StreamEntry, config: StreamConfig) -> Stream:
+        """Return the stream of an entry over its log, which is made if there is none."""
+        log = self.log_of(entry.id, config)
+        log.start_at(config.first_seq)  # does nothing to a log that has begun
+        return Stream(
+            config,
+            log,
+            created_ns=entry.created_ns,
+            clock=self._clock,
+            timers=self._timers,
+            hub=self._hub,
+            interest=self._interests.get(entry.account),
+            account=entry.account,
+            batch_limits=self._batch_limits,
+            room=self._room(entry.account, config.storage),
+            server_is_full=partial(self._is_server_full, entry.account, config),
+            on_abandoned=self._on_abandoned,
+        )
+
+    def log_of(self, log_id: int, config: StreamConfig) -> Log:
+        """Return a log as a configuration wants it."""
+        durability = config.durability(self._default_durability)
+        log = self._store.create_log(log_id, durability, config.is_compressed)
+        tell_log(log, config)
+        return log
+
+    def check_durability(self, stream: Stream, config: StreamConfig) -> None:
+        """Raise when an update would move records between memory and files."""
+        wanted, current = config.durability(self._default_durability), stream.log.durability
+        if wanted is not current and Durability.EPHEMERAL in (wanted, current):
+            where = "in memory only" if current is Durability.EPHEMERAL else "in files"
+            raise InvalidStreamConfig(
+                f"the durability of {config.name} cannot change from {current} to {wanted}: its "
+                f"records are {where} and stay there; create another with {wanted}, copy what is "
+                f"to be kept, and delete {config.name}"
+            )
+
+    def _room(self, account: str, storage: str) -> AccountRoom:
+        """Return the room that all streams of an account share, of those that store so."""
+        if (account, storage) not in self._rooms:
+            self._rooms[account, storage] = AccountRoom(
+                partial(self._quotas.most_bytes, account, storage),
+                partial(self._table.coming_bytes, account, storage),
+                self._clock.monotonic,
+            )
+        return self._rooms[account, storage]
+
+    def _is_server_full(self, account: str, opened: StreamConfig) -> bool:
+        """Whether streams that store so hold more than the server may; a restore goes on."""
+        most = self._quotas.most_bytes_in_all(opened.storage)
+        if most < 0 or self._table.is_restoring(opened.name, account):
+            return False
+        return most < self._table.stored_bytes(opened.storage)
