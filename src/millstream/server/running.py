@@ -57,7 +57,7 @@ class RunningParts:
         """Take over an account's newer JWT; raises ``Refused``."""
         trust = self._parts.guards.reception.credentials.trust
         if trust is None:
-            raise Refused("accounts are not given by JWTs here")
+            raise Refused("this server does not take accounts by JWT")
         tell_unheeded(trust.add_account(token))
         self._set_accounts(accounts_of(self._options, trust))
 

@@ -82,7 +82,7 @@ class System:
 
 
 def _no_update(token: str) -> None:
-    raise Refused("accounts are not given by JWTs here")
+    raise Refused("this server does not take accounts by JWT")
 
 
 def basic_statsz(sessions: Sessions, accounts: Accounts) -> dict[str, Any]:
