@@ -1,3 +1,3 @@
-"""millstream: one durable log behind a NATS, an HTTP and a Spark door."""
+"""millstream: one durable log that NATS clients, HTTP clients and Spark share."""
 
 __version__ = "0.1.0"

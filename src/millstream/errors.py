@@ -97,7 +97,9 @@ class TooMany(MillstreamError):
         """Refuse a count above a limit."""
         if given > most:
             detail = {"limit": what, "max": most, "given": given}
-            raise cls(f"too many {what}: {given} were given, at most {most} are taken", detail)
+            raise cls(
+                f"too many {what}: the request has {given}, the server takes at most {most}", detail
+            )
 
 
 class TooManySubjects(TooMany):
@@ -245,6 +247,6 @@ class NotHere(ColdUnavailable):
         next_seq: int,
         wait: Callable[[Callable[[MillstreamError | None], None]], None],
     ) -> None:
-        super().__init__("these records are being fetched from cold history: try again")
+        super().__init__("the server is fetching these records from cold history: try again")
         self.next_seq = next_seq  # what is there without waiting may begin here
         self.wait = wait

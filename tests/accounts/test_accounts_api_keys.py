@@ -72,7 +72,7 @@ def test_empty_entries_are_skipped_and_the_same_one_counts_once() -> None:
 
 
 def test_one_secret_with_two_sets_of_rights_is_refused() -> None:
-    with pytest.raises(BadKeys, match="entry 2: the secret is there twice"):
+    with pytest.raises(BadKeys, match="entry 2: the same secret comes twice"):
         parse_keys("a:read,a:write")
 
 

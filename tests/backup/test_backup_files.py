@@ -163,7 +163,7 @@ def test_a_directory_in_use_is_never_restored_into(kept: Kept) -> None:
 
 
 def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackupFailed, match="is no data directory"):
+    with pytest.raises(BackupFailed, match="is not a data directory"):
         take(tmp_path, DirectoryObjects(OsFiles(), str(tmp_path / "backups")), ManualClock())
 
 

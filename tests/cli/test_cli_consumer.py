@@ -72,4 +72,4 @@ def test_what_cannot_be_a_name_is_a_mistake_of_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main.run(["consumer", "why", "a.b", "c"]) == 2
-    assert "no name of a stream or consumer" in capsys.readouterr().err
+    assert "not a name of a stream or consumer" in capsys.readouterr().err

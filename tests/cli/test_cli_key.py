@@ -78,8 +78,8 @@ def test_a_secret_is_shown_once_and_the_list_never_has_it(tmp_path: Path) -> Non
     ("words", "complaint"),
     [
         (["add", "--name", "two words"], "a name is one word"),
-        (["add", "--scopes", "all"], "a scope is none of read, write"),
-        (["add", "--scopes", "+"], "the scopes name none of"),
+        (["add", "--scopes", "all"], "a scope must be read, write"),
+        (["add", "--scopes", "+"], "the scopes must name"),
         (["add", "--prefix", ""], "a prefix is not empty"),
         (["revoke", "nobody"], "there is no key named 'nobody'"),
     ],
@@ -156,5 +156,5 @@ def test_keys_that_nobody_can_follow_stop_the_start_without_being_shown(tmp_path
         command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert done.returncode == 1
-    assert "TOPICS_API_KEYS: entry 1: a scope is none of" in done.stderr
+    assert "TOPICS_API_KEYS: entry 1: a scope must be" in done.stderr
     assert "hunter" not in done.stderr + done.stdout

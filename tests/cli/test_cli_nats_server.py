@@ -55,7 +55,7 @@ def test_a_file_can_be_checked_alone(conf: Path) -> None:
     bad = finished("-t", "-c", str(conf))
     assert bad.returncode == 1
     assert bad.stderr == (
-        f"nats-server: {conf}:1: 'prot' is no known setting: did you mean 'port'?\n"
+        f"nats-server: {conf}:1: 'prot' is not a known setting: did you mean 'port'?\n"
         f"{conf}:2: 'max_payload' must be a whole number, without quotes, not the string 'none'\n"
     )
 

@@ -180,7 +180,7 @@ def test_what_is_not_staged_as_it_was_sent_is_refused(
     batch = Batch("sink", 0)
     file = stage(streams, batch, "a", entries(b"1"))
     wrong = StagedFile("a", file.bytes, "0" * 16)
-    with pytest.raises(StagedAway, match="not here as it was sent"):
+    with pytest.raises(StagedAway, match="differs from what was sent"):
         streams.commit("OUT", batch, [wrong])
     with pytest.raises(StagedAway, match="not staged here"):
         streams.commit("OUT", batch, [StagedFile("b", 3, "0" * 16)])

@@ -190,7 +190,7 @@ def test_credentials_are_read_once_and_never_shown(tmp_path: Path) -> None:
     said = login.answer("nonce")
     assert set(said) == {"user", "pass", "sig", "jwt"}
     path.write_text("nothing")
-    with pytest.raises(BadCredentials, match="no credentials file"):
+    with pytest.raises(BadCredentials, match="not a credentials file"):
         login_of(creds_file=str(path))
     with pytest.raises(BadCredentials, match="not base32"):
         login_of(nkey_file=str(path))

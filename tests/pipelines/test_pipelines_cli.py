@@ -73,7 +73,10 @@ def test_a_wrong_command_line_is_told_and_is_2(
         (["archive", "A", "--to", "x", "--every", "soon"], "must be a time span"),
         (["archive", "A", "--to", "x", "-s", NOWHERE], "cannot reach"),
         (["archive", "A", "--to", "x", "-s", "ftp://h"], "ftp"),
-        (["archive", "A", "--to", "x", "--subject", "a..b", "-s", NOWHERE], "no subject pattern"),
+        (
+            ["archive", "A", "--to", "x", "--subject", "a..b", "-s", NOWHERE],
+            "not a subject pattern",
+        ),
         (["replay", "x", "--to", "A", "-s", NOWHERE], "cannot reach"),
         (["replay", "x", "--to", "A", "--speed", "2", "-s", NOWHERE], "cannot reach"),
         (["rollup", "A", "--stream", "B", "--window", "long"], "must be a time span"),
@@ -114,7 +117,7 @@ def test_a_range_of_history_is_checked_first(
     small: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = refused(["backfill", small, "--from", "tomorrow"], capsys)
-    assert (code, "--from, --to: 'tomorrow' is no time" in text) == (1, True)
+    assert (code, "--from, --to: 'tomorrow' is not a time" in text) == (1, True)
 
 
 def test_what_the_driver_writes_is_refused_over_spark_connect(

@@ -104,5 +104,5 @@ def test_a_replay_that_starts_again_is_stored_once_within_the_duplicate_window(
 
 
 def test_a_subject_that_no_stream_takes_is_told(broker: Peer) -> None:
-    with pytest.raises(PipelineError, match=r"no stream of .* takes these subjects"):
+    with pytest.raises(PipelineError, match=r"no stream of .* captures these subjects"):
         publish(Server(broker.url), [Row(1, 1)], "NOBODY", "nobody.listens", ReplayPace(1))

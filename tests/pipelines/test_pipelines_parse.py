@@ -170,7 +170,7 @@ def test_one_micro_batch_is_bounded_unless_the_file_says_otherwise() -> None:
             "p.yaml:14: steps[0]: 'aggregate' is missing",
         ),
         ("name: totals", "name: a/b", "p.yaml:1: name: must be letters"),
-        ("name: totals", "name: [a", "p.yaml:2: no valid YAML"),
+        ("name: totals", "name: [a", "p.yaml:2: not valid YAML"),
         ("name: totals", "run: once", "p.yaml:3: run: is there twice"),
         ("sql: select * from joined", "python: steps.py", "p.yaml:21: steps[2]: 'from' is missing"),
         ("url: nats://broker:4222", "patience: long", "option patience must be seconds"),

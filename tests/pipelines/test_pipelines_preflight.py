@@ -103,7 +103,9 @@ def test_a_catalog_that_does_not_open_is_told_before_spark_starts(broker: Peer) 
 
 def test_a_name_that_no_stream_can_have_is_told(broker: Peer) -> None:
     create(broker.url, "NAMED")
-    with pytest.raises(PipelineError, match=r"cannot create 'OUT\.x': the name of a stream has no"):
+    with pytest.raises(
+        PipelineError, match=r"cannot create 'OUT\.x': the name of a stream may not"
+    ):
         checked(broker.url, {"stream": "NAMED"}, {"stream": "OUT.x", "create": ["out.>"]})
 
 
@@ -130,7 +132,7 @@ def test_an_audit_of_a_pattern_that_fits_nothing_is_told(
     broker: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["pipeline", "audit", "NOPE*", "-s", broker.url]) == 1
-    assert "no stream is like 'NOPE*'" in capsys.readouterr().err
+    assert "no stream matches 'NOPE*'" in capsys.readouterr().err
 
 
 def test_a_pattern_has_to_fit_a_stream_unless_the_pipeline_goes_on(
@@ -141,4 +143,4 @@ def test_a_pattern_has_to_fit_a_stream_unless_the_pipeline_goes_on(
     checked(broker.url, {"stream": "NOPE-*"}, {"parquet": "x"}, run="continuous")
     table = str(tmp_path / "x")
     assert run(["pipeline", "archive", "NOPE-*", "--to", table, "-s", broker.url]) == 1
-    assert "no stream is like 'NOPE-*'; there are" in capsys.readouterr().err
+    assert "no stream matches 'NOPE-*'; there are" in capsys.readouterr().err

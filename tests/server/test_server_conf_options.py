@@ -324,7 +324,7 @@ def test_the_rest_finds_its_place() -> None:
 
 def test_every_mistake_is_told_with_its_line_and_remedy() -> None:
     assert complaints("prot: 1\n\nmax_payload: '1MB'\nauthorization {\n  user: 7\n}\n") == [
-        "s.conf:1: 'prot' is no known setting: did you mean 'port'?",
+        "s.conf:1: 'prot' is not a known setting: did you mean 'port'?",
         "s.conf:3: 'max_payload' must be a whole number, without quotes, not the string '1MB'",
         "s.conf:5: 'user' must be a string: put it in quotes, not 7",
     ]

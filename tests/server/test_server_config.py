@@ -193,7 +193,7 @@ def test_the_contracts_names_of_the_environment_are_taken_but_ours_win() -> None
 
 
 def test_a_mistake_in_the_keys_is_told_without_the_secret() -> None:
-    with pytest.raises(ConfigError, match="MILLSTREAM_API_KEYS: entry 2: a scope is none") as told:
+    with pytest.raises(ConfigError, match="MILLSTREAM_API_KEYS: entry 2: a scope must be") as told:
         read({}, {"MILLSTREAM_API_KEYS": "good,hunter2:hunter3"})
     assert "hunter" not in str(told.value)
 
@@ -217,7 +217,7 @@ def test_large_payloads_get_room_to_be_sent() -> None:
 def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "m.conf"
     file.write_text("\nprot: 1")
-    with pytest.raises(ConfigError, match=r"m.conf:2: 'prot' is no known setting"):
+    with pytest.raises(ConfigError, match=r"m.conf:2: 'prot' is not a known setting"):
         load_serve({}, str(file))
 
 

@@ -123,7 +123,7 @@ def test_1000_sources_and_1000_transforms_are_taken_in(asked: Asked) -> None:
 def test_more_than_the_limits_are_refused_by_name(asked: Asked) -> None:
     assert asked.stream("S", subjects=[*LITERAL, "one.more"]) == (
         19001,
-        "too many subjects of a stream: 10001 were given, at most 10000 are taken",
+        "too many subjects of a stream: the request has 10001, the server takes at most 10000",
     )
     status, answer = asked.put("t", [*LITERAL, "one.more"])
     assert status == 400

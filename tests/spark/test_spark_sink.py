@@ -247,7 +247,7 @@ def test_at_least_once_stores_nothing_in_another_stream(
         save(numbers(spark, 10), broker, stream="ALO", delivery="at-least-once")
     assert payloads(spark, broker) == []
     frame = numbers(spark, 1).selectExpr("'nobody' subject", "payload")
-    with pytest.raises(PySparkException, match=r"no stream of .* takes these subjects"):
+    with pytest.raises(PySparkException, match=r"no stream of .* captures these subjects"):
         save(frame, broker, stream="ALO", delivery="at-least-once")
 
 

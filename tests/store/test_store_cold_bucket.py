@@ -137,7 +137,7 @@ def test_a_bucket_that_does_not_answer_holds_nobody_up_but_its_readers() -> None
 def test_a_bucket_that_fails_is_said_by_health_and_costs_nothing() -> None:
     class Failing(RemoteObjects):
         def put(self, name: str, data: bytes) -> None:
-            raise ObjectsFailed(f"{self.place} takes no objects: no such bucket")
+            raise ObjectsFailed(f"{self.place} does not take objects: no such bucket")
 
     bench, log = filled(FakeDisk(), in_bucket(Failing(obstore_store.MemoryStore(), "memory:///")))
     before = records(log)

@@ -81,7 +81,7 @@ def test_a_bucket_that_fails_is_named_with_what_it_says(tmp_path: Path) -> None:
     objects = open_objects(f"file://{tmp_path}/bucket", OsFiles())
     assert isinstance(objects, RemoteObjects)
     (tmp_path / "bucket" / "g").write_bytes(b"a file where a folder should be")
-    with pytest.raises(ObjectsFailed, match=r"takes no objects: "):
+    with pytest.raises(ObjectsFailed, match=r"does not take objects: "):
         objects.put("g/one", b"x")
 
 

@@ -65,10 +65,10 @@ def parse_scopes(text: str) -> frozenset[str]:
     for word in text.lower().split("+"):
         if word.strip():
             if word.strip() not in _WORDS:
-                raise BadKeys("a scope is none of read, write, delete, admin and rw")
+                raise BadKeys("a scope must be read, write, delete, admin or rw")
             found |= _WORDS[word.strip()]
     if not found:
-        raise BadKeys("the scopes name none of read, write, delete, admin and rw")
+        raise BadKeys("the scopes must name read, write, delete, admin or rw")
     return frozenset(found)
 
 
@@ -83,7 +83,7 @@ def parse_keys(text: str) -> tuple[ApiKey, ...]:
         except BadKeys as error:
             raise BadKeys(f"entry {number}: {error}") from None
         if made.setdefault(key.digest, key) != key:
-            raise BadKeys(f"entry {number}: the secret is there twice, with other rights")
+            raise BadKeys(f"entry {number}: the same secret comes twice, with different rights")
     return tuple(made.values())
 
 
@@ -167,9 +167,9 @@ def decode_keys(text: bytes) -> tuple[ApiKey, ...]:
 def _key(entry: _KeyEntry) -> ApiKey:
     digest, scopes = bytes.fromhex(entry.sha256), frozenset(entry.scopes)
     if len(digest) != hashlib.sha256().digest_size:
-        raise BadKeys("a digest is no SHA-256")
+        raise BadKeys("a digest is not a SHA-256")
     if not scopes <= SCOPES:
-        raise BadKeys("a scope is none of read, write, delete and admin")
+        raise BadKeys("a scope must be read, write, delete or admin")
     if not entry.id or not all(entry.prefixes):
         raise BadKeys("an id or a prefix is empty")
     return ApiKey(entry.id, digest, scopes, tuple(entry.prefixes), entry.account)

@@ -99,7 +99,7 @@ def decode(text: str, kind: JwtKind) -> JwtClaims:
     if not nkeys.verify(claims.issuer, issuer_role, signature, signed):
         raise Refused("the signature does not fit the issuer")
     if not nkeys.is_public(claims.subject, subject_role):
-        raise Refused(f"the subject is no {subject_role.name.lower()} key")
+        raise Refused(f"the subject is not a {subject_role.name.lower()} key")
     return claims
 
 
@@ -226,14 +226,14 @@ class Trust:
         user = decode(text, JwtKind.USER)
         public = user.nats.get("issuer_account") or user.issuer
         if self._pinned is not None and public not in self._pinned:
-            raise Refused("the account is none of resolver_pinned_accounts")
+            raise Refused("the account is not in resolver_pinned_accounts")
         account = self._accounts.get(public)
         if account is None:
             raise Refused("unknown account")
         for claims in (account, user):
             _check_times(claims, now)
         if user.issuer == account.subject and account.issuer in self._strict:
-            raise Refused("the operator lets accounts sign users by signing keys alone")
+            raise Refused("the operator lets accounts sign users only with signing keys")
         scope = _signing_scope(account, user.issuer)
         _check_revoked(account, user)
         granted = _granted(account, user, scope)

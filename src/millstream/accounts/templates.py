@@ -43,7 +43,7 @@ class Names(msgspec.Struct, frozen=True):
             return [named[operation.lower()]]
         tag = _TAG.fullmatch(operation)
         if tag is None:
-            raise BadTemplate(f"there is no template operation {operation!r}")
+            raise BadTemplate(f"unknown template operation {operation!r}")
         prefix = f"{tag[2].lower()}:"
         tags = self.account_tags if tag[1] else self.user_tags
         return [text.removeprefix(prefix) for text in tags if text.startswith(prefix)]

@@ -50,7 +50,7 @@ class TakenBackup:
 def take(directory: Path, target: Objects, clock: Clock) -> TakenBackup:
     """Add a backup of ``directory`` to the target; what earlier ones have is not stored again."""
     if not (directory / "meta").is_dir() and not (directory / "wal").is_dir():
-        raise BackupFailed(f"{directory} is no data directory: it has neither meta nor wal")
+        raise BackupFailed(f"{directory} is not a data directory: it has neither meta nor wal")
     earlier = moments(target)
     for _ in range(ATTEMPTS):
         copy = _FileCopy(directory, target, earlier)

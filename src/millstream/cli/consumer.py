@@ -22,13 +22,13 @@ def consumer() -> None:
 @server_option
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the answer.")
 def why(stream: str, name: str, url: str | None, timeout: float) -> None:
-    """Say in one line why CONSUMER of STREAM delivers nothing, or how far it is.
+    """Print in one line why CONSUMER of STREAM delivers nothing, or how far it is.
 
-    Works against any NATS server with JetStream.
+    Works with any NATS server with JetStream.
     """
     for each in (stream, name):
         if not each or set(each) & set(".*> \t\r\n"):
-            raise click.UsageError(f"{each!r} is no name of a stream or consumer")
+            raise click.UsageError(f"{each!r} is not a name of a stream or consumer")
     with open_client(url) as client:
         try:
             answer = client.request(f"{INFO_SUBJECT}{stream}.{name}", b"", timeout).payload

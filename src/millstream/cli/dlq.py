@@ -39,7 +39,7 @@ def ls(
 ) -> None:
     """List dead letters, or the topics that queues send them to.
 
-    NAME is a topic of dead letters, or a queue: then those are listed that came from it.
+    NAME is a topic of dead letters, or a queue whose dead letters to list.
     """
     with open_topics(http_url, token, tls_ca) as topics:
         if name is None:
@@ -50,9 +50,13 @@ def ls(
 
 @dlq.command()
 @click.argument("name")
-@click.option("--seq", "seqs", type=int, multiple=True, help="Only this one; repeatable.")
-@click.option("--max", "most", type=click.IntRange(1), help="At most so many, oldest first.")
-@click.option("--to", help="Another queue than the one that each came from.")
+@click.option(
+    "--seq", "seqs", type=int, multiple=True, help="Only the letter with this sequence; repeatable."
+)
+@click.option(
+    "--max", "most", type=click.IntRange(1), help="At most this many letters, oldest first."
+)
+@click.option("--to", help="Send all to this queue instead of their own.")
 @http_option
 @token_option
 def replay(
@@ -64,9 +68,9 @@ def replay(
     tls_ca: str | None,
     token: str,
 ) -> int:
-    """Send dead letters back to their queues, as new as they first were.
+    """Send dead letters back to their queues, with their deliveries counted from 0.
 
-    NAME is a topic of dead letters, or a queue: then those go back that came from it.
+    NAME is a topic of dead letters, or a queue whose dead letters to send back.
     """
     with open_topics(http_url, token, tls_ca) as topics:
         topic, origin = _letters_of(topics, name)

@@ -13,7 +13,7 @@ def http_option(command: Command) -> Command:
     trust = click.option(
         "--tls-ca",
         envvar=TLS_CA,
-        help="With https://: a PEM file of the authority that signed the server's certificate.",
+        help="With https://: PEM file of the authority that signed the server's certificate.",
     )
     return click.option(
         "--http-url",

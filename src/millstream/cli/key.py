@@ -27,15 +27,22 @@ def key() -> None:
 
 
 @key.command()
-@click.option("--name", help="What to call it.  [default: a random word]")
-@click.option("--scopes", default="", help="read+write+delete+admin, or some.  [default: all]")
-@click.option("--prefix", "prefixes", multiple=True, help="Only names that begin so; repeatable.")
-@click.option("--account", default=GLOBAL_ACCOUNT, show_default=True, help="Whose topics.")
+@click.option("--name", help="Name of the key.  [default: a random word]")
+@click.option(
+    "--scopes", default="", help="Scopes: read+write+delete+admin, or some of them.  [default: all]"
+)
+@click.option(
+    "--prefix",
+    "prefixes",
+    multiple=True,
+    help="Only topics whose names begin with this; repeatable.",
+)
+@click.option("--account", default=GLOBAL_ACCOUNT, show_default=True, help="Account of the topics.")
 @data_dir
 def add(
     name: str | None, scopes: str, prefixes: tuple[str, ...], account: str, data_dir: Path | None
 ) -> None:
-    """Make a key and print its secret, which is shown this once and kept nowhere."""
+    """Create a key and print its secret. The secret is shown only now and kept nowhere."""
     name = name or secrets.token_hex(4)
     if not name.isprintable() or any(c.isspace() for c in name) or not all(prefixes):
         raise click.UsageError("a name is one word, and a prefix is not empty")

@@ -1,4 +1,4 @@
-"""The ``millstream`` command: its parts, and how a failure is told."""
+"""The ``millstream`` command: its parts, and how it reports a failure."""
 
 import os
 import sys
@@ -19,21 +19,21 @@ cli = LazyGroup(
         "sub": ("millstream.cli.messages.sub:sub", "Print messages as they arrive."),
         "request": (
             "millstream.cli.messages.request:request",
-            "Ask a question and print the answer.",
+            "Send a request and print the answer.",
         ),
         "reply": ("millstream.cli.messages.reply:reply", "Answer requests."),
         "bench": ("millstream.cli.messages.bench:bench", "Measure a NATS server."),
         "work": ("millstream.cli.work:work", "Run a command for each job of a queue."),
-        "dlq": ("millstream.cli.dlq:dlq", "Look at dead letters, and send them back."),
+        "dlq": ("millstream.cli.dlq:dlq", "List dead letters, and send them back."),
         "consumer": (
             "millstream.cli.consumer:consumer",
             "Say why a consumer delivers, or does not.",
         ),
-        "key": ("millstream.cli.key:key", "Hand out API keys for HTTP, and take them back."),
+        "key": ("millstream.cli.key:key", "Create, list and revoke API keys for HTTP."),
         "pipeline": ("millstream.cli.pipeline.command:pipeline", "Transform streams with Spark."),
         "nats-server": (
             "millstream.cli.nats_server:nats_server",
-            "Stand in for the nats-server command.",
+            "Run as the nats-server command does.",
         ),
         "fsck": ("millstream.cli.directory.fsck:fsck", "Check a data directory; changes nothing."),
         "scrub": (
@@ -42,7 +42,7 @@ cli = LazyGroup(
         ),
         "repair": (
             "millstream.cli.directory.repair:repair",
-            "Make a damaged data directory sound again.",
+            "Repair a damaged data directory.",
         ),
         "dump": (
             "millstream.cli.directory.dump:dump",
@@ -50,11 +50,11 @@ cli = LazyGroup(
         ),
         "backup": (
             "millstream.cli.directory.backup:backup",
-            "Copy a data directory, also while in use.",
+            "Back up a data directory, also while in use.",
         ),
         "restore": (
             "millstream.cli.directory.backup:restore",
-            "Bring a backup back, to any moment.",
+            "Restore a backup, to any moment.",
         ),
         "version": ("millstream.cli.version:version", "Print the version."),
     },

@@ -23,7 +23,7 @@ def server_option(command: Command) -> Command:
 
 def json_option(command: Command) -> Command:
     """Add ``--json``: one JSON object per line."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")(
         command
     )
 

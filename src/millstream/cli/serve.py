@@ -15,40 +15,62 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("-c", "--config", type=FILE, help="A file in nats-server's form; SIGHUP rereads it.")
-@click.option("--host", help=f"Where NATS clients connect.  [default: {DEFAULTS.host}]")
-@click.option("-p", "--port", type=int, help=f"0: a free one.  [default: {DEFAULTS.port}]")
-@click.option("--http-host", help=f"Where HTTP clients connect.  [default: {DEFAULTS.http_host}]")
-@click.option("--http-port", type=int, help=f"0: a free one.  [default: {DEFAULTS.http_port}]")
+@click.option(
+    "-c",
+    "--config",
+    type=FILE,
+    help="Configuration file in nats-server's form; SIGHUP reads it again.",
+)
+@click.option("--host", help=f"Address for NATS clients.  [default: {DEFAULTS.host}]")
+@click.option(
+    "-p",
+    "--port",
+    type=int,
+    help=f"Port for NATS; 0 picks a free port.  [default: {DEFAULTS.port}]",
+)
+@click.option("--http-host", help=f"Address for HTTP clients.  [default: {DEFAULTS.http_host}]")
+@click.option(
+    "--http-port",
+    type=int,
+    help=f"Port for HTTP; 0 picks a free port.  [default: {DEFAULTS.http_port}]",
+)
 @click.option(
     "--allowed-host",
     "allowed_hosts",
     multiple=True,
     callback=lambda context, parameter, given: given or None,
-    help="A name by which a proxy calls HTTP on this machine; repeatable.",
+    help="Host name that a proxy uses for HTTP on this machine; repeatable.",
 )
-@click.option("--data-dir", type=FILE, help=f"The records.  [default: ./{DEFAULTS.data_dir}]")
-@click.option("--server-name", help="What the server calls itself.  [default: its id]")
-@click.option("--max-payload", type=int, help=f"In bytes.  [default: {DEFAULTS.max_payload}]")
-@click.option("--ports-file-dir", type=FILE, help="Write the ports taken to a file in here.")
-@click.option("--segment-max-events", type=int, help="Seal a segment after so many records.")
-@click.option("--segment-max-bytes", type=int, help="Seal a segment after so many bytes.")
-@click.option("--segment-max-age-ms", type=int, help="Seal a segment after so long.")
-@click.option("--wal-shards", type=int, help="Write-ahead logs side by side.  [default: 1]")
-@click.option("--cold", help="Where old segments move to: a directory, or a URL as s3://bucket.")
-@click.option("--hot-segments", type=int, help="How many sealed segments a stream keeps here.")
-@click.option("--hot-bytes", type=int, help="How many bytes of sealed segments it keeps here.")
-@click.option("--pid-file", type=FILE, help="Write the process id here.")
+@click.option(
+    "--data-dir", type=FILE, help=f"Directory for all data.  [default: ./{DEFAULTS.data_dir}]"
+)
+@click.option("--server-name", help="Name of the server.  [default: its id]")
+@click.option(
+    "--max-payload", type=int, help=f"Largest message, in bytes.  [default: {DEFAULTS.max_payload}]"
+)
+@click.option(
+    "--ports-file-dir", type=FILE, help="Write a file with the ports in use into this directory."
+)
+@click.option("--segment-max-events", type=int, help="Seal a segment after this many records.")
+@click.option("--segment-max-bytes", type=int, help="Seal a segment after this many bytes.")
+@click.option("--segment-max-age-ms", type=int, help="Seal a segment at this age.")
+@click.option("--wal-shards", type=int, help="Number of write-ahead logs.  [default: 1]")
+@click.option("--cold", help="Place for old segments: a directory, or a URL such as s3://bucket.")
+@click.option(
+    "--hot-segments", type=int, help="Sealed segments of a stream that stay in the data directory."
+)
+@click.option("--hot-bytes", type=int, help="Bytes of sealed segments of a stream that stay there.")
+@click.option("--pid-file", type=FILE, help="Write the process id to this file.")
 @click.option(
     "--allow-insecure-no-auth",
     is_flag=True,
     default=None,
-    help="Listen beyond this machine although nobody is asked for credentials.",
+    help="Let other machines connect without credentials.",
 )
 def serve(config: Path | None, **flags: Given) -> int:
-    """Run the server until it is interrupted.
+    """Run the server until you interrupt it.
 
-    Each option can also be set by the environment: --http-port is MILLSTREAM_HTTP_PORT.
+    You can also set each option in the environment: --http-port is MILLSTREAM_HTTP_PORT.
     Flags win over the environment, and both win over the configuration file.
     """
     from millstream.server.command_line.serve_options import load_serve

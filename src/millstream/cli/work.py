@@ -102,7 +102,7 @@ def _named(jobs: dict[int, str]) -> str:
     type=click.FloatRange(min=0),
     default=FOLLOWERS_PATIENCE,
     show_default=True,
-    help="With --follow: seconds to wait for a server that went away.",
+    help="With --follow: seconds to wait for a server that is away.",
 )
 def work(
     queue: str,

@@ -46,7 +46,7 @@ def parse_url(url: str) -> Address:
     try:
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        raise InvalidUrl("the port in the server url is no number up to 65535") from None
+        raise InvalidUrl("the port in the server url must be a number up to 65535") from None
     user = unquote(parts.username) if parts.username else None
     if user is not None and parts.password is None:
         return Address(parts.hostname or "127.0.0.1", port, parts.scheme == "tls", token=user)

@@ -43,9 +43,11 @@ class Place:
             parts = urlsplit(self.url)
             self.port = parts.port or (443 if parts.scheme == "https" else 8222)
         except ValueError:
-            raise InvalidUrl(f"'{shown(self.url)}' is no server: write http://host:port") from None
+            raise InvalidUrl(
+                f"'{shown(self.url)}' is not a server url: write http://host:port"
+            ) from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidUrl(f"'{shown(self.url)}' is no server: write http://host:port")
+            raise InvalidUrl(f"'{shown(self.url)}' is not a server url: write http://host:port")
         self.secure, self.host = parts.scheme == "https", parts.hostname
         self.url = shown(self.url).rstrip("/")
         self.headers: dict[str, str] = {}

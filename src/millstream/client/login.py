@@ -88,7 +88,9 @@ def login_of(
     if creds_file is not None:
         found = _BLOCK.findall(_text_of(creds_file))
         if len(found) != 2:
-            raise BadCredentials(f"{creds_file} is no credentials file: it needs a JWT and a seed")
+            raise BadCredentials(
+                f"{creds_file} is not a credentials file: it needs a JWT and a seed"
+            )
         jwt, seed = found
     if nkey_file is not None:
         seed = _text_of(nkey_file).strip()

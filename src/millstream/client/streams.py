@@ -541,7 +541,7 @@ def _decode(body: bytes, shape: type[_Shape]) -> _Shape:
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ReadRefused(f"the server's answer is not understood: {error}") from error
+        raise ReadRefused(f"cannot read the server's answer: {error}") from error
 
 
 def _refusal(body: bytes, stream: str) -> ClientError:

@@ -41,7 +41,7 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
         lambda facts, request: accountz.describe(facts, request.query.get("acc", "")),
         "Accounts",
     ),
-    "/accstatz": (lambda facts, request: _accstatz(facts, request), "What each account moves"),
+    "/accstatz": (lambda facts, request: _accstatz(facts, request), "Traffic of each account"),
     "/subsz": (
         lambda facts, request: subsz.describe(facts, subsz.SubszQuery.of(request.query)),
         "Subscriptions",
@@ -72,8 +72,8 @@ def monitor_routes(facts: Facts) -> list[Route]:
         for path, (describe, summary) in DESCRIPTIONS.items()
     ]
     return [
-        Route("GET", "/", partial(_index, facts), "", "Where everything else is"),
-        Route("GET", "/healthz", partial(_healthz, facts), "", "Tell whether the server works"),
+        Route("GET", "/", partial(_index, facts), "", "Links to all pages"),
+        Route("GET", "/healthz", partial(_healthz, facts), "", "Say whether the server works"),
         Route("GET", "/metrics", partial(_metrics, facts), "read", "Figures for Prometheus"),
         *told,
     ]

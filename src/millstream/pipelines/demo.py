@@ -96,7 +96,9 @@ def _publish(server: "Server", stream: str, made: list[dict[str, Any]]) -> None:
         except NoResponders:
             answer = {}
     if answer.get("stream") != stream:
-        raise PipelineError(f"{stream} takes no {subjects[-1]}: use a stream of another name")
+        raise PipelineError(
+            f"{stream} does not capture {subjects[-1]}: use a stream of another name"
+        )
 
 
 def document(stream: str) -> dict[str, Any]:

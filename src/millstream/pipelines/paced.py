@@ -81,7 +81,7 @@ def _acknowledged(
     while waiting > most:
         message = acks.next(_TIMEOUT)
         if message.status == 503:
-            raise PipelineError(f"no stream of {client.address} takes these subjects")
+            raise PipelineError(f"no stream of {client.address} captures these subjects")
         answer = json.loads(message.payload)
         if answer.get("error", {}).get("err_code") == NOT_THAT_STREAM:
             raise PipelineError(

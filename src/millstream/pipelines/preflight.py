@@ -132,8 +132,8 @@ def ensure_stream(server: "Server", streams: StreamReader, target: StreamTarget)
         return
     if not _NATS_NAME.fullmatch(target.stream):
         raise PipelineError(
-            f"cannot create {target.stream!r}: the name of a stream has no blanks, dots, slashes, "
-            "* or >"
+            f"cannot create {target.stream!r}: the name of a stream may not contain "
+            "blanks, dots, slashes, * or >"
         )
     config = {"name": target.stream, "subjects": list(target.create)}
     client = connect(server.url, name="millstream pipeline", login=server.login)
@@ -160,7 +160,7 @@ def _require_source(name: str, known: list[str], source: str, once: bool) -> Non
         _require(name, known, f"source {source!r}")
     elif once and not any(fnmatchcase(one, name) for one in known):
         there = f"there are {', '.join(known[:20])}" if known else "the server has none"
-        raise PipelineError(f"source {source!r}: no stream is like {name!r}; {there}")
+        raise PipelineError(f"source {source!r}: no stream matches {name!r}; {there}")
 
 
 def _require(name: str, known: list[str], who: str) -> None:

@@ -23,7 +23,7 @@ class RouterCycle(MillstreamError):
 
     def __init__(self, cycle: list[str]) -> None:
         super().__init__(
-            f"records would go round: {' -> '.join(cycle)}; allow_cycle permits that",
+            f"the routers would form a cycle: {' -> '.join(cycle)}; set allow_cycle to allow it",
             {"cycle": cycle},
         )
         self.cycle = cycle
@@ -31,7 +31,7 @@ class RouterCycle(MillstreamError):
     def keep_to(self, may_know: Callable[[str], bool]) -> None:
         """Name the way round only to somebody who may know of all topics on it."""
         if not all(map(may_know, self.cycle)):
-            self.message = "records would go round; allow_cycle permits that"
+            self.message = "the routers would form a cycle; set allow_cycle to allow it"
             self.detail = None
 
 
@@ -43,7 +43,7 @@ class SecondSource(MillstreamError):
 
     def __init__(self, dest: str) -> None:
         super().__init__(
-            f"{dest} is fed by a router from another source already",
+            f"another router already feeds {dest} from another source",
             {"topic": dest, "reason": "router_dest_fan_in"},
         )
 
@@ -67,5 +67,7 @@ class RouterRepointed(MillstreamError):
         """Name only those ends that somebody may know of."""
         known = {which: topic for which, topic in self.ends.items() if may_know(topic)}
         if known != self.ends:
-            self.message = f"{self.name} has another source or dest, which a router keeps"
+            self.message = (
+                f"{self.name} has another source or dest, and a router cannot change them"
+            )
             self.detail = {"router": self.name, "reason": "router_repoint_forbidden", **known}

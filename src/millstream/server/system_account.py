@@ -119,7 +119,7 @@ def _read(asked: dict[str, Any], shape: type[_Shape]) -> _Shape:
     try:
         return msgspec.convert(asked, shape)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the request is not understood: {error}") from error
+        raise BadRequest(f"cannot read the request: {error}") from error
 
 
 def _health(facts: Facts, options: health.HealthQuery) -> dict[str, Any]:

@@ -73,7 +73,9 @@ def check_names(names: Iterable[str]) -> None:
             raise OptionError(f"column {name!r} is named twice")
         seen.add(name)
     if COUNT in seen and (others := seen - {COUNT, "stream", *GAP_COLUMNS}):
-        raise OptionError(f"{COUNT} counts many at once: leave out {', '.join(sorted(others))}")
+        raise OptionError(
+            f"{COUNT} counts many records in one row: leave out {', '.join(sorted(others))}"
+        )
 
 
 @lru_cache(maxsize=16)

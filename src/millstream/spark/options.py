@@ -100,7 +100,7 @@ def parse(options: Mapping[str, str]) -> ReadOptions:
         values["streams"] = ("*",)  # whichever holds records of that subject
     if values.get("retention_hold") and "consumer" not in values:
         raise OptionError(
-            "option retentionHold holds what a consumer has not taken: name one by option consumer"
+            "option retentionHold needs a consumer, whose records it holds: set option consumer too"
         )
     return ReadOptions(**values)  # type: ignore[arg-type]
 
@@ -112,7 +112,7 @@ def check_streaming(options: ReadOptions) -> None:
             raise OptionError(f"option {name} belongs to spark.read, not to spark.readStream")
     several = len(options.streams) > 1 or "*" in options.streams[0]
     if options.start_seq is not None and several:
-        raise OptionError("startSeq is of one stream: use startTime for several")
+        raise OptionError("startSeq works for one stream: use startTime for several")
 
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
@@ -121,7 +121,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     if "stream" not in values:
         raise OptionError('name the stream to write: .option("stream", "ORDERS")')
     if "batch_id" in values and "sink_id" not in values:
-        raise OptionError("option batchId counts the batches of a sink: give it a sinkId too")
+        raise OptionError("option batchId numbers the batches of a sink: set sinkId too")
     return WriteOptions(**values)  # type: ignore[arg-type]
 
 
@@ -162,7 +162,7 @@ def time_ns(text: str, now_ns: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionError(
-            f"{text!r} is no time: use 2026-05-01T12:00:00Z, or -30m, -2h, -7d before now"
+            f"{text!r} is not a time: use 2026-05-01T12:00:00Z, or -30m, -2h, -7d before now"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -162,7 +162,7 @@ class Authorizer:
             return self._key_caller(key)
         user = self._identify(offered, request.peer)
         if user is None:
-            raise Unauthorized("say who you are: a valid key as Authorization: Bearer, or a user")
+            raise Unauthorized("send a valid key as Authorization: Bearer, or log in as a user")
         caller = self._user_caller(user, scope, topic)
         return self._in_parts(caller, user) if parts else caller
 
@@ -174,7 +174,7 @@ class Authorizer:
             known = Caller(key.account, key.prefixes, holder, key.scopes)
             self._callers[key] = known
         if key.account != GLOBAL_ACCOUNT and not self._users.keeps_streams(key.account):
-            raise Forbidden("the account of this key keeps no streams")
+            raise Forbidden("the account of this key has no streams")
         return known
 
     def _identify(self, offered: Offered | None, peer: str) -> Identity | None:
@@ -272,7 +272,9 @@ class Authorizer:
         else:
             allowed = not caller.prefixes and caller.account == GLOBAL_ACCOUNT
         if not allowed:
-            raise Forbidden("monitoring shows the whole server, this credential only a part")
+            raise Forbidden(
+                "monitoring shows the whole server, and this credential may see only a part of it"
+            )
 
 
 def offered_by(request: Request, route: Route) -> Offered | None:

@@ -33,16 +33,16 @@ LINES = (
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 _REFUSALS = {
-    "400": "The request cannot be read or carried out; the message says why",
+    "400": "The server cannot read or carry out the request; the message says why",
     "401": "A key is needed",
     "403": "This key may not do that",
-    "404": "There is no such thing",
+    "404": "It does not exist",
     "406": "This route sends text/event-stream",
     "409": "The topic is not of that kind, or does not allow it",
-    "413": "The body is too large, or too large once it is unpacked",
-    "415": "The body is of a type that this route does not read",
+    "413": "The body is too large, as sent or unpacked",
+    "415": "This route does not read a body of this type",
     "422": "The topic is full and refuses more",
-    "429": "Too much at once; try again after Retry-After seconds",
+    "429": "Too many requests or too much data at once; try again after Retry-After seconds",
     "503": "Not now; the message says why",
     "507": "The disk is full; writes resume when there is room",
 }
@@ -75,7 +75,7 @@ def _json(name: str) -> Schema:
     return {"type": "string", "contentMediaType": JSON, "contentSchema": ref(name)}
 
 
-_BESIDE_LINES = {"description": "where the body is one record a line; else it is in the body"}
+_BESIDE_LINES = {"description": "for a body with one record per line; otherwise it is in the body"}
 _OF_LINES = {
     "node": {**TEXT, **_BESIDE_LINES},
     "idempotency_key": {**TEXT, **_BESIDE_LINES},
@@ -115,7 +115,7 @@ DETAILS: dict[tuple[str, str], Details] = {
             "heartbeat_ms": MILLISECONDS,
             "include_tags": SWITCH,
             "include_meta": SWITCH,
-            "node": {**TEXT, "description": "whose records are left out"},
+            "node": {**TEXT, "description": "node whose records the server leaves out"},
             "tag": TEXT,
             "subject": TEXT,
             "since": MILLISECONDS,

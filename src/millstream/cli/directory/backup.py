@@ -24,8 +24,8 @@ from millstream.store.disk.objects import open_objects
 def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> None:
     """Add a backup of the data DIRECTORY to TARGET, a directory or a URL (s3://bucket/prefix).
 
-    The server may run. What an earlier backup at the target has is not stored again. One backup
-    at a time may use a target.
+    The server may run. A backup stores only what earlier backups at the target do not have. One
+    backup at a time may use a target.
     """
     place = open_objects(target, OsFiles())
     taken = take(directory.resolve(), place, SystemClock())
@@ -51,7 +51,7 @@ def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> Non
 @click.command()
 @click.argument("target")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--at", "moment", help="As it was then, e.g. 2026-11-16T12:30:00Z.")
+@click.option("--at", "moment", help="Restore this moment, such as 2026-11-16T12:30:00Z.")
 @key_file_option
 @click.option("--list", "only_list", is_flag=True, help="List the backups at TARGET.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -13,9 +13,9 @@ from millstream.store.upkeep.dump import dump_directory
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @key_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def dump(directory: Path, key_file: tuple[str, ...], as_json: bool) -> None:
-    """Print WAL entries, frames, segments and snapshots of DIRECTORY; payloads stay out."""
+    """Print WAL entries, frames, segments and snapshots of DIRECTORY, without payloads."""
     for item in dump_directory(str(directory.resolve()), OsFiles(), key_ring(key_file)):
         if as_json:
             click.echo(msgspec.json.encode(item))

@@ -16,9 +16,9 @@ from millstream.store.upkeep.inspect import Report, check_directory
 @key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def fsck(directory: Path, key_file: tuple[str, ...], as_json: bool) -> int:
-    """Read every record in DIRECTORY and report what is damaged; nothing is changed.
+    """Read every record in DIRECTORY and report damage; changes nothing.
 
-    Exits with 0 when all is well, 3 when damage was found and reported, 4 when the directory
+    Exits with 0 when all is well, 3 when it found damage, 4 when the directory
     cannot be used. Run it while no server uses the directory.
     """
     report = check_directory(str(directory.resolve()), OsFiles(), key_ring(key_file))

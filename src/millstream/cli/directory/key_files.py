@@ -12,8 +12,8 @@ key_file_option = click.option(
     "--key-file",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="A file with the encryption key; repeat it for an older one. "
-    f"Else ${KEY} and ${PREVIOUS} count.",
+    help="File with the encryption key; repeat it for an older key.  "
+    f"[default: ${KEY} and ${PREVIOUS}]",
 )
 
 

@@ -21,17 +21,17 @@ from millstream.streams.unnamed_logs import adopted
     "--keep",
     "kept",
     type=click.Path(path_type=Path),
-    help="Where the copy of the directory as it is now goes; beside it by default.",
+    help="Path for the copy of the directory.  [default: beside it]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; asks nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and do not ask.")
 def repair(
     directory: Path, key_file: tuple[str, ...], agreed: bool, kept: Path | None, as_json: bool
 ) -> int:
-    """Make DIRECTORY usable and clean, with what remains lost on record.
+    """Repair DIRECTORY, and put on record what stays lost.
 
-    Says what is damaged, what will be made anew and which records stay lost; then it asks, copies
-    the directory, and repairs it. Stop the server first. Exits with 0 when the directory is clean,
-    3 when damage is left as nobody agreed, 4 when it cannot be repaired.
+    Prints what is damaged, what it will rebuild and which records stay lost; then asks, copies the
+    directory, and repairs it. Stop the server first. Exits with 0 when the directory is clean, 3
+    when you did not agree and damage is left, 4 when it cannot be repaired.
     """
     place, files, ring = directory.resolve(), OsFiles(), sealing_ring(key_file)
     copy = kept.resolve() if kept else _beside(place)

@@ -13,15 +13,17 @@ from millstream.store.upkeep.scrub import Scrubbed, scrub_directory
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--cold", "place", default="", help="Where cold history is: a directory or a URL.")
+@click.option(
+    "--cold", "place", default="", help="Place of the cold history: a directory or a URL."
+)
 @key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def scrub(directory: Path, place: str, key_file: tuple[str, ...], as_json: bool) -> int:
     """Read every record of DIRECTORY and every object of its cold history.
 
-    A damaged object of the cold history is made again from the others: a segment from its Parquet
-    twin, the twin from the segment, the index from the one in DIRECTORY. Damage in DIRECTORY itself
-    is only reported: that is for `millstream repair`. Exits with 0 when everything is sound now, 3
+    Rebuilds a damaged object of the cold history from the others: a segment from its Parquet twin,
+    the twin from the segment, the index from the one in DIRECTORY. Only reports damage in DIRECTORY
+    itself: use `millstream repair` for that. Exits with 0 when everything is sound now, 3
     when damage is left or records are lost, 4 when the directory or the cold place cannot be used.
     Stop the server first; a running one scrubs in the background.
     """

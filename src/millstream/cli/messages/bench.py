@@ -22,14 +22,14 @@ def bench() -> None:
 @click.option(
     "--requests",
     type=click.IntRange(min=1),
-    help="Questions to ask, one after the other.  [default: a twentieth of --msgs]",
+    help="Requests to send, one after the other.  [default: a twentieth of --msgs]",
 )
 @click.option(
     "--size",
     default=128,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Bytes of a payload; from 8 on, deliveries are timed.",
+    help="Payload size in bytes; from 8 on, deliveries are timed.",
 )
 @click.option(
     "--subs",
@@ -43,7 +43,7 @@ def bench() -> None:
     "works",
     multiple=True,
     type=click.Choice(_WORKS),
-    help="Only this: pub, one (1->1), many (1->N) or request; repeatable.  [default: all]",
+    help="Workload: pub, one (1->1), many (1->N) or request; repeatable.  [default: all]",
 )
 @json_option
 def core(
@@ -55,7 +55,7 @@ def core(
     works: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Publish, fan out and ask, with clients in processes of their own.
+    """Measure publishes, fan-out and requests, with each client in its own process.
 
     The clients are written in Python and often slower than the server: compare servers with each
     other rather than with other tools.

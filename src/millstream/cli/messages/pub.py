@@ -33,7 +33,7 @@ class PubAck(msgspec.Struct, omit_defaults=True):
 @click.argument("payload", required=False)
 @server_option
 @header_option
-@click.option("--reply", help="Subject that answers should go to.")
+@click.option("--reply", help="Reply subject of the message.")
 @click.option("--lines", is_flag=True, help="Publish each line of standard input.")
 @click.option("--ack", is_flag=True, help="Wait until a stream has stored the message.")
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for the server.")
@@ -49,7 +49,7 @@ def pub(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Publish PAYLOAD to SUBJECT; without one, or with -, standard input is the payload."""
+    """Publish PAYLOAD to SUBJECT; without PAYLOAD, or with -, publish standard input."""
     if ack and reply:
         raise click.UsageError("--ack and --reply exclude each other: the ack is the reply")
     headers = parse_headers(header_lines)

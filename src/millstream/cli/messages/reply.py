@@ -12,7 +12,7 @@ from millstream.cli.options import json_option, open_client, server_option
 @click.argument("subject")
 @click.argument("payload", required=False)
 @server_option
-@click.option("--echo", is_flag=True, help="Answer with the question's own payload.")
+@click.option("--echo", is_flag=True, help="Answer with the payload of the request.")
 @click.option("--queue", default="millstream-reply", show_default=True, help="Queue group.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @json_option
@@ -25,7 +25,7 @@ def reply(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Answer every request on SUBJECT with PAYLOAD, printing the questions."""
+    """Answer every request on SUBJECT with PAYLOAD, and print the requests."""
     if echo is (payload is not None):
         raise click.UsageError("give either an answer or --echo")
     with open_client(url) as client:

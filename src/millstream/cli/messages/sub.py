@@ -11,7 +11,7 @@ from millstream.cli.options import json_option, open_client, raw_option, server_
 @click.command()
 @click.argument("subject")
 @server_option
-@click.option("--queue", help="Share the messages with others of this group.")
+@click.option("--queue", help="Share the messages with other members of this queue group.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--timeout", type=float, help="Stop when nothing arrives for this many seconds.")
 @raw_option
@@ -25,7 +25,7 @@ def sub(
     raw: bool,
     as_json: bool,
 ) -> None:
-    """Print messages on SUBJECT, which may hold the wildcards * and >."""
+    """Print messages on SUBJECT, which may contain the wildcards * and >."""
     with open_client(url) as client:
         subscription = client.subscribe(subject, queue)
         client.flush()

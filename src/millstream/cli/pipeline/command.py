@@ -24,16 +24,22 @@ pipeline = PipelineGroup(
     places={
         "run": ("millstream.cli.pipeline.run:run", "Run a pipeline file (YAML or Python)."),
         "check": ("millstream.cli.pipeline.run:check", "Check a pipeline file without Spark."),
-        "archive": ("millstream.cli.pipeline.ready:archive", "Streams into a lake table."),
-        "replay": ("millstream.cli.pipeline.ready:replay", "An archived table into a stream."),
-        "compact": ("millstream.cli.pipeline.ready:compact", "Many files into few sorted ones."),
-        "backfill": ("millstream.cli.pipeline.ready:backfill", "A pipeline over past records."),
-        "rollup": ("millstream.cli.pipeline.ready:rollup", "Counts and rates by window."),
+        "archive": ("millstream.cli.pipeline.ready:archive", "Copy streams into a lake table."),
+        "replay": (
+            "millstream.cli.pipeline.ready:replay",
+            "Publish an archived table to a stream.",
+        ),
+        "compact": (
+            "millstream.cli.pipeline.ready:compact",
+            "Merge many files into few sorted ones.",
+        ),
+        "backfill": ("millstream.cli.pipeline.ready:backfill", "Run a pipeline over past records."),
+        "rollup": ("millstream.cli.pipeline.ready:rollup", "Count records and rates by window."),
         "declared": (
             "millstream.cli.pipeline.declared:declared",
             "Run Spark Declarative Pipelines over streams.",
         ),
-        "demo": ("millstream.cli.pipeline.demo:demo", "Orders by minute, from nothing."),
+        "demo": ("millstream.cli.pipeline.demo:demo", "Count orders by minute, from nothing."),
         "audit": ("millstream.cli.pipeline.ready:audit", "Check every record of streams."),
     },
 )

@@ -15,11 +15,13 @@ from millstream.spark.worker_python import worker_python
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only check that the definitions fit together.")
-@click.option("--full-refresh-all", is_flag=True, help="Forget what was taken, and begin anew.")
+@click.option(
+    "--full-refresh-all", is_flag=True, help="Forget all progress and start from the beginning."
+)
 def declared(spec: Path, dry_run: bool, full_refresh_all: bool) -> int:
     """Run the declarative pipeline of the SPEC file (spark-pipeline.yml) over streams.
 
-    As spark-pipelines does, with this Python: no variable of the environment is needed.
+    Works as spark-pipelines does, but with this Python and without environment variables.
     """
     if dry_run and full_refresh_all:
         raise click.UsageError("give --dry-run or --full-refresh-all, not both")

@@ -48,15 +48,15 @@ SHOWN = 10  # rows of each printed table
     type=click.IntRange(1, 1_000_000),
     default=1000,
     show_default=True,
-    help="How many orders to make up where the stream is empty.",
+    help="Number of made-up orders for an empty stream.",
 )
 @server_options
 @spark_options
 def demo(stream: str, events: int, server: dict[str, str], spark: SparkChoice) -> None:
     """Count the orders in STREAM by minute and region: into a Parquet table and a stream.
 
-    Where the stream is absent or empty, orders are made up; where no server runs, one is started
-    for as long as this takes. Done again, it takes what has come since.
+    It publishes made-up orders if the stream is absent or empty, and starts a server for the time
+    of the demo if none runs. Run it again to take what has come since.
     """
     home = spark.data or Path()
     with _server_at(server, home) as url:

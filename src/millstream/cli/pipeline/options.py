@@ -94,26 +94,26 @@ _LOGIN = {
     "tlskey": "tlsKey",
 }
 _CREDENTIALS = [
-    click.option("--user", envvar="NATS_USER", help="Who asks."),
-    click.option("--password", envvar="NATS_PASSWORD", help="The user's."),
-    click.option("--token", envvar="MILLSTREAM_TOKEN", help="A token, or an API key over HTTP."),
-    click.option("--creds", envvar="NATS_CREDS", help="A credentials file: a JWT and a seed."),
-    click.option("--nkey", envvar="NATS_NKEY", help="A file with a user's seed."),
-    click.option("--tlsca", envvar="NATS_CA", help="A file with the authority to trust."),
-    click.option("--tlscert", envvar="NATS_CERT", help="A file with a certificate to show."),
-    click.option("--tlskey", envvar="NATS_KEY", help="A file with its key."),
+    click.option("--user", envvar="NATS_USER", help="User name."),
+    click.option("--password", envvar="NATS_PASSWORD", help="Password of the user."),
+    click.option("--token", envvar="MILLSTREAM_TOKEN", help="Token; over HTTP an API key."),
+    click.option("--creds", envvar="NATS_CREDS", help="Credentials file with a JWT and a seed."),
+    click.option("--nkey", envvar="NATS_NKEY", help="File with the seed of a user's nkey."),
+    click.option("--tlsca", envvar="NATS_CA", help="File with the certificate authority to trust."),
+    click.option("--tlscert", envvar="NATS_CERT", help="File with the client's certificate."),
+    click.option("--tlskey", envvar="NATS_KEY", help="File with the key of that certificate."),
 ]
 _OPTIONS = [
-    click.option("--master", help="A Spark cluster, or local[N].  [default: local[*]]"),
-    click.option("--remote", help="A Spark Connect server, as sc://host:port."),
-    click.option("--no-ui", is_flag=True, help="Start no Spark UI."),
+    click.option("--master", help="Spark cluster, or local[N].  [default: local[*]]"),
+    click.option("--remote", help="Spark Connect server, as sc://host:port."),
+    click.option("--no-ui", is_flag=True, help="Do not start the Spark UI."),
     click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Checkpoints go into .millstream here.  [default: beside the file or the table]",
+        help="Directory for checkpoints, in .millstream.  [default: beside the file or the table]",
     ),
-    click.option("--debug", is_flag=True, help="Show Java's words and tracebacks."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
+    click.option("--debug", is_flag=True, help="Show Java's output and tracebacks."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."),
 ]
 
 

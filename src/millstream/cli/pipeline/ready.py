@@ -57,12 +57,12 @@ def _schedule(data: dict[str, Any], every: str | None, follow: bool) -> dict[str
 
 @click.command()
 @click.argument("streams")
-@click.option("--to", "place", required=True, help="The table: a directory or url.")
+@click.option("--to", "place", required=True, help="Table to write: a directory or URL.")
 @click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
 @click.option("--by", type=click.Choice(["day", "hour"]), default="day", show_default=True)
-@click.option("--subject", help="Only subjects like this, such as orders.>.")
-@click.option("--every", help="Again after so long, such as 10m.  [default: once]")
-@click.option("--follow", is_flag=True, help="All the time.")
+@click.option("--subject", help="Only subjects that match this, such as orders.>.")
+@click.option("--every", help="Run again at this interval, such as 10m.  [default: once]")
+@click.option("--follow", is_flag=True, help="Run until you interrupt it.")
 @server_options
 @spark_options
 def archive(
@@ -86,14 +86,14 @@ def archive(
 
 @click.command()
 @click.argument("table")
-@click.option("--to", "stream", required=True, help="The stream to write to.")
+@click.option("--to", "stream", required=True, help="Stream to write to.")
 @click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
-@click.option("--subject", help="For all records.  [default: that of each]")
-@click.option("--where", default="true", help="Only rows like this, in SQL.")
+@click.option("--subject", help="Subject for all records.  [default: each record's own]")
+@click.option("--where", default="true", help="Only rows that fulfil this SQL condition.")
 @click.option(
     "--speed",
     type=click.FloatRange(0, 1_000_000, min_open=True),
-    help="Pace of the original times: 1 as they came, 60 an hour in a minute.  [default: at once]",
+    help="Speed of the replay: 1 as the records came, 60 an hour in a minute.  [default: at once]",
 )
 @server_options
 @spark_options
@@ -109,8 +109,8 @@ def replay(
 ) -> None:
     """Write the records of an archived TABLE to a stream, in order, each once.
 
-    They appear together, or in parts of 256 MiB; a replay that was not finished goes on when it is
-    started again. With --speed each is published when its time comes, one by one.
+    The records appear together, or in parts of 256 MiB. If a replay did not finish, start it again
+    and it goes on. With --speed it publishes the records one by one, each when its time comes.
     """
     data = ready_made.replay(table, form, stream, subject, where)
     pipeline = _parsed(data, server, beside=table)
@@ -125,14 +125,16 @@ def replay(
 
 @click.command()
 @click.argument("streams")
-@click.option("--to", "table", help="The table that holds all windows: a directory.")
-@click.option("--stream", help="The stream that gets each window when it changes; made if absent.")
-@click.option("--window", "size", default="1m", show_default=True, help="How long a window is.")
-@click.option("--by", multiple=True, help="Repeatable.  [default: stream, subject]")
+@click.option("--to", "table", help="Table for all windows: a directory.")
+@click.option("--stream", help="Stream that gets each window when it changes; created if absent.")
+@click.option("--window", "size", default="1m", show_default=True, help="Length of a window.")
+@click.option(
+    "--by", multiple=True, help="Column to group by; repeatable.  [default: stream, subject]"
+)
 @click.option("--fields", help="Fields of the JSON payload, such as 'amount double, id bigint'.")
-@click.option("--value", help="What to take percentiles of, such as amount or length(payload).")
-@click.option("--every", help="Again after so long, such as 10m.  [default: once]")
-@click.option("--follow", is_flag=True, help="All the time.")
+@click.option("--value", help="Value for the percentiles, such as amount or length(payload).")
+@click.option("--every", help="Run again at this interval, such as 10m.  [default: once]")
+@click.option("--follow", is_flag=True, help="Run until you interrupt it.")
 @server_options
 @spark_options
 def rollup(
@@ -158,9 +160,14 @@ def rollup(
 
 @click.command()
 @click.argument("table")
-@click.option("--to", "target", required=True, help="The new table.")
-@click.option("--key", "keys", multiple=True, help="Keep the last row of each; repeatable.")
-@click.option("--cluster-by", multiple=True, help="Sort by these.  [default: subject, seq]")
+@click.option("--to", "target", required=True, help="Table to write.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="Keep the last row of each value of this column; repeatable.",
+)
+@click.option("--cluster-by", multiple=True, help="Columns to sort by.  [default: subject, seq]")
 @click.option("--files", type=click.IntRange(1, 10_000), default=1, show_default=True)
 @spark_options
 def compact(
@@ -181,8 +188,8 @@ def compact(
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--from", "start", help="A time, such as 2026-05-01T00:00:00Z or -7d.")
-@click.option("--to", "end", help="A time; records at it are left out.")
+@click.option("--from", "start", help="First time, such as 2026-05-01T00:00:00Z or -7d.")
+@click.option("--to", "end", help="End time; records at this time are left out.")
 @server_options
 @spark_options
 def backfill(
@@ -190,8 +197,8 @@ def backfill(
 ) -> None:
     """Run the pipeline in FILE over a range of history, as one job without checkpoints.
 
-    Done again with the same times, no table or stream takes anything twice (a database does);
-    -1h is another time whenever it is said, unless the last run with it was not finished.
+    If you run it again with the same times, no table or stream takes anything twice (a database
+    does). A time such as -1h means another time at each run, unless the last run did not finish.
     """
     given = {"startTime": start, "endTime": end}
     bounds = {name: value for name, value in given.items() if value is not None}
@@ -229,7 +236,7 @@ def _matching(pattern: str, asked: StreamReader) -> list[str]:
         return [pattern]
     found = [name for name in asked.names() if fnmatchcase(name, pattern)]
     if not found:
-        raise PipelineError(f"no stream is like {pattern!r}")
+        raise PipelineError(f"no stream matches {pattern!r}")
     return found
 
 
@@ -238,7 +245,7 @@ def _matching(pattern: str, asked: StreamReader) -> list[str]:
 @server_options
 @spark_options
 def audit(streams: tuple[str, ...], server: dict[str, str], spark: SparkChoice) -> int:
-    """Check every record of STREAMS ('ORD*' fits many): checksums, and that none is missing.
+    """Check every record of STREAMS (such as 'ORD*'): its checksum, and that none is missing.
 
     Exits with 0 when all is well and with 3 when something is damaged or missing.
     """

@@ -25,8 +25,8 @@ FILE = click.Path(path_type=Path)
 def run(file: Path, server: dict[str, str], spark: SparkChoice) -> None:
     """Run the pipeline in FILE, a YAML or Python file.
 
-    What it took and wrote is kept under .millstream/checkpoints beside the file, so that the next
-    run goes on where this one ended, each record once.
+    The run keeps its position under .millstream/checkpoints beside the file. The next run goes on
+    where this one ended and takes each record once.
     """
     run_pipeline(loaded(file, server), spark)
 
@@ -34,7 +34,7 @@ def run(file: Path, server: dict[str, str], spark: SparkChoice) -> None:
 @click.command()
 @click.argument("file", type=FILE)
 @server_options
-@click.option("--offline", is_flag=True, help="Ask no server whether the streams are there.")
+@click.option("--offline", is_flag=True, help="Do not ask the server whether the streams exist.")
 def check(file: Path, server: dict[str, str], offline: bool) -> None:
     """Check the pipeline in FILE; starts no Spark.
 

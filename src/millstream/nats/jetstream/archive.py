@@ -147,7 +147,7 @@ class Archive:
             else:
                 self._read_tar(data)
         except (tarfile.TarError, msgspec.MsgspecError, ValueError, KeyError) as error:
-            raise BadArchive(f"the snapshot is no archive of a stream: {error}") from error
+            raise BadArchive(f"the snapshot is not an archive of a stream: {error}") from error
 
     def rows(self) -> Iterator[ArchiveRow]:
         """Yield the records in order."""
@@ -184,7 +184,7 @@ class Archive:
             for member in tar:
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None:
-                    raise BadArchive("the snapshot holds something else than files")
+                    raise BadArchive("the snapshot holds something other than files")
                 folder, _, name = member.name.partition("/")
                 if member.name == "meta.inf":
                     meta = msgspec.json.decode(content.read(), type=dict[str, Any])

@@ -58,7 +58,7 @@ class Decoder:
 def _content(kind: int, body: bytes) -> bytes:
     if kind == 0xFF:
         if body not in _IDENTIFIERS:
-            raise BadArchive("the snapshot is no S2 stream")
+            raise BadArchive("the snapshot is not an S2 stream")
         return b""
     if kind in (0x00, 0x01):
         block = body[4:] if kind == 0x01 else decompress_block(body[4:])

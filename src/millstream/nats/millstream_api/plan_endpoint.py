@@ -150,7 +150,7 @@ def request_of(payload: bytes, shape: type[_Shape]) -> _Shape:
     try:
         return msgspec.json.decode(payload or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the request is not understood: {error}") from error
+        raise BadRequest(f"cannot read the request: {error}") from error
 
 
 def failure_of(error: MillstreamError) -> bytes:

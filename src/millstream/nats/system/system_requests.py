@@ -91,7 +91,7 @@ class SystemRequests:
         elif what in self._orders:
             self._orders[what]()
         else:
-            raise RequestRefused(500, f"this server cannot be told to {what.lower()}")
+            raise RequestRefused(500, f"this server cannot {what.lower()}")
 
     def _kick(self, cid: object) -> None:
         if not isinstance(cid, int) or self._sessions.session(cid) is None:

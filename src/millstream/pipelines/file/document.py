@@ -55,7 +55,7 @@ def load(path: Path) -> Document:
     if not path.is_file():
         raise PipelineError(f"{path}: no such file")
     if path.stat().st_size > MAX_BYTES:
-        raise PipelineError(f"{path}: larger than {MAX_BYTES} bytes; no pipeline is")
+        raise PipelineError(f"{path}: larger than {MAX_BYTES} bytes, too large for a pipeline")
     if path.suffix == ".py":
         return _from_python(path)
     if path.suffix in (".yaml", ".yml"):
@@ -68,7 +68,7 @@ def _text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise PipelineError(f"{path}:{line}: not UTF-8: save the file as that") from error
+        raise PipelineError(f"{path}:{line}: not UTF-8: save the file in UTF-8") from error
 
 
 def _from_python(path: Path) -> Document:
@@ -98,9 +98,9 @@ def from_yaml(text: str, name: str, directory: Path) -> Document:
         return Document(name, yaml.load(text, loader), directory, lines)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise PipelineError(f"{name}{line}: no valid YAML: {error.problem}") from error
+        raise PipelineError(f"{name}{line}: not valid YAML: {error.problem}") from error
     except yaml.YAMLError as error:
-        raise PipelineError(f"{name}: no valid YAML: {error}") from error
+        raise PipelineError(f"{name}: not valid YAML: {error}") from error
 
 
 def _plain_loader(yaml: Any) -> Any:

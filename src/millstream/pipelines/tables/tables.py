@@ -67,7 +67,9 @@ def _cold(spark: "SparkSession", folder: Path) -> "DataFrame":
     try:
         cold = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest).manifest
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise PipelineError(f"{folder / MANIFEST} tells of no cold history: {error}") from error
+        raise PipelineError(
+            f"{folder / MANIFEST} does not describe cold history: {error}"
+        ) from error
     if not cold.files:
         raise PipelineError(f"{folder} holds no cold history yet")
     for file in cold.files:

@@ -49,7 +49,7 @@ class KeyFile:
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode) or mode & 0o077:
-                raise ConfigError(f"{self.path} is open to others: chmod 600 {self.path}")
+                raise ConfigError(f"{self.path} can be read by other users: chmod 600 {self.path}")
             try:
                 return decode_keys(file.read(LARGEST))
             except BadKeys as error:

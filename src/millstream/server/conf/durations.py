@@ -15,7 +15,7 @@ def parse_duration(text: str) -> float:
         return 0.0
     seconds = _sum(rest) if rest else None
     if seconds is None or seconds > _LONGEST:
-        raise ValueError(f"{text!r} is no duration: write it like '10s', '2m' or '1h30m'")
+        raise ValueError(f"{text!r} is not a duration: write it like '10s', '2m' or '1h30m'")
     return sign * seconds
 
 

@@ -20,7 +20,7 @@ def mappings(setting: Setting) -> tuple[MappingOptions, ...]:
 
 def _mapping(setting: Setting) -> MappingOptions:
     if not is_pattern(setting.key):
-        raise setting.wrong("is no valid subject to map from")
+        raise setting.wrong("is not a valid subject to map from")
     mapping = MappingOptions(setting.key, _destinations(setting))
     _check(mapping, setting)
     return mapping

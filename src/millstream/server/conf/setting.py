@@ -205,7 +205,7 @@ def read(block: ConfBlock, table: Table, findings: ConfFindings) -> Values:
         if key.lower() in table:
             _take(setting, table[key.lower()], values)
         elif key not in block.variables_used:
-            setting.report(f"is no known setting{_near(key, table)}")
+            setting.report(f"is not a known setting{_near(key, table)}")
     return values
 
 

@@ -130,7 +130,7 @@ def _check_directory(values: Values, setting: Setting) -> None:
         raise setting.wrong("has no dir: name a directory")
     path = Path(directory)
     if path.exists() and not path.is_dir():
-        raise setting.wrong(f"has a dir {directory!r} that is no directory")
+        raise setting.wrong(f"has a dir {directory!r} that is not a directory")
 
 
 def _refuse(values: Values, names: tuple[str, ...], kind: str, setting: Setting) -> None:

@@ -40,7 +40,7 @@ def _user(setting: Setting) -> UserOptions:
     if not user.id and len(setting.findings.problems) == known:
         raise setting.wrong("has an entry without a name: add a 'user' or an 'nkey'")
     if user.nkey and not nkeys.is_public(user.nkey, Role.USER):
-        raise setting.wrong(f"has an nkey {user.nkey!r} that is no public user key (U…)")
+        raise setting.wrong(f"has an nkey {user.nkey!r} that is not a public user key (U…)")
     if user.nkey and (user.name or user.password):
         raise setting.wrong("has an entry with both an nkey and a name or password: keep one")
     return user

@@ -88,7 +88,7 @@ class _Index(NamedTuple):
 
 def _index_of(content: memoryview, path: str, stream_id: int) -> _Index:
     if len(content) < HEADER_BYTES or content[:8] != IDX_MAGIC:
-        raise FilesUnreachable(f"{path} is no segment index")
+        raise FilesUnreachable(f"{path} is not a segment index")
     head = IDX_HEADER.unpack_from(content)
     _, version, count, owner, base_seq, _, names, table_bytes, generation, check = head
     _check_owner(path, version, owner, stream_id)

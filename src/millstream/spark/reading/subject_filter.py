@@ -17,7 +17,9 @@ def pattern_of(subject: str) -> re.Pattern[str]:
     """Return the expression for a NATS subject with ``*`` (one token) and ``>`` (one or more)."""
     tokens = subject.split(".")
     if "" in tokens or ">" in tokens[:-1] or any(c.isspace() for c in subject):
-        raise OptionError(f"{subject!r} is no subject pattern: use such as orders.*.eu or orders.>")
+        raise OptionError(
+            f"{subject!r} is not a subject pattern: use one such as orders.*.eu or orders.>"
+        )
     return re.compile(r"\.".join(_token(token) for token in tokens), re.DOTALL)
 
 

@@ -60,7 +60,7 @@ class Layout:
                 there = ", ".join(self.columns)
                 raise OptionError(f"the subject template names column {name!r}; there is {there}")
         if "payload" not in self.columns and not self.others():
-            raise OptionError("there is no column to make a payload of")
+            raise OptionError("there is no column for the payload")
 
     def fields(self) -> list[str]:
         """Return the columns that the subject template names."""
@@ -236,6 +236,6 @@ def header_block(pairs: list[tuple[str, str]]) -> bytes:
     lines = ["NATS/1.0"]
     for name, value in pairs:
         if not name or ":" in name or any(c in name + value for c in "\r\n"):
-            raise BadRow(f"header {name!r} holds a colon or a line break")
+            raise BadRow(f"header {name!r} contains a colon or a line break")
         lines.append(f"{name}: {value}")
     return "\r\n".join([*lines, "", ""]).encode()

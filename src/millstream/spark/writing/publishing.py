@@ -86,7 +86,7 @@ def _acknowledged(
     while waiting > most:
         message = acks.next(options.server.timeout)
         if message.status == 503:
-            raise PublishFailed(f"no stream of {client.address} takes these subjects")
+            raise PublishFailed(f"no stream of {client.address} captures these subjects")
         ack = msgspec.json.decode(message.payload, type=_Ack)
         if ack.error is not None and ack.error.get("err_code") == NOT_THAT_STREAM:
             raise PublishFailed(

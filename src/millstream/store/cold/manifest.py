@@ -136,7 +136,7 @@ def put_checked(objects: Objects, log_id: int, name: str, data: bytes) -> Form:
     objects.put(path, data)
     made = form(name, data)
     if not holds(made, objects.get(path)):
-        raise ObjectsFailed(f"{objects.place} does not give {path} back as it was put")
+        raise ObjectsFailed(f"{objects.place} returns other bytes for {path} than were put")
     return made
 
 

@@ -112,7 +112,7 @@ class RemoteObjects:
         try:
             self._api.put(self._store, name, data)
         except Exception as error:
-            raise self._failed("takes no objects", error) from error
+            raise self._failed("does not take objects", error) from error
 
     def get(self, name: str) -> bytes:
         """Download the object."""
@@ -145,7 +145,7 @@ class RemoteObjects:
         except FileNotFoundError:
             pass
         except Exception as error:
-            raise self._failed("removes no objects", error) from error
+            raise self._failed("does not remove objects", error) from error
 
     def _missing(self, name: str, error: Exception) -> ObjectsFailed:
         if isinstance(error, FileNotFoundError):

@@ -80,7 +80,7 @@ def _scrub(
     directory: str, files: Files, ring: KeyRing, cold: ColdOptions, report: Scrubbed
 ) -> None:
     if not files.exists(f"{directory}/meta"):
-        raise StorageUnusable(f"{directory} is no data directory")
+        raise StorageUnusable(f"{directory} is not a data directory")
     still = replace(cold, hot_segments=None, hot_bytes=None)  # nothing moves now
     options = StoreOptions(threads=False, ring=ring, cold=still, wal_file_bytes=WAL_BYTES)
     posted: deque[Callable[[], None]] = deque()

@@ -117,7 +117,9 @@ class Staging:
         if at + len(data) > MOST_COMMIT:
             raise CommitTooLarge(at + len(data))
         if self._total + at + len(data) - size > MOST_STAGED or len(self._sizes) >= MOST_FILES:
-            raise StorageFull(f"{self._total} bytes wait for a commit: that is as much as may")
+            raise StorageFull(
+                f"{self._total} bytes wait for a commit, as many as may: commit or abort some"
+            )
         try:
             ensure_dir(self._files, f"{self._directory}/{place.incarnation:016x}")
             file = self._files.open(path, create=True)
@@ -148,14 +150,14 @@ class Staging:
 
     def _read(self, path: str, one: StagedFile) -> bytes:
         if not self._files.exists(path):
-            raise StagedMissing(f"{one.id} is not staged here (any more)")
+            raise StagedMissing(f"{one.id} is not staged here, or no longer")
         file = self._files.open(path)
         try:
             data = _whole(file, one.bytes)
         finally:
             file.close()
         if len(data) != one.bytes or f"{xxh3_64_intdigest(data):016x}" != one.check:
-            raise StagedMissing(f"{one.id} is not here as it was sent")
+            raise StagedMissing(f"{one.id} differs from what was sent: stage it again")
         return data
 
     def drop(self, place: StagingPlace, staged_id: str = "") -> None:

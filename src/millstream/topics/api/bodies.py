@@ -186,7 +186,7 @@ def unpacked(request: Request) -> bytes:
     if coding is None or coding.lower() == b"identity":
         return request.body
     if coding.lower() not in (b"gzip", b"zstd"):
-        raise UnsupportedMediaType("gzip and zstd are the Content-Encodings that are read")
+        raise UnsupportedMediaType("the server reads only the Content-Encodings gzip and zstd")
     try:
         return compression.unpack(coding.lower(), request.body, request.most_body)
     except compression.TooLarge:

@@ -78,7 +78,7 @@ def read_filter(body: bodies.FilterBody | None) -> Filter | None:
     tag = body.tag.encode() if body.tag is not None else None
     is_prefix = tag is not None and tag.endswith(b"*")
     if body.subject is not None and not is_pattern(body.subject):
-        raise BadRequest("filter.subject is not one that could be subscribed to")
+        raise BadRequest("filter.subject must be a subject or a pattern")
     return Filter(
         tag=None if is_prefix else tag,
         tag_prefix=tag[:-1] if tag is not None and is_prefix else None,

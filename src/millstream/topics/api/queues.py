@@ -63,7 +63,7 @@ async def claim(request: Request, topics: Topics) -> Response:
     watch = Stopwatch(topics.clock)
     check_name(topic_of(request), request.caller)
     if not request.body:
-        raise BadRequest("say who claims: the body must name a node")
+        raise BadRequest("the body must name a node, the worker that claims")
     body: ClaimBody = bodies.json_body(request, ClaimBody)
     wanted = bodies.unsigned(body.max, "max", 1, bodies.U32)
     lease_ms = bodies.unsigned(body.lease_ms, "lease_ms", 0)
@@ -306,7 +306,7 @@ def _token(lease_id: str) -> int | None:
         return None
     match = _TOKEN.fullmatch(lease_id)
     if match is None:
-        raise BadRequest(f"{lease_id!r} is no lease id; claim gives out ones like lease_1f")
+        raise BadRequest(f"{lease_id!r} is not a lease id; claim returns ids such as lease_1f")
     return int(match[1], 16)
 
 

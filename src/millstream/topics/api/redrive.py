@@ -61,7 +61,7 @@ class Redrives:
             raise BatchTooLarge(f"a call names at most {MOST} records", {"max": MOST})
         letters = topics.find(topic_of(request), request.caller)
         if body.to == letters.name:
-            raise BadRequest("to names the topic that the letters are in")
+            raise BadRequest("to must be another topic than the one that holds the letters")
         if body.to is not None:
             self._queue(body.to, request.caller, topics)
         wish = RedriveRequest(min(most or MOST, MOST), body.to, body.origin)

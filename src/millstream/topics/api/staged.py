@@ -45,14 +45,14 @@ async def hold(request: Request, topics: Topics) -> Response:
     """Show how far a reader is that keeps its own position, and let limits wait for it."""
     stream = topics.find(topic_of(request), request.caller)
     if topics.readers is None:
-        raise BadRequest("this server keeps no readers")
+        raise BadRequest("this server does not keep positions of readers")
     await topics.readers.hold(stream, _body(request, HoldRequest))
     return json_response({})
 
 
 def _sinks(topics: Topics) -> Deposits:
     if topics.sinks is None:
-        raise BadRequest("this server keeps nothing that could be staged")
+        raise BadRequest("this server cannot stage records")
     return topics.sinks
 
 
@@ -73,4 +73,4 @@ def _body(request: Request, shape: type[_Shape]) -> _Shape:
     try:
         return msgspec.json.decode(request.body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the request is not understood: {error}") from error
+        raise BadRequest(f"cannot read the request: {error}") from error
