@@ -13,7 +13,7 @@ from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import data_bytes
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.context import Topics, check_capture, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.page.current_state import settled

@@ -5,7 +5,7 @@ from millstream.http.response import Response
 from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.reading.read_plan import READ_BYTES, RangeRequest, read_range
 from millstream.streams.reading.views import Views
-from millstream.topics.api.bodies import query_number
+from millstream.topics.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
 OCTETS = b"application/octet-stream"

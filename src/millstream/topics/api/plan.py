@@ -3,7 +3,7 @@
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.reading.read_plan import PlanRequest, plan_for
-from millstream.topics.api.bodies import query_number
+from millstream.topics.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
 

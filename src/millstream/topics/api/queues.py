@@ -13,13 +13,13 @@ from millstream.http.response import Answer, Response, StreamedResponse, json_re
 from millstream.queues.queue import Answered, Job, Queue
 from millstream.queues.settings import LONGEST_MS, is_queue
 from millstream.store.log.log import Durability
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
 from millstream.topics.page.json_text import shown
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.page.rendering import headers_object, text
-from millstream.topics.watch.events import RETRY, check_accept, why_barred
+from millstream.topics.sse import RETRY, SHUTTING_DOWN, check_accept, heartbeat, why_barred
 
 MOST_JOBS = 1000
 LONGEST_NODE = 128
@@ -197,7 +197,7 @@ class WorkStream(AsyncIterator[bytes]):
                 continue
             left = sent_at + HEARTBEAT_SECONDS - clock.monotonic()
             if left <= 0:
-                yield b": hb %d\n\n" % self._topics.now_ms()
+                yield heartbeat(self._topics.now_ms())
                 sent_at = clock.monotonic()
             else:
                 await queue.changed(self._connection, self._room() > 0, left)
@@ -206,7 +206,7 @@ class WorkStream(AsyncIterator[bytes]):
     def _why_ended(self) -> bytes:
         """Return the last event of the stream, empty while it goes on."""
         if self._topics.stopping:
-            return b"event: error\ndata: %b\n\n" % _SHUTTING_DOWN
+            return b"event: error\ndata: %b\n\n" % SHUTTING_DOWN
         barred = why_barred(self._caller, (self._queue.stream.name,))
         if barred:
             return b"event: error\ndata: %b\n\n" % barred
@@ -222,11 +222,6 @@ class WorkStream(AsyncIterator[bytes]):
 
     def _room(self) -> int:
         return self._most - self._queue.leases.held_by(self._connection)
-
-
-_SHUTTING_DOWN = _encode(
-    {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
-)
 
 
 def _job_event(job: Job, queue: Queue) -> bytes:

@@ -14,7 +14,7 @@ from millstream.message import Record
 from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, RedriveRequest
 from millstream.queues.settings import is_queue
 from millstream.streams.reading.cold_reads import once_here
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue

@@ -10,7 +10,7 @@ from millstream.store.log.file_log import FileLog
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.refusals import OperationDenied, StreamSealed
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.context import Topics, topic_of
 from millstream.topics.page.current_state import settled
 from millstream.topics.page.performance import Stopwatch

@@ -11,7 +11,7 @@ from millstream.routers.registry import RouterRequest
 from millstream.routers.router import GUARANTEES, Router
 from millstream.routers.tag_filter import TagFilter
 from millstream.streams.config.config import StreamConfig
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
 from millstream.topics.context import Topics, check_name, may_see
 from millstream.topics.errors import TopicNotFound

@@ -9,7 +9,7 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Deposits, StageRequest
-from millstream.topics.api.bodies import query_number
+from millstream.topics.bodies import query_number
 from millstream.topics.context import Topics, topic_of
 
 _Shape = TypeVar("_Shape")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.streams.stream import Stream
 
+MOST_RECORDS = 1000
+MOST_BYTES = 8 * 1024 * 1024
 READ_AHEAD = 256  # records looked at in one go by a reader that passes over some
 MOST_PASSED_OVER = 2048  # before everybody else has had a turn: that takes about a millisecond
 

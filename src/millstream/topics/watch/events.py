@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.errors import NotHere
-from millstream.http.request import Caller, Request
+from millstream.http.request import Caller
 from millstream.http.response import Parcel, Push, StreamedResponse
 from millstream.store.log.log import DAMAGE
 from millstream.streams.reading.cold_reads import look_again
@@ -19,13 +19,12 @@ from millstream.topics.audience.alarm import Alarm
 from millstream.topics.audience.pulse import Pulse
 from millstream.topics.audience.seat import News, Seat, Variant
 from millstream.topics.context import Topics
-from millstream.topics.errors import NotAcceptable
 from millstream.topics.page.page import Page, Query, read_page
+from millstream.topics.sse import RETRY, SHUTTING_DOWN, why_barred
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
-RETRY = b"retry: 2000\n\n"
 DEFAULT_HEARTBEAT_MS = 15_000
 LONGEST_HEARTBEAT_MS = 60_000
 ANEW = 2**64 - 1  # a position above any head, which is how a topic made anew shows itself
@@ -88,13 +87,6 @@ class WatchSession(msgspec.Struct):
 def anew(cursor: int) -> int:
     """Return where one who stood there stands in a topic made anew: it has nothing of it yet."""
     return ANEW if cursor else 0
-
-
-def check_accept(request: Request) -> None:
-    """Refuse a client that would not read an event stream."""
-    accept = request.header(b"accept") or b""
-    if accept and b"text/event-stream" not in accept and b"*/*" not in accept:
-        raise NotAcceptable("this route sends text/event-stream")
 
 
 def heartbeat(topics: Topics, asked_ms: int | None) -> int:
@@ -198,7 +190,7 @@ class EventStream(AsyncIterator[bytes]):
                     if not caught_up:
                         await asyncio.sleep(0)  # there is much to read: others have their turn
             if topics.stopping:
-                yield self._frame(b"error", _SHUTTING_DOWN)
+                yield self._frame(b"error", SHUTTING_DOWN)
                 return
             if self._heard and not await alarm.wait(heartbeat):
                 yield b": hb %d\n\n" % topics.now_ms()
@@ -299,24 +291,9 @@ class EventStream(AsyncIterator[bytes]):
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self._session.event_id(), event, data)
 
 
-_SHUTTING_DOWN = _encode(
-    {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
-)
-
-_REVOKED = _encode({"code": "unauthorized", "message": "the credential was revoked"})
-_FORBIDDEN = _encode({"code": "forbidden", "message": "the topic takes other subjects now"})
-
-
 def _undo_both(one: Callable[[], None], other: Callable[[], None]) -> None:
     one()
     other()
-
-
-def why_barred(caller: Caller, names: Iterable[str]) -> bytes:
-    """Return why a stream must end that was allowed when it was opened, empty while it goes on."""
-    if caller.revoked:
-        return _REVOKED
-    return b"" if all(caller.may_touch(name) for name in names) else _FORBIDDEN
 
 
 def _news_of(name: str, before: int, page: Page) -> News:

@@ -10,13 +10,11 @@ from millstream.errors import BadRequest, Forbidden, MillstreamError, Unauthoriz
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, Upgraded, error_body
 from millstream.http.upgrade import offers_deflate, switch_headers, websocket_problem
-from millstream.topics.api import bodies
-from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
-from millstream.topics.api.write import carry_out
+from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics, check_name
 from millstream.topics.page.current_state import settled
-from millstream.topics.page.page import Query
+from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.watch.socket_messages import (
     NULL,
@@ -31,6 +29,7 @@ from millstream.topics.watch.socket_messages import (
     refusal,
 )
 from millstream.topics.watch.subscriptions import Subscriptions, TopicSubscription
+from millstream.topics.writing import carry_out
 from millstream.wire import websocket
 from millstream.wire.websocket import FrameError, FrameReader, Status
 
@@ -410,5 +409,5 @@ def _query(message: Subscribe) -> Query:
         include_tags=bool(message.include_tags),
         include_meta=message.include_meta is not False,
         include_data=message.include_data is not False,
-        filter=read_filter(message.filter),
+        filter=bodies.read_filter(message.filter),
     )

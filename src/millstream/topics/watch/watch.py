@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from millstream.errors import BadRequest, Throttled, Unauthorized
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, json_response
-from millstream.topics.api import bodies
-from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
+from millstream.topics import bodies
 from millstream.topics.context import Topics, check_name, topic_of
 from millstream.topics.errors import NotFound
 from millstream.topics.page.current_state import settled
-from millstream.topics.page.page import Query
+from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.watch.events import Use, WatchSession, check_accept, heartbeat, respond
+from millstream.topics.sse import check_accept
+from millstream.topics.watch.events import Use, WatchSession, heartbeat, respond
 
 MOST_TOPICS = 256
 SESSION_TTL_MS = 300_000
@@ -34,7 +34,7 @@ async def tail(request: Request, topics: Topics) -> Answer:
             without_nodes=bodies.nodes(request.query.get("node")),
             include_tags=request.flag("include_tags", True),
             include_meta=request.flag("include_meta", True),
-            filter=read_filter(bodies.query_filter(request)),
+            filter=bodies.read_filter(bodies.query_filter(request)),
         ),
         heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
         caller=request.caller,
@@ -144,7 +144,7 @@ def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> WatchS
             include_tags=bool(body.include_tags),
             include_meta=body.include_meta is not False,
             include_data=body.include_data is not False,
-            filter=read_filter(body.filter),
+            filter=bodies.read_filter(body.filter),
             is_strong=body.consistency == "strong",
         ),
         heartbeat_ms=heartbeat(

@@ -1,4 +1,4 @@
-"""Writes: a batch of records, whole or absent, in one commit."""
+"""Writing: a batch of records, whole or absent, in one commit, whichever door it came by."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.errors import BadRequest, Forbidden, StreamExists
-from millstream.http.request import Caller, Request
-from millstream.http.response import Response, json_response
+from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
 from millstream.store.log.log import Durability
 from millstream.streams.config.config import StreamConfig
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, check_capture, check_name, topic_of
+from millstream.topics import bodies
+from millstream.topics.context import Topics, check_capture, check_name
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit
 from millstream.topics.limits.idempotency import Written
 from millstream.topics.page import json_text
@@ -66,21 +65,6 @@ class Outcome(msgspec.Struct, frozen=True):
     def seqs(self) -> list[int]:
         """Return every sequence of the write."""
         return list(range(self.written.first_seq, self.written.last_seq + 1))
-
-
-async def write(request: Request, topics: Topics) -> Response:
-    """Append records; the topic is created on the way unless that is refused."""
-    watch = Stopwatch(topics.clock)
-    name = topic_of(request)
-    check_name(name, request.caller)
-    body = bodies.write_body(request)
-    done = await carry_out(
-        body, name, request.caller, topics, watch, request.header(b"idempotency-key")
-    )
-    answer = done.shown()
-    if request.flag("return_seqs", True):
-        answer["seqs"] = done.seqs()
-    return json_response(answer, 201 if done.created else 200)
 
 
 async def carry_out(
