@@ -48,7 +48,7 @@ ALLOWED = {
     "server/server.py:_follow": "whatever an order raises stops the server",
     "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Sinks.commit": REQUEST,
-    "topics/audience/alarm.py:Alarm": WAITER,
+    "topics/audience/wakeup.py:Wakeup": WAITER,
     "topics/context.py": REQUEST,
     "topics/limits/idempotency.py:Idempotency.once": REQUEST,
     "topics/watch/socket.py:Socket._read_on": "one that fails closes the socket",

@@ -21,7 +21,7 @@ from millstream.routers import registry as router_registry
 from millstream.routers.registry import Routers
 from millstream.streams.config.data_size import data_bytes
 from millstream.supervisor import Supervisor
-from millstream.topics.audience.pulse import Pulses
+from millstream.topics.audience.audience import Audiences
 from millstream.topics.errors import Pressed, TopicNotFound
 from millstream.topics.limits.commit_queue import CommitQueue
 from millstream.topics.limits.haste import Haste
@@ -114,7 +114,6 @@ class Topics:
         self.quota = Quota(0, self._total_bytes, clock.monotonic)
         self.commits = CommitQueue()
         self.idempotency = Idempotency()
-        self.last_page = PageMemo()
         self.scheduler = Scheduler(
             clock,
             ingest_full=self._is_full,
@@ -126,7 +125,7 @@ class Topics:
         if store is not None:
             self._haste = Haste(store.soon)
             store.soon = self._haste.soon
-        self.pulses = Pulses(self._wake_watchers, self._may_push)
+        self.audiences = Audiences(clock, PageMemo(), self._wake_watchers, self._may_push)
         self.queues = Queues(
             catalog, clock, timers or Timers(clock), settled, self.room.reserved, store
         )

@@ -28,7 +28,7 @@ from millstream.topics.watch.socket_messages import (
     read_message,
     refusal,
 )
-from millstream.topics.watch.subscriptions import Subscriptions, TopicSubscription
+from millstream.topics.watch.subscriptions import Subscriptions
 from millstream.topics.writing import carry_out
 from millstream.wire import websocket
 from millstream.wire.websocket import FrameError, FrameReader, Status
@@ -311,9 +311,9 @@ class Socket(asyncio.Protocol):
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             }
-            made.append(TopicSubscription(name, start, query, callers[name], stream=stream))
+            made.append((stream, start, query, callers[name]))
         for subscription in made:
-            self._subscriptions.add(subscription)
+            self._subscriptions.add(*subscription)
         return answer("subscribed", message.request_id, topics=shown)
 
     def _unsubscribe(self, message: Unsubscribe) -> bytes:
