@@ -49,7 +49,8 @@ ALLOWED = {
     "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Sinks.commit": REQUEST,
     "topics/audience/wakeup.py:Wakeup": WAITER,
-    "topics/context.py": REQUEST,
+    "topics/stop_signal.py:StopSignal.wait_for": WAITER,
+    "topics/unbroken.py:UnbrokenWork.run": REQUEST,
     "topics/limits/idempotency.py:Idempotency.once": REQUEST,
     "topics/watch/socket.py:Socket._read_on": "one that fails closes the socket",
 }

@@ -14,6 +14,7 @@ from millstream.http.routes import Routes
 from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
 from millstream.streams.catalog import SECTION, Catalog
+from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream import Stream
 from millstream.topics.context import Topics
 from millstream.topics.routes import topics_routes
@@ -30,8 +31,9 @@ class Api:
         self.timers = Timers(self.clock)
         self.store = Store.open(str(directory), OsFiles(), self.clock, loop.call_soon_threadsafe)
         self.catalog = Catalog(self.store, self.clock, self.timers)
+        deposits = Deposits(self.catalog, self.store, self.clock)
         self.topics = Topics(
-            self.catalog, self.clock, self.store, self.timers, shortest_heartbeat_ms=1
+            *(self.catalog, self.clock, self.store, self.timers, deposits), shortest_heartbeat_ms=1
         )
         found = self.store.recovery
         self.catalog.replay(found.sections.get(SECTION), found.controls)

@@ -311,8 +311,7 @@ def keep(
     readers = Readers(jetstream.consumers)
     endpoints(GLOBAL_ACCOUNT, spaces[GLOBAL_ACCOUNT])
     served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
-    topics.sinks, topics.readers = sinks, readers
+    topics = Topics(catalog, clock, store, timers, sinks, readers, supervisor=supervisor)
     return KeptParts(store, jetstream, served, topics, sinks)
 
 

@@ -124,7 +124,7 @@ def _handler(operation: Operation, topics: Topics) -> Handler:
 
 
 def _unbroken(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:
-    return topics.unbroken(handler(request))
+    return topics.unbroken.run(handler(request))
 
 
 def _paced(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:

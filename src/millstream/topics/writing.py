@@ -13,7 +13,8 @@ from millstream.streams.config.config import StreamConfig
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies
-from millstream.topics.context import Topics, check_capture, check_name
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_capture, check_name
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit
 from millstream.topics.limits.idempotency import Written
 from millstream.topics.page import json_text
@@ -84,7 +85,7 @@ async def carry_out(
     checked = check_write(body, name, header_key)
     if not body.disable_backpressure:
         topics.check_pace()
-    known = topics.find_or_none(name, caller)
+    known = topics.directory.find_or_none(name, caller)
     stream, created = (known, False) if known else await _create(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
     began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
@@ -174,7 +175,7 @@ async def _create(
     body: bodies.WriteBody, name: str, caller: Caller, topics: Topics
 ) -> "tuple[Stream, bool]":
     if not _may_create(body):
-        raise topics.absent(name, caller)
+        raise topics.directory.absent(name, caller)
     if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
     letters = (body.config or {}).get("dead_letter")
@@ -183,10 +184,10 @@ async def _create(
     config = StreamConfig.from_topic(name, body.config or {})
     check_capture(config, caller)
     try:
-        with topics.room.reserved(caller.account, name):
-            return await topics.unbroken(topics.catalog.create(config, caller.account))
+        with topics.topic_limit.reserved(caller.account, name):
+            return await topics.unbroken.run(topics.catalog.create(config, caller.account))
     except StreamExists:  # somebody else was first, and their config counts
-        return topics.find(name, caller), False
+        return topics.directory.find(name, caller), False
 
 
 def _may_create(body: bodies.WriteBody) -> bool:

@@ -8,7 +8,8 @@ from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.store.log.file_log import FileLog
 from millstream.topics import bodies
-from millstream.topics.context import Topics, topic_of
+from millstream.topics.context import Topics
+from millstream.topics.directory import topic_of
 from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Page, Query, read_on
 from millstream.topics.page.performance import Stopwatch
 
@@ -28,9 +29,9 @@ async def diff(request: Request, topics: Topics) -> Response:
     body: bodies.DiffBody = bodies.json_body(request, bodies.DiffBody, may_be_empty=True)
     query = read_query(body)
     wait_ms = min(bodies.unsigned(body.wait_ms, "wait_ms", 0), LONGEST_WAIT_MS)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     await topics.routers.catch_up(stream)
-    topics.touch(stream)
+    topics.priorities.touch(stream)
     page = await read_on(stream, query, topics.clock)
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
@@ -46,9 +47,9 @@ async def _poll(
     def moved() -> bool:
         return stream.state().last_seq > head or request.caller.revoked
 
-    if not moved() and not topics.stopping:
-        await topics.wait_for([stream], wait_ms / 1000, moved)
-    stream = topics.find(stream.name, request.caller)  # it may be gone by now
+    if not moved() and not topics.stop_signal.is_set:
+        await topics.stop_signal.wait_for([stream], wait_ms / 1000, moved)
+    stream = topics.directory.find(stream.name, request.caller)  # it may be gone by now
     return await read_on(stream, query, topics.clock)
 
 

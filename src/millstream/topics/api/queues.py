@@ -14,7 +14,8 @@ from millstream.queues.queue import Answered, Job, Queue
 from millstream.queues.settings import LONGEST_MS, is_queue
 from millstream.store.log.log import Durability
 from millstream.topics import bodies
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
 from millstream.topics.page.json_text import shown
 from millstream.topics.page.performance import Stopwatch
@@ -70,7 +71,7 @@ async def claim(request: Request, topics: Topics) -> Response:
     queue = _queue(request, topics)
     _check_node(body.node)
     await topics.routers.catch_up(queue.stream)
-    topics.touch(queue.stream)
+    topics.priorities.touch(queue.stream)
     jobs, ready = await queue.claim_and_count(
         body.node, _clamp_jobs(wanted), None if body.lease_ms is None else lease_ms
     )
@@ -140,7 +141,7 @@ async def work(request: Request, topics: Topics) -> Answer:
     lease_ms = bodies.query_number(request, "lease_ms")
     queue = _queue(request, topics)
     leave = topics.live.take(request.caller.key)
-    topics.touch(queue.stream)
+    topics.priorities.touch(queue.stream)
     most = _clamp_jobs(1 if wanted is None else wanted)
     return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms, request.caller, leave))
 
@@ -205,7 +206,7 @@ class WorkStream(AsyncIterator[bytes]):
 
     def _why_ended(self) -> bytes:
         """Return the last event of the stream, empty while it goes on."""
-        if self._topics.stopping:
+        if self._topics.stop_signal.is_set:
             return b"event: error\ndata: %b\n\n" % SHUTTING_DOWN
         barred = why_barred(self._caller, (self._queue.stream.name,))
         if barred:
@@ -269,7 +270,7 @@ def _answer(queue: Queue, word: str, answered: Answered, performance: dict[str, 
 
 
 def _queue(request: Request, topics: Topics) -> Queue:
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     if not is_queue(stream.config):
         raise NotAQueue(stream.name)
     return topics.queues.of(stream)

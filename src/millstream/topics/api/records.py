@@ -3,7 +3,8 @@
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.topics import bodies
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.writing import carry_out
 

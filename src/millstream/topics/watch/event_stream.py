@@ -48,7 +48,7 @@ class EventStream(AsyncIterator[bytes]):
         self._paused: set[str] = set()  # topics that the client knows to be paused
         self._chunks = self._generate()
         self._is_counted = True
-        self._undo_stop = topics.on_stop(self._wakeup.ring)
+        self._undo_stop = topics.stop_signal.on_wake(self._wakeup.ring)
         session.use.open_streams += 1
 
     def attach(self, push: Push) -> None:
@@ -105,13 +105,13 @@ class EventStream(AsyncIterator[bytes]):
                     await topics.routers.catch_up(stream)
                 is_all = False
                 while not is_all and not session.caller.revoked:
-                    topics.touch(stream)
+                    topics.priorities.touch(stream)
                     chunk, is_all = follower.look()
                     if chunk:
                         yield chunk  # one send for all that this look has found
                     if not is_all:
                         await asyncio.sleep(0)  # there is much to read: others have their turn
-            if topics.stopping:
+            if topics.stop_signal.is_set:
                 yield renderer.event(b"error", sse.SHUTTING_DOWN)
                 return
             is_over = len(session.gone) == len(session.positions)
@@ -121,7 +121,7 @@ class EventStream(AsyncIterator[bytes]):
     def _stream(self, name: str) -> "Stream | None":
         if name in self._session.gone:
             return None
-        return self._topics.find_or_none(name, self._session.caller)
+        return self._topics.directory.find_or_none(name, self._session.caller)
 
     def _stir(self) -> None:
         """Stand by itself in each topic; who reads several never stands with others."""

@@ -12,7 +12,8 @@ from millstream.http.response import Answer, Response, Upgraded, error_body
 from millstream.http.upgrade import offers_deflate, switch_headers, websocket_problem
 from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
-from millstream.topics.context import Topics, check_name
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name
 from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
@@ -96,7 +97,7 @@ class Socket(asyncio.Protocol):
         self._pong: bytes | None = None
         self._heard_at = self._stalled_at = 0.0
         self._subscriptions = Subscriptions(topics, self._wake, compressed)
-        self._undo_stop = topics.on_stop(self._look_around)
+        self._undo_stop = topics.stop_signal.on_wake(self._look_around)
         self.deadline: float | None = None
 
     @property
@@ -235,7 +236,7 @@ class Socket(asyncio.Protocol):
             self._end(Status.INTERNAL, FAILED)
         finally:
             self._task = None
-        if self._topics.stopping or self._caller.revoked:
+        if self._topics.stop_signal.is_set or self._caller.revoked:
             self._look_around()
         elif self._waiting:  # read while the last one was being finished
             self._read_on()
@@ -301,9 +302,9 @@ class Socket(asyncio.Protocol):
             raise BadRequest(f"a socket subscribes to at most {MOST_TOPICS} topics")
         made, shown = [], {}
         for name, wish in wishes.items():
-            if message.lenient and self._topics.find_or_none(name, callers[name]) is None:
+            if message.lenient and self._topics.directory.find_or_none(name, callers[name]) is None:
                 continue
-            stream = self._topics.find(name, callers[name])
+            stream = self._topics.directory.find(name, callers[name])
             state = settled(stream, self._topics.clock.time_ns())
             start = state.last_seq if wish is not None and wish.tail else starts[name]
             shown[name] = {
@@ -373,7 +374,7 @@ class Socket(asyncio.Protocol):
         if self._caller.revoked:
             self._send(refusal(NULL, "unauthorized", "the credential was revoked"))
             self._end(Status.POLICY, "the credential was revoked")
-        elif self._topics.stopping or self._door.stopping.is_set():
+        elif self._topics.stop_signal.is_set or self._door.stopping.is_set():
             self._send(refusal(NULL, "server_shutting_down", "the server is stopping"))
             self._end(Status.GOING_AWAY, "the server is stopping")
         for name in self._subscriptions.barred():

@@ -98,12 +98,12 @@ class Subscriptions:
     def _look(self, follower: Follower) -> bytes:
         """Return what there is to send of a topic."""
         topics, name = self._topics, follower.name
-        stream = topics.find_or_none(name, follower.caller)
+        stream = topics.directory.find_or_none(name, follower.caller)
         if stream is None:
             self.remove(name)
             return self._renderer.deleted(name)
         topics.audiences.follow(follower, stream)
-        topics.touch(stream)
+        topics.priorities.touch(stream)
         frames, is_all = follower.look()
         if not is_all:
             self._dirty[name] = None  # behind the others, so that each has its turn

@@ -8,7 +8,8 @@ from millstream.http.request import Request
 from millstream.http.response import Answer, Response, json_response
 from millstream.topics import bodies
 from millstream.topics.audience.read_position import ReadPosition
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import NotFound
 from millstream.topics.page.current_state import settled
 from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
@@ -26,7 +27,7 @@ UNSAID = 2**64  # no sequence
 async def tail(request: Request, topics: Topics) -> Answer:
     """Stream a topic's records as they come: from the head, or from ``from_seq``."""
     check_accept(request)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     start = bodies.query_number(request, "from_seq")
     position = ReadPosition(stream.state().last_seq if start is None else start, stream.incarnation)
     session = WatchSession(
@@ -75,7 +76,9 @@ class Watches:
             raise Throttled("max_watch_sessions", topics.max_watch_sessions)
         wid = "wid_" + secrets.token_urlsafe(16)
         session.positions = {
-            name: ReadPosition(position["from_seq"], topics.find(name, request.caller).incarnation)
+            name: ReadPosition(
+                position["from_seq"], topics.directory.find(name, request.caller).incarnation
+            )
             for name, position in shown.items()
         }
         self._sessions[wid] = session
@@ -115,9 +118,9 @@ def _positions(
 ) -> Iterator[tuple[str, dict[str, int]]]:
     lenient = request.flag("lenient", False)
     for name, wish in body.topics.items():
-        if lenient and topics.find_or_none(name, request.caller) is None:
+        if lenient and topics.directory.find_or_none(name, request.caller) is None:
             continue
-        state = settled(topics.find(name, request.caller), topics.clock.time_ns())
+        state = settled(topics.directory.find(name, request.caller), topics.clock.time_ns())
         yield (
             name,
             {
