@@ -26,7 +26,7 @@ from millstream.topics.limits.quota import Quota
 from millstream.topics.limits.slots import Slots
 from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.limits.turns import RequestTurns
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.page import PageMemo
 from millstream.topics.stop_signal import StopSignal
 from millstream.topics.unbroken import UnbrokenWork
@@ -125,7 +125,7 @@ class Topics:
             store.soon = self._haste.soon
         self.audiences = Audiences(clock, PageMemo(), self._wake_watchers, self._may_push)
         self.queues = Queues(
-            catalog, clock, timers or Timers(clock), settled, self.topic_limit.reserved, store
+            catalog, clock, timers or Timers(clock), current_state, self.topic_limit.reserved, store
         )
         self.routers = Routers(
             *(catalog, clock, timers or Timers(clock), store),
@@ -160,7 +160,7 @@ class Topics:
         """Return the data and meta that all topics of all accounts hold."""
         now = self.clock.time_ns()
         return sum(
-            data_bytes(stream.log, stream.name, settled(stream, now).first_seq)
+            data_bytes(stream.log, stream.name, current_state(stream, now).first_seq)
             for stream in self.catalog.everything()
         )
 

@@ -27,7 +27,7 @@ from millstream.streams.state import StreamState
 from millstream.topics.context import Topics
 from millstream.topics.directory import may_see
 from millstream.topics.limits.commit_queue import CommitQueue
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -130,7 +130,7 @@ def look(topics: Topics, caller: Caller) -> list[TopicFigures]:
 
 
 def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
-    state = settled(stream, now_ns)
+    state = current_state(stream, now_ns)
     return TopicFigures(
         stream.name,
         str(stream.config.to_topic()["durability"]),

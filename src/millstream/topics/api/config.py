@@ -17,7 +17,7 @@ from millstream.topics import bodies
 from millstream.topics.context import Topics
 from millstream.topics.directory import check_capture, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def get_topic(request: Request, topics: Topics) -> Response:
     await topics.routers.catch_up(stream)
     if request.flag("touch", True):
         topics.priorities.touch(stream)
-    state, config = settled(stream, topics.clock.time_ns()), stream.config.to_topic()
+    state, config = current_state(stream, topics.clock.time_ns()), stream.config.to_topic()
     answer = {
         "topic": stream.name,
         "type": config["type"],
@@ -112,7 +112,7 @@ async def list_topics(request: Request, topics: Topics) -> Response:
 
 
 def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
-    state = settled(stream, topics.clock.time_ns())
+    state = current_state(stream, topics.clock.time_ns())
     return {
         "topic": stream.name,
         "head_seq": state.last_seq,
@@ -137,7 +137,7 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
             for router in topics.routers.touching(stream)
             if may_see(router, request.caller)
         ]
-        count = settled(stream, topics.clock.time_ns()).messages
+        count = current_state(stream, topics.clock.time_ns()).messages
         if request.flag("if_empty", False) and count:
             raise TopicNotEmpty(name, count)
         await topics.catalog.delete(name, request.caller.account)

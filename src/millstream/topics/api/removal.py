@@ -13,7 +13,7 @@ from millstream.streams.refusals import OperationDenied, StreamSealed
 from millstream.topics import bodies
 from millstream.topics.context import Topics
 from millstream.topics.directory import topic_of
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def delete_records(request: Request, topics: Topics) -> Response:
     stream = topics.directory.find(topic_of(request), request.caller)
     _refuse_if_closed(stream, by_position=matches is None)
     deleted = await _delete(stream, before, matches)
-    state = settled(stream, topics.clock.time_ns())
+    state = current_state(stream, topics.clock.time_ns())
     answer = {
         "topic": stream.name,
         "deleted": deleted,

@@ -14,7 +14,7 @@ from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics
 from millstream.topics.directory import check_name
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.watch.socket_messages import (
@@ -305,7 +305,7 @@ class Socket(asyncio.Protocol):
             if message.lenient and self._topics.directory.find_or_none(name, callers[name]) is None:
                 continue
             stream = self._topics.directory.find(name, callers[name])
-            state = settled(stream, self._topics.clock.time_ns())
+            state = current_state(stream, self._topics.clock.time_ns())
             start = state.last_seq if wish is not None and wish.tail else starts[name]
             shown[name] = {
                 "from_seq": start,

@@ -11,7 +11,7 @@ from millstream.topics.audience.read_position import ReadPosition
 from millstream.topics.context import Topics
 from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import NotFound
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.sse import check_accept
@@ -120,7 +120,7 @@ def _positions(
     for name, wish in body.topics.items():
         if lenient and topics.directory.find_or_none(name, request.caller) is None:
             continue
-        state = settled(topics.directory.find(name, request.caller), topics.clock.time_ns())
+        state = current_state(topics.directory.find(name, request.caller), topics.clock.time_ns())
         yield (
             name,
             {
