@@ -50,8 +50,9 @@ ALLOWED = {
     "server/process/loop_guard.py": "measures what the loop runs; each call is somebody else's",
     "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Deposits.commit": REQUEST,
-    "topics/audience/alarm.py:Alarm": WAITER,
-    "topics/context.py": REQUEST,
+    "topics/audience/wakeup.py:Wakeup": WAITER,
+    "topics/stop_signal.py:StopSignal.wait_for": WAITER,
+    "topics/unbroken.py:UnbrokenWork.run": REQUEST,
     "topics/limits/idempotency.py:Idempotency.once": REQUEST,
     "topics/watch/socket.py:Socket._read_on": "one that fails closes the socket",
 }

@@ -12,8 +12,8 @@ from millstream.clock import ManualClock
 from millstream.http.connection import HttpConnection
 from millstream.http.door import HttpDoor
 from millstream.http.request import Request
-from millstream.http.response import Answer, Parcel, Response
-from millstream.http.way import Way, send_all
+from millstream.http.response import Answer, Response, chunk
+from millstream.http.socket_writer import SocketWriter, send_all
 
 
 async def nothing(request: Request) -> Answer:
@@ -47,24 +47,24 @@ def connected(transport: Transport) -> HttpConnection:
 
 
 async def test_a_piece_is_sent_as_a_chunk(transport: Transport) -> None:
-    assert connected(transport).push(Parcel(b"piece"))
+    assert connected(transport).push(chunk(b"piece"))
     assert transport.written == b"5\r\npiece\r\n"
 
 
 async def test_nothing_is_pushed_to_a_client_that_is_behind_or_gone(transport: Transport) -> None:
     connection = connected(transport)
     connection.pause_writing()
-    assert not connection.push(Parcel(b"piece"))
+    assert not connection.push(chunk(b"piece"))
     connection.resume_writing()
     connection.connection_lost(None)
-    assert not connection.push(Parcel(b"piece"))
+    assert not connection.push(chunk(b"piece"))
     assert transport.written == b""
 
 
 async def test_who_joined_is_sent_to_without_being_asked(transport: Transport) -> None:
-    way = connected(transport).join(lambda: None)
-    assert way is not None
-    way.send(Parcel(b"piece").chunked)
+    writer = connected(transport).writer(lambda: None)
+    assert writer is not None
+    writer.send(chunk(b"piece"))
     assert transport.written == b"5\r\npiece\r\n"
 
 
@@ -72,26 +72,26 @@ async def test_who_joined_is_sent_to_without_being_asked(transport: Transport) -
 async def test_who_joined_says_once_that_it_is_behind_or_gone(
     transport: Transport, leaves: bool
 ) -> None:
-    connection, stirred = connected(transport), []
-    connection.join(lambda: stirred.append("before"))
-    connection.join(lambda: stirred.append("now"))
+    connection, told = connected(transport), []
+    connection.writer(lambda: told.append("before"))
+    connection.writer(lambda: told.append("now"))
     if leaves:
         connection.connection_lost(None)
     else:
         connection.pause_writing()
         connection.resume_writing()
         connection.pause_writing()
-    assert stirred == ["now"]
+    assert told == ["now"]
 
 
 async def test_who_is_behind_or_gone_does_not_join(transport: Transport) -> None:
     connection = connected(transport)
     connection.pause_writing()
-    assert connection.join(lambda: None) is None
+    assert connection.writer(lambda: None) is None
     connection.resume_writing()
-    assert connection.join(lambda: None) is not None
+    assert connection.writer(lambda: None) is not None
     connection.connection_lost(None)
-    assert connection.join(lambda: None) is None
+    assert connection.writer(lambda: None) is None
 
 
 class Kept(asyncio.Protocol):
@@ -105,10 +105,12 @@ class Kept(asyncio.Protocol):
 
 
 Pair = tuple[asyncio.Transport, socket.socket]
-Send = Callable[[Way, bytes], None]
+Send = Callable[[SocketWriter, bytes], None]
 
 BOTH = pytest.mark.parametrize(
-    "send", [Way.send, lambda way, data: send_all([way], data)], ids=["alone", "with others"]
+    "send",
+    [SocketWriter.send, lambda writer, data: send_all([writer], data)],
+    ids=["alone", "with others"],
 )
 
 
@@ -130,7 +132,7 @@ async def test_a_pushed_piece_is_with_the_client_before_the_loop_goes_round(
     pair: Pair, send: Send
 ) -> None:
     transport, client = pair
-    send(Way(transport), b"piece")
+    send(SocketWriter(transport), b"piece")
     client.setblocking(False)
     assert client.recv(100) == b"piece"
 
@@ -138,10 +140,10 @@ async def test_a_pushed_piece_is_with_the_client_before_the_loop_goes_round(
 @BOTH
 async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair, send: Send) -> None:
     transport, client = pair
-    way = Way(transport)
+    writer = SocketWriter(transport)
     pieces = [b"%06d" % n * 500 for n in range(40)]
     for piece in pieces:
-        send(way, piece)
+        send(writer, piece)
     assert transport.get_write_buffer_size()
     client.setblocking(False)
     heard, whole = b"", b"".join(pieces)
@@ -150,7 +152,7 @@ async def test_a_piece_waits_behind_what_the_socket_did_not_take(pair: Pair, sen
             heard += await asyncio.get_running_loop().sock_recv(client, 65536)
             if not transport.get_write_buffer_size() and len(pieces) == 40:
                 pieces.append(b"last")  # which finds the transport empty again
-                send(way, b"last")
+                send(writer, b"last")
                 whole += b"last"
     assert heard == whole
 
@@ -164,7 +166,7 @@ async def test_a_piece_waits_for_the_transport_even_where_the_socket_has_room(
     waiting = transport.get_write_buffer_size()
     assert waiting
     heard = client.recv(100_000)  # there is room now, and the loop has not seen it yet
-    send(Way(transport), b"piece")
+    send(SocketWriter(transport), b"piece")
     client.setblocking(False)
     async with asyncio.timeout(10):
         while len(heard) < 100_005:
@@ -176,9 +178,9 @@ async def test_a_piece_waits_for_the_transport_even_where_the_socket_has_room(
 async def test_a_piece_for_one_who_left_is_the_transports_to_fail(pair: Pair, send: Send) -> None:
     transport, client = pair
     client.close()
-    way = Way(transport)
-    send(way, b"piece")
-    send(way, b"piece")
+    writer = SocketWriter(transport)
+    send(writer, b"piece")
+    send(writer, b"piece")
     protocol = transport.get_protocol()
     assert isinstance(protocol, Kept)
     async with asyncio.timeout(10):
@@ -190,7 +192,7 @@ async def test_pieces_over_tls_go_through_their_transport(send: Send) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = Transport(socket=ours, sslcontext=ssl.create_default_context())
-        send(Way(transport), b"piece")  # type: ignore[arg-type]
+        send(SocketWriter(transport), b"piece")  # type: ignore[arg-type]
         assert transport.written == b"piece"
 
 
@@ -203,8 +205,8 @@ async def test_a_piece_for_many_reaches_each_in_the_way_that_it_can(pair: Pair) 
     encrypted = Transport(socket=hidden[0], sslcontext=ssl.create_default_context())
     made[0].write(b"." * 1_000_000)
     assert made[0].get_write_buffer_size()
-    ways = [Way(each) for each in (made[0], transport, encrypted, made[1])]  # type: ignore[arg-type]
-    send_all(ways, b"piece")
+    writers = [SocketWriter(each) for each in (made[0], transport, encrypted, made[1])]  # type: ignore[arg-type]
+    send_all(writers, b"piece")
     assert encrypted.written == b"piece"
     assert clear[1].recv(100) == b"piece"
     full[1].setblocking(False)

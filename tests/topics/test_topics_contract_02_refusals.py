@@ -144,7 +144,7 @@ async def test_s2_a_failure_is_500_internal_without_a_word_of_what_failed(
     def fail(*_: object) -> None:
         raise RuntimeError("secret/path")
 
-    monkeypatch.setattr(api.topics, "find", fail)
+    monkeypatch.setattr(api.topics.directory, "find", fail)
     answer = await api.send("GET", "/v0/topics/a")
     assert isinstance(answer, Response)
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -449,7 +449,7 @@ async def test_s2_1_wait_ms_is_clamped_to_thirty_seconds(
         waited.append(seconds)
         return False
 
-    monkeypatch.setattr(api.topics, "wait_for", wait_for)
+    monkeypatch.setattr(api.topics.stop_signal, "wait_for", wait_for)
     for wait_ms in (1, 30_000, 30_001, 2**63):
         await api.diff("a", from_seq=1, wait_ms=wait_ms)
     assert waited == [0.001, 30, 30, 30]

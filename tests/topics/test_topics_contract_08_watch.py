@@ -8,7 +8,7 @@ import pytest
 from topics_api import Api, Events
 
 from millstream.http.response import StreamedResponse
-from millstream.topics.watch.events import heartbeat
+from millstream.topics.watch.event_stream import heartbeat
 
 
 async def watch(api: Api, topics: dict[str, Any], **more: Any) -> Any:

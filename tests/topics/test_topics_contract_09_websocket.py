@@ -142,7 +142,7 @@ async def test_s9_the_ack_comes_first_even_when_the_socket_is_about_to_look_for_
             commit = await commits.get()
         # Something else wakes the socket in the turn of the loop in which its write is committed:
         # it looks for records before the publish goes on.
-        site.api.topics.pulses.of(site.api.stream("a")).later()
+        site.api.topics.audiences.of(site.api.stream("a")).tell_later()
         site.api.held = None
         commit()
         assert [(await client.hear())["op"] for _ in range(2)] == ["ack", "record"]

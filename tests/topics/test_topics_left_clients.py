@@ -9,7 +9,6 @@ from topics_api import Api
 from xxhash import xxh3_64_hexdigest
 
 from millstream.kernel._batch import Batch
-from millstream.streams.deposits.deposits import Deposits
 from support.waiting import eventually
 
 
@@ -89,7 +88,6 @@ async def test_dead_letters_whose_sender_left_go_back_once(directory: Path) -> N
 
 async def test_a_sinks_commit_that_is_sent_again_is_stored_once(directory: Path) -> None:
     api = Api(directory)
-    api.topics.sinks = Deposits(api.catalog, api.store, api.clock)
     await api.call("PUT", "/v0/topics/t", {"durability": "fsync"})
     batch = Batch()
     batch.add(b"t", b"", b"", b"1")
@@ -115,7 +113,7 @@ async def test_what_fails_after_its_client_left_is_logged(directory: Path, caplo
         raise ValueError("nobody hears this")
 
     with caplog.at_level("INFO"):
-        asking = asyncio.ensure_future(api.topics.unbroken(fail()))
+        asking = asyncio.ensure_future(api.topics.unbroken.run(fail()))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)

@@ -11,7 +11,8 @@ from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
 from millstream.http.request import ANYONE
 from millstream.topics.page.page import MOST_PASSED_OVER
-from millstream.topics.watch.socket import MOST_WAITING, TURN, Socket
+from millstream.topics.watch.incoming_messages import MOST_WAITING
+from millstream.topics.watch.socket import TURN, Socket
 
 PING = b'{"op":"ping"}'
 
@@ -23,10 +24,18 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_read = True
+        self.is_ended = False
 
     def write(self, data: object) -> None:
         assert isinstance(data, bytes)
+        assert not self.is_ended
         self.written += data
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.is_ended = True
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -73,6 +82,15 @@ async def test_who_does_not_read_is_not_answered_and_soon_not_read_either(
     socket.resume_writing()
     await until(lambda: transport.written.count(b"pong") == MOST_WAITING + 3)
     assert transport.is_read
+    socket.connection_lost(None)
+
+
+async def test_a_ping_that_comes_with_the_close_is_answered_before_it(
+    socket: Socket, transport: Transport
+) -> None:
+    socket.data_received(frame(9, b"ping") + frame(8, b"\x03\xe8"))
+    assert transport.written == b"\x8a\x04ping\x88\x02\x03\xe8"
+    assert transport.is_ended
     socket.connection_lost(None)
 
 

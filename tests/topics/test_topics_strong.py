@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from topics_api import Api, Events
 
-from millstream.http.response import Parcel
-
 
 async def opened(api: Api, *topics: str, **fields: Any) -> Events:
     starts = {name: {"tail": True} for name in topics}
@@ -137,17 +135,17 @@ async def test_what_a_cap_took_before_it_was_stable_is_told_as_lost(api: Api) ->
 async def test_a_strong_watch_is_never_sent_what_a_commit_pushes(api: Api) -> None:
     await began(api, "t", "disk")
     events = await strong(api, "t")
-    pushed: list[Parcel] = []
+    pushed: list[bytes] = []
 
-    class Way:
-        def push(self, parcel: Parcel) -> bool:
-            pushed.append(parcel)
+    class Connection:
+        def push(self, piece: bytes) -> bool:
+            pushed.append(piece)
             return True
 
-        def join(self, end: object) -> None:
+        def writer(self, on_behind: object) -> None:
             return None
 
-    events.answer.attach(Way())  # type: ignore[arg-type, misc]
+    events.answer.attach(Connection())  # type: ignore[arg-type, misc]
     await events.named()
     coming = asyncio.ensure_future(events.named())
     await asyncio.sleep(0)

@@ -8,7 +8,7 @@ import pytest
 from topics_api import Api, Events
 
 from millstream.http.door import HttpDoor
-from millstream.topics.audience.row import FEW
+from millstream.topics.audience.group import FEW
 
 
 async def test_a_stuck_watcher_changes_nothing_for_the_others(api: Api) -> None:

@@ -339,9 +339,9 @@ async def test_nothing_is_remembered_of_a_topic_that_another_door_deleted(api: A
     await api.write("t", 1, idempotency_key="k")
     await api.diff("t")
     stream = api.stream("t")
-    assert api.topics.last_read_ms(stream) is not None
+    assert api.topics.priorities.last_read_ms(stream) is not None
     await api.catalog.delete("t")
-    assert api.topics.last_read_ms(stream) is None
+    assert api.topics.priorities.last_read_ms(stream) is None
     assert len(api.topics.idempotency) == 0
 
 

@@ -15,6 +15,7 @@ from millstream.http.routes import Routes
 from millstream.store.disk.files import OsFiles
 from millstream.store.store import Store
 from millstream.streams.catalog import SECTION, Catalog
+from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream import Stream
 from millstream.topics.context import Topics
 from millstream.topics.routes import topics_routes
@@ -40,8 +41,9 @@ class Api:
             ),
         )
         self.catalog = Catalog(self.store, self.clock, self.timers)
+        deposits = Deposits(self.catalog, self.store, self.clock)
         self.topics = Topics(
-            self.catalog, self.clock, self.store, self.timers, shortest_heartbeat_ms=1
+            *(self.catalog, self.clock, self.store, self.timers, deposits), shortest_heartbeat_ms=1
         )
         found = self.store.recovery
         self.catalog.replay(found.sections.get(SECTION), found.controls)

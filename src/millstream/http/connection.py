@@ -13,14 +13,14 @@ from millstream.http.parser import Refusal, RequestParser
 from millstream.http.peer import peer_of
 from millstream.http.response import (
     Answer,
-    Parcel,
     Response,
     StreamedResponse,
     Upgraded,
+    chunk,
     encode_head,
     error_body,
 )
-from millstream.http.way import Way
+from millstream.http.socket_writer import SocketWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,8 +105,8 @@ class HttpConnection(asyncio.Protocol):
         self._half_closed = False
         self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
         self.stalled = False  # an answer waits for the client to read
-        self._stirred: Callable[[], None] | None = None  # called when the client is behind or gone
-        self._way: Way | None = None  # of pieces that are pushed
+        self._on_behind: Callable[[], None] | None = None  # or gone; called once
+        self._writer: SocketWriter | None = None  # of pieces that are pushed
         self._body_since = 0.0
         self._read_at = 0.0  # when what came last was read
         self._was_in_head = False
@@ -131,7 +131,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing = True
         self._transport = None
         self.deadline = None
-        self._stir()
+        self._tell_behind()
         self.resume_writing()
         if self._task is not None:
             self._task.cancel()
@@ -183,7 +183,7 @@ class HttpConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Let answers wait until the client reads again."""
         self.stalled = True
-        self._stir()
+        self._tell_behind()
 
     def resume_writing(self) -> None:
         """Let answers go on."""
@@ -390,9 +390,9 @@ class HttpConnection(asyncio.Protocol):
                 return keep
             if chunked and answer.attach is not None:
                 answer.attach(self)
-            async for chunk in answer.chunks:
-                if chunk:
-                    self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+            async for piece in answer.chunks:
+                if piece:
+                    self._write(chunk(piece) if chunked else piece)
                     await self._drain()
             if chunked:
                 self._write(b"0\r\n\r\n")
@@ -407,29 +407,29 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    def push(self, parcel: Parcel) -> bool:
-        """Send a piece of the stream under way, unless the client is behind with reading it."""
+    def push(self, piece: bytes) -> bool:
+        """Send a framed piece of the stream under way, unless the client is behind with it."""
         if self._transport is None or self.stalled:
             return False
-        self._way_to(self._transport).send(parcel.chunked)
+        self._writer_to(self._transport).send(piece)
         return True
 
-    def join(self, stirred: Callable[[], None]) -> Way | None:
-        """Return the way for pieces sent without asking, until the client is behind or gone."""
+    def writer(self, on_behind: Callable[[], None]) -> SocketWriter | None:
+        """Return what sends pieces without asking, until the client is behind or gone."""
         if self._transport is None or self.stalled:
             return None
-        self._stirred = stirred
-        return self._way_to(self._transport)
+        self._on_behind = on_behind
+        return self._writer_to(self._transport)
 
-    def _way_to(self, transport: asyncio.Transport) -> Way:
-        if self._way is None:
-            self._way = Way(transport)
-        return self._way
+    def _writer_to(self, transport: asyncio.Transport) -> SocketWriter:
+        if self._writer is None:
+            self._writer = SocketWriter(transport)
+        return self._writer
 
-    def _stir(self) -> None:
-        stirred, self._stirred = self._stirred, None
-        if stirred is not None:
-            stirred()
+    def _tell_behind(self) -> None:
+        on_behind, self._on_behind = self._on_behind, None
+        if on_behind is not None:
+            on_behind()
 
     async def _drain(self) -> None:
         """Wait for room; the sweep drops a client that leaves its answer unread."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from millstream.errors import MillstreamError
-from millstream.http.way import Way
+from millstream.http.socket_writer import SocketWriter
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
@@ -24,28 +24,18 @@ class Response(msgspec.Struct, frozen=True):
     close: bool = False
 
 
-class Parcel:
-    """A piece of a stream that goes to many clients; its framing in HTTP/1.1 is made once."""
-
-    __slots__ = ("chunked", "plain")
-
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-        self.chunked = b"%x\r\n%b\r\n" % (len(plain), plain)
-
-
 class Push(Protocol):
-    """The way to a client while somebody waits for the next piece of its stream."""
+    """Sends to a client while somebody waits for the next piece of its stream."""
 
-    def push(self, parcel: Parcel) -> bool:
-        """Send a piece at once; False when the client is behind or gone."""
+    def push(self, piece: bytes) -> bool:
+        """Send a piece, framed by ``chunk``, at once; False when the client is behind or gone."""
         ...
 
-    def join(self, stirred: Callable[[], None]) -> Way | None:
-        """Return the way for framed pieces sent without asking, until ``stirred`` is called.
+    def writer(self, on_behind: Callable[[], None]) -> SocketWriter | None:
+        """Return what sends framed pieces without asking, until ``on_behind`` is called.
 
-        That is when the client falls behind, or leaves; None when it is so already. One who joins
-        anew is no longer called for the last time.
+        That is when the client falls behind, or leaves; None when it is so already. Who asks anew
+        is no longer called for the last time.
         """
         ...
 
@@ -53,8 +43,8 @@ class Push(Protocol):
 class StreamedResponse(msgspec.Struct, frozen=True):
     """An answer that goes on until ``chunks`` ends or the client leaves; it is closed then.
 
-    ``attach`` is given the way to the client, where there is one, to send pieces while somebody
-    waits for the next chunk: that saves waking whoever waits.
+    ``attach`` is given the client's connection, where that can push pieces while somebody waits for
+    the next chunk: that saves waking whoever waits.
     """
 
     chunks: AsyncIterator[bytes]
@@ -107,6 +97,11 @@ def error_response(error: MillstreamError, close: bool = False) -> Response:
         headers = ((b"WWW-Authenticate", b"Bearer"),)
     body = error_body(error.code, error.message, error.detail)
     return Response(error.http_status, body, headers=headers, close=close)
+
+
+def chunk(data: bytes) -> bytes:
+    """Return a piece of a streamed body as HTTP/1.1 frames it."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def encode_head(

@@ -312,8 +312,7 @@ def keep(
     jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers, supervisor=supervisor)
-    topics.sinks, topics.readers = sinks, readers
+    topics = Topics(catalog, clock, store, timers, sinks, readers, supervisor=supervisor)
     return KeptParts(store, shared, jetstream, served, topics, sinks)
 
 

@@ -25,7 +25,7 @@ from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request, Standing
 from millstream.http.routes import NOWHERE, Route
 from millstream.subjects.pattern_set import any_overlap
-from millstream.topics.context import check_name
+from millstream.topics.directory import check_name
 from millstream.topics.limits.slots import Slots
 
 PROBES = ("/v0/health", "/v0/ready", "/healthz", "/readyz")

@@ -24,9 +24,10 @@ from millstream.store.log.log import Durability
 from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter, meter_of
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.state import StreamState
-from millstream.topics.context import Topics, may_see
+from millstream.topics.context import Topics
+from millstream.topics.directory import may_see
 from millstream.topics.limits.write_depth import WriteDepth
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -125,11 +126,11 @@ class Metrics:
 def look(topics: Topics, caller: Caller) -> list[TopicFigures]:
     """Return the figures of every topic that the caller may see."""
     now = topics.clock.time_ns()
-    return [_figures(topics, stream, now) for stream in topics.visible(caller)]
+    return [_figures(topics, stream, now) for stream in topics.directory.visible(caller)]
 
 
 def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
-    state = settled(stream, now_ns)
+    state = current_state(stream, now_ns)
     return TopicFigures(
         stream.name,
         str(stream.config.to_topic()["durability"]),

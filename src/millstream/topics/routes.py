@@ -13,11 +13,11 @@ from millstream.topics.api.frames import FrameReads
 from millstream.topics.api.health import health, ready
 from millstream.topics.api.plan import plan
 from millstream.topics.api.queues import ack, claim, extend, nack, work
+from millstream.topics.api.records import write
 from millstream.topics.api.redrive import Redrives
 from millstream.topics.api.removal import delete_records
 from millstream.topics.api.routers import delete_router, get_router, list_routers, put_router
 from millstream.topics.api.staged import abort, commit, hold, stage
-from millstream.topics.api.write import write
 from millstream.topics.context import Topics
 from millstream.topics.metrics import Metrics
 from millstream.topics.watch.socket import open_socket
@@ -45,11 +45,25 @@ class Operation(Protocol):
         ...
 
 
+Entry = tuple[str, str, Operation, str, str]  # method, path, what answers, scope, summary
+
+
 def topics_routes(topics: Topics) -> list[Route]:
     """Return every operation of the API, bound to its state."""
     watches = Watches()
     frames = FrameReads().frames
-    table: list[tuple[str, str, Operation, str, str]] = [
+    in_parts = (plan, frames)
+    routes = [
+        Route(
+            method, path, _handler(operation, topics), scope, summary, parts=operation in in_parts
+        )
+        for method, path, operation, scope, summary in _operations(watches, frames)
+    ]
+    return [*routes, *_streams(watches, topics)]
+
+
+def _operations(watches: Watches, frames: Operation) -> list[Entry]:
+    return [
         ("GET", "/v0/health", health, "", "Say that the process is alive"),
         ("GET", "/v0/ready", ready, "", "Say whether recovery is over"),
         ("GET", "/readyz", ready, "", "Say whether recovery is over"),
@@ -85,26 +99,15 @@ def topics_routes(topics: Topics) -> list[Route]:
         ),
         ("POST", "/v0/watch", watches.create, "read", "Open a watch over topics"),
     ]
-    routes = [
-        Route(
-            method,
-            pattern,
-            _handler(operation, topics),
-            scope,
-            summary,
-            parts=operation in (plan, frames),
-        )
-        for method, pattern, operation, scope, summary in table
-    ]
-    return routes + _streams(watches, topics)
 
 
 def _streams(watches: Watches, topics: Topics) -> list[Route]:
-    """Return the operations whose answers go on for as long as the client listens."""
+    """Return what a browser opens, which cannot send a header with its token."""
     push = partial(work, topics=topics)
     stream = partial(watches.stream, topics=topics)
     socket = partial(open_socket, topics=topics)
-    jobs, events = "Stream jobs of a queue to a worker", "Stream the events of a watch"
+    jobs = "Stream jobs of a queue to a worker"
+    events = "Stream the events of a watch"
     both = "Read and write topics over a WebSocket"
     return [
         Route("GET", f"{TOPIC}/work", push, "read+write", jobs, query_token=True),
@@ -121,7 +124,7 @@ def _handler(operation: Operation, topics: Topics) -> Handler:
 
 
 def _unbroken(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:
-    return topics.unbroken(handler(request))
+    return topics.unbroken.run(handler(request))
 
 
 def _paced(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:

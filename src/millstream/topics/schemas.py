@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from millstream.topics.api import bodies, queues, redrive
+from millstream.topics import bodies
+from millstream.topics.api import queues, redrive
 
 Schema = dict[str, Any]
 

@@ -13,10 +13,11 @@ from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import data_bytes
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, check_capture, check_name, may_see, topic_of
+from millstream.topics import bodies
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_capture, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -47,16 +48,16 @@ async def _create_or_update(
     topics: Topics, request: Request, name: str, wish: dict[str, Any]
 ) -> "tuple[Stream, bool]":
     account = request.caller.account
-    known = topics.find_or_none(name, request.caller)
+    known = topics.directory.find_or_none(name, request.caller)
     if known is None:
         config = StreamConfig.from_topic(name, wish)
         await next_turn(len(request.body))
         check_capture(config, request.caller)
         try:
-            with topics.room.reserved(account, name):
+            with topics.topic_limit.reserved(account, name):
                 return await topics.catalog.create(config, account)
         except StreamExists:  # somebody else created it while we were looking
-            known = topics.find(name, request.caller)
+            known = topics.directory.find(name, request.caller)
     config = StreamConfig.from_topic(name, wish, known.config)
     await next_turn(len(request.body))
     check_capture(config, request.caller, known.config.subjects)
@@ -66,11 +67,11 @@ async def _create_or_update(
 async def get_topic(request: Request, topics: Topics) -> Response:
     """Show a topic's state and configuration."""
     watch = Stopwatch(topics.clock)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     await topics.routers.catch_up(stream)
     if request.flag("touch", True):
-        topics.touch(stream)
-    state, config = settled(stream, topics.clock.time_ns()), stream.config.to_topic()
+        topics.priorities.touch(stream)
+    state, config = current_state(stream, topics.clock.time_ns()), stream.config.to_topic()
     answer = {
         "topic": stream.name,
         "type": config["type"],
@@ -80,9 +81,9 @@ async def get_topic(request: Request, topics: Topics) -> Response:
         "count": state.messages,
         "bytes": data_bytes(stream.log, stream.name, state.first_seq),
         "config": config,
-        "effective_priority": topics.effective_priority(stream),
+        "effective_priority": topics.priorities.of(stream),
         "last_write_ts": state.last_ts_ns // 1_000_000 if state.last_seq else None,
-        "last_read_ts": topics.last_read_ms(stream),
+        "last_read_ts": topics.priorities.last_read_ms(stream),
     }
     if config["type"] == "queue":
         answer["queue"] = msgspec.structs.asdict(topics.queues.of(stream).counters())
@@ -96,13 +97,13 @@ async def list_topics(request: Request, topics: Topics) -> Response:
     prefix, size, after = request.query.get("prefix", ""), page_size(request), cursor(request)
     names_left = [
         stream
-        for stream in topics.visible(request.caller)
+        for stream in topics.directory.visible(request.caller)
         if stream.name.startswith(prefix) and (after is None or stream.name.encode() > after)
     ]
     page = names_left[:size]
     if request.flag("touch", False):
         for stream in page:
-            topics.touch(stream)
+            topics.priorities.touch(stream)
     answer: dict[str, Any] = {"topics": [_listed(topics, stream) for stream in page]}
     if len(names_left) > size:
         answer["next_cursor"] = make_cursor(page[-1].name)
@@ -111,7 +112,7 @@ async def list_topics(request: Request, topics: Topics) -> Response:
 
 
 def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
-    state = settled(stream, topics.clock.time_ns())
+    state = current_state(stream, topics.clock.time_ns())
     return {
         "topic": stream.name,
         "head_seq": state.last_seq,
@@ -119,7 +120,7 @@ def _listed(topics: Topics, stream: "Stream") -> dict[str, Any]:
         "count": state.messages,
         "bytes": data_bytes(stream.log, stream.name, state.first_seq),
         "durable": stream.config.to_topic()["durable"],
-        "effective_priority": topics.effective_priority(stream),
+        "effective_priority": topics.priorities.of(stream),
     }
 
 
@@ -128,7 +129,7 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
     watch = Stopwatch(topics.clock)
     name = topic_of(request)
     check_name(name, request.caller)
-    stream = topics.find_or_none(name, request.caller)
+    stream = topics.directory.find_or_none(name, request.caller)
     routers: list[str] = []
     if stream is not None:
         routers = [
@@ -136,7 +137,7 @@ async def delete_topic(request: Request, topics: Topics) -> Response:
             for router in topics.routers.touching(stream)
             if may_see(router, request.caller)
         ]
-        count = settled(stream, topics.clock.time_ns()).messages
+        count = current_state(stream, topics.clock.time_ns()).messages
         if request.flag("if_empty", False) and count:
             raise TopicNotEmpty(name, count)
         await topics.catalog.delete(name, request.caller.account)

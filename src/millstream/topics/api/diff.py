@@ -4,14 +4,13 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response
 from millstream.store.log.file_log import FileLog
-from millstream.subjects.subject import is_pattern
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, topic_of
-from millstream.topics.page.page import Filter, Page, Query, read_on
+from millstream.topics import bodies
+from millstream.topics.context import Topics
+from millstream.topics.directory import topic_of
+from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Page, Query, read_on
 from millstream.topics.page.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 import msgspec
 
 DEFAULT_LIMIT = 256
-MOST_RECORDS = 1000
 LONGEST_WAIT_MS = 30_000
 DEFAULT_BYTES = 1024 * 1024
-MOST_BYTES = 8 * 1024 * 1024
 
 
 async def diff(request: Request, topics: Topics) -> Response:
@@ -32,9 +29,9 @@ async def diff(request: Request, topics: Topics) -> Response:
     body: bodies.DiffBody = bodies.json_body(request, bodies.DiffBody, may_be_empty=True)
     query = read_query(body)
     wait_ms = min(bodies.unsigned(body.wait_ms, "wait_ms", 0), LONGEST_WAIT_MS)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     await topics.routers.catch_up(stream)
-    topics.touch(stream)
+    topics.priorities.touch(stream)
     page = await read_on(stream, query, topics.clock)
     if wait_ms and page.caught_up and not page.count and page.tombstone is None:
         page = await _poll(stream, query, page, wait_ms, request, topics)
@@ -50,9 +47,9 @@ async def _poll(
     def moved() -> bool:
         return stream.state().last_seq > head or request.caller.revoked
 
-    if not moved() and not topics.stopping:
-        await topics.wait_for([stream], wait_ms / 1000, moved)
-    stream = topics.find(stream.name, request.caller)  # it may be gone by now
+    if not moved() and not topics.stop_signal.is_set:
+        await topics.stop_signal.wait_for([stream], wait_ms / 1000, moved)
+    stream = topics.directory.find(stream.name, request.caller)  # it may be gone by now
     return await read_on(stream, query, topics.clock)
 
 
@@ -67,25 +64,7 @@ def read_query(body: bodies.DiffBody) -> Query:
         without_nodes=bodies.nodes(body.node),
         include_tags=bool(body.include_tags),
         include_meta=body.include_meta is not False,
-        filter=read_filter(body.filter),
-    )
-
-
-def read_filter(body: bodies.FilterBody | None) -> Filter | None:
-    """Return what a reader wants to see; a tag that ends in ``*`` is a prefix."""
-    if body is None:
-        return None
-    tag = body.tag.encode() if body.tag is not None else None
-    is_prefix = tag is not None and tag.endswith(b"*")
-    if body.subject is not None and not is_pattern(body.subject):
-        raise BadRequest("filter.subject must be a subject or a pattern")
-    return Filter(
-        tag=None if is_prefix else tag,
-        tag_prefix=tag[:-1] if tag is not None and is_prefix else None,
-        node=body.node.encode() if body.node is not None else None,
-        subject=body.subject,
-        since_ns=None if body.since is None else body.since * 1_000_000,
-        until_ns=None if body.until is None else body.until * 1_000_000,
+        filter=bodies.read_filter(body.filter),
     )
 
 

@@ -5,8 +5,9 @@ from millstream.http.response import Response
 from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.reading.read_plan import READ_BYTES, RangeRequest, read_range
 from millstream.streams.reading.views import Views
-from millstream.topics.api.bodies import query_number
-from millstream.topics.context import Topics, topic_of
+from millstream.topics.bodies import query_number
+from millstream.topics.context import Topics
+from millstream.topics.directory import topic_of
 
 OCTETS = b"application/octet-stream"
 MOST_BYTES = 8 * 1024 * 1024
@@ -24,13 +25,13 @@ class FrameReads:
         At most ``max_bytes``, but at least one record however large. Those of subjects that the
         caller may not read are left out.
         """
-        stream = topics.find(topic_of(request), request.caller)
+        stream = topics.directory.find(topic_of(request), request.caller)
         asked = RangeRequest(
             from_seq=_number(request, "from_seq", 1),
             to_seq=_number(request, "to_seq", stream.state().last_seq),
             max_bytes=_number(request, "max_bytes", READ_BYTES),
         )
-        topics.touch(stream)
+        topics.priorities.touch(stream)
         view = self._views.of(stream, request.caller.sight_of(stream.name))
         found = await once_here(lambda: read_range(stream, asked, MOST_BYTES, view))
         return Response(200, found, OCTETS)

@@ -13,13 +13,14 @@ from millstream.http.response import Answer, Response, StreamedResponse, json_re
 from millstream.queues.queue import Answered, Job, Queue
 from millstream.queues.settings import LONGEST_MS, is_queue
 from millstream.store.log.log import Durability
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics import bodies
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
 from millstream.topics.page.json_text import shown
 from millstream.topics.page.performance import Stopwatch
 from millstream.topics.page.rendering import headers_object, text
-from millstream.topics.watch.events import RETRY, check_accept, why_barred
+from millstream.topics.sse import RETRY, SHUTTING_DOWN, check_accept, heartbeat, why_barred
 
 MOST_JOBS = 1000
 LONGEST_NODE = 128
@@ -70,7 +71,7 @@ async def claim(request: Request, topics: Topics) -> Response:
     queue = _queue(request, topics)
     _check_node(body.node)
     await topics.routers.catch_up(queue.stream)
-    topics.touch(queue.stream)
+    topics.priorities.touch(queue.stream)
     jobs, ready = await queue.claim_and_count(
         body.node, _clamp_jobs(wanted), None if body.lease_ms is None else lease_ms
     )
@@ -140,7 +141,7 @@ async def work(request: Request, topics: Topics) -> Answer:
     lease_ms = bodies.query_number(request, "lease_ms")
     queue = _queue(request, topics)
     leave = topics.live.take(request.caller.key)
-    topics.touch(queue.stream)
+    topics.priorities.touch(queue.stream)
     most = _clamp_jobs(1 if wanted is None else wanted)
     return StreamedResponse(WorkStream(topics, queue, node, most, lease_ms, request.caller, leave))
 
@@ -197,7 +198,7 @@ class WorkStream(AsyncIterator[bytes]):
                 continue
             left = sent_at + HEARTBEAT_SECONDS - clock.monotonic()
             if left <= 0:
-                yield b": hb %d\n\n" % self._topics.now_ms()
+                yield heartbeat(self._topics.now_ms())
                 sent_at = clock.monotonic()
             else:
                 await queue.changed(self._connection, self._room() > 0, left)
@@ -205,8 +206,8 @@ class WorkStream(AsyncIterator[bytes]):
 
     def _why_ended(self) -> bytes:
         """Return the last event of the stream, empty while it goes on."""
-        if self._topics.stopping:
-            return b"event: error\ndata: %b\n\n" % _SHUTTING_DOWN
+        if self._topics.stop_signal.is_set:
+            return b"event: error\ndata: %b\n\n" % SHUTTING_DOWN
         barred = why_barred(self._caller, (self._queue.stream.name,))
         if barred:
             return b"event: error\ndata: %b\n\n" % barred
@@ -222,11 +223,6 @@ class WorkStream(AsyncIterator[bytes]):
 
     def _room(self) -> int:
         return self._most - self._queue.leases.held_by(self._connection)
-
-
-_SHUTTING_DOWN = _encode(
-    {"code": "server_shutting_down", "message": "the server is stopping; connect again later"}
-)
 
 
 def _job_event(job: Job, queue: Queue) -> bytes:
@@ -274,7 +270,7 @@ def _answer(queue: Queue, word: str, answered: Answered, performance: dict[str, 
 
 
 def _queue(request: Request, topics: Topics) -> Queue:
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     if not is_queue(stream.config):
         raise NotAQueue(stream.name)
     return topics.queues.of(stream)

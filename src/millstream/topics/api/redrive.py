@@ -14,9 +14,10 @@ from millstream.message import Record
 from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, RedriveRequest
 from millstream.queues.settings import is_queue
 from millstream.streams.reading.cold_reads import once_here
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import BatchTooLarge, NotAQueue
 from millstream.topics.page.performance import Stopwatch
 
@@ -48,7 +49,7 @@ class Redrives:
 
     async def redrive(self, request: Request, topics: Topics) -> Response:
         """Append the letters to their queues as the jobs they were, and delete them here."""
-        return await topics.unbroken(self._send_back(request, topics))
+        return await topics.unbroken.run(self._send_back(request, topics))
 
     async def _send_back(self, request: Request, topics: Topics) -> Response:
         watch = Stopwatch(topics.clock)
@@ -59,7 +60,7 @@ class Redrives:
             bodies.unsigned(seq, "each of seqs", 0)
         if len(body.seqs or ()) > MOST:
             raise BatchTooLarge(f"a call names at most {MOST} records", {"max": MOST})
-        letters = topics.find(topic_of(request), request.caller)
+        letters = topics.directory.find(topic_of(request), request.caller)
         if body.to == letters.name:
             raise BadRequest("to must be another topic than the one that holds the letters")
         if body.to is not None:
@@ -114,7 +115,7 @@ class Redrives:
         judged = caller.asking_for("write", name)
         check_scope(judged, "write")
         check_name(name, judged)
-        stream = topics.find(name, judged)
+        stream = topics.directory.find(name, judged)
         if not is_queue(stream.config):
             raise NotAQueue(name)
         return stream
@@ -124,7 +125,7 @@ class Redrives:
         judged = caller.asking_for("write", name)
         if not judged.may_touch(name):
             return None
-        stream = topics.find_or_none(name, judged)
+        stream = topics.directory.find_or_none(name, judged)
         return stream if stream is not None and is_queue(stream.config) else None
 
 

@@ -10,9 +10,10 @@ from millstream.store.log.file_log import FileLog
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.refusals import OperationDenied, StreamSealed
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, topic_of
-from millstream.topics.page.current_state import settled
+from millstream.topics import bodies
+from millstream.topics.context import Topics
+from millstream.topics.directory import topic_of
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ async def delete_records(request: Request, topics: Topics) -> Response:
         raise BadRequest("give before_seq, match or both")
     before = bodies.unsigned(body.before_seq, "before_seq", bodies.U64)
     matches = None if body.match is None else TagFilter.read(body.match)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     _refuse_if_closed(stream, by_position=matches is None)
     deleted = await _delete(stream, before, matches)
-    state = settled(stream, topics.clock.time_ns())
+    state = current_state(stream, topics.clock.time_ns())
     answer = {
         "topic": stream.name,
         "deleted": deleted,

@@ -11,9 +11,10 @@ from millstream.routers.registry import RouterRequest
 from millstream.routers.router import GUARANTEES, Router
 from millstream.routers.tag_filter import TagFilter
 from millstream.streams.config.config import StreamConfig
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
-from millstream.topics.context import Topics, check_name, may_see
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, may_see
 from millstream.topics.errors import TopicNotFound
 from millstream.topics.page.performance import Stopwatch
 
@@ -34,12 +35,12 @@ async def put_router(request: Request, topics: Topics) -> Response:
         check_name(topic, caller)
         check_name(topic, caller.asking_for(scope, topic))
     wish = _wish(name, body, caller, topics)
-    if body.create_dest is False and topics.find_or_none(wish.dest, caller) is None:
+    if body.create_dest is False and topics.directory.find_or_none(wish.dest, caller) is None:
         raise TopicNotFound(wish.dest)
 
     async def streams() -> "tuple[Stream, Stream]":
         # Before anything is made: a router that cannot be must leave no topic behind.
-        with topics.room.reserved(caller.account, wish.source, wish.dest):
+        with topics.topic_limit.reserved(caller.account, wish.source, wish.dest):
             source = await _stream(wish.source, caller, topics)
             return source, await _stream(wish.dest, caller, topics)
 
@@ -64,7 +65,7 @@ def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) ->
     if body.source == body.dest:
         raise BadRequest("source and dest must be two topics")
     for topic in (body.source, body.dest):
-        known = topics.find_or_none(topic, caller) is not None
+        known = topics.directory.find_or_none(topic, caller) is not None
         if not known and _TOPIC.fullmatch(topic) is None:
             raise BadRequest("a topic's name has 1 to 255 letters, digits and . _ : -")
     guarantee = body.guarantee or GUARANTEES[0]
@@ -84,7 +85,7 @@ def _wish(name: str, body: bodies.RouterBody, caller: Caller, topics: Topics) ->
 
 
 async def _stream(name: str, caller: Caller, topics: Topics) -> "Stream":
-    known = topics.find_or_none(name, caller)
+    known = topics.directory.find_or_none(name, caller)
     if known is not None:
         return known
     try:

@@ -9,15 +9,16 @@ from millstream.errors import BadRequest
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
 from millstream.streams.deposits.deposits import AbortRequest, CommitRequest, Deposits, StageRequest
-from millstream.topics.api.bodies import query_number
-from millstream.topics.context import Topics, topic_of
+from millstream.topics.bodies import query_number
+from millstream.topics.context import Topics
+from millstream.topics.directory import topic_of
 
 _Shape = TypeVar("_Shape")
 
 
 async def stage(request: Request, topics: Topics) -> Response:
     """Keep a part of a batch where no reader sees it; the body is entries as they are stored."""
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     asked = StageRequest(
         sink=_text(request, "sink"),
         batch=_number(request, "batch"),
@@ -29,21 +30,21 @@ async def stage(request: Request, topics: Topics) -> Response:
 
 async def commit(request: Request, topics: Topics) -> Response:
     """Append a staged batch whole, once, however often this is asked."""
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     answer = await _sinks(topics).commit(stream, _body(request, CommitRequest))
     return json_response(msgspec.to_builtins(answer))
 
 
 async def abort(request: Request, topics: Topics) -> Response:
     """Forget what was staged for a batch."""
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     await _sinks(topics).abort(stream, _body(request, AbortRequest))
     return json_response({})
 
 
 async def hold(request: Request, topics: Topics) -> Response:
     """Show how far a reader is that keeps its own position, and let limits wait for it."""
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     if topics.readers is None:
         raise BadRequest("this server does not keep positions of readers")
     await topics.readers.hold(stream, _body(request, HoldRequest))
@@ -51,9 +52,9 @@ async def hold(request: Request, topics: Topics) -> Response:
 
 
 def _sinks(topics: Topics) -> Deposits:
-    if topics.sinks is None:
+    if topics.deposits is None:
         raise BadRequest("this server cannot stage records")
-    return topics.sinks
+    return topics.deposits
 
 
 def _text(request: Request, name: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-def settled(stream: "Stream", now_ns: int) -> StreamState:
+def current_state(stream: "Stream", now_ns: int) -> StreamState:
     """Return the stream's state without what its caps and its time to live have doomed."""
     state, config = stream.state(), stream.config
     if config.max_age <= 0 and config.max_msgs <= 0 and config.max_bytes <= 0:

@@ -12,7 +12,7 @@ from millstream.store.log.log import Durability
 from millstream.streams.reading.cold_reads import once_here
 from millstream.streams.state import StreamState
 from millstream.subjects.matcher import matcher
-from millstream.topics.page.current_state import settled
+from millstream.topics.page.current_state import current_state
 from millstream.topics.page.rendering import Fields, Renderer
 from millstream.topics.page.tombstone import Tombstone, start_reading
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from millstream.clock import Clock
     from millstream.streams.stream import Stream
 
+MOST_RECORDS = 1000
+MOST_BYTES = 8 * 1024 * 1024
 READ_AHEAD = 256  # records looked at in one go by a reader that passes over some
 MOST_PASSED_OVER = 2048  # before everybody else has had a turn: that takes about a millisecond
 
@@ -90,7 +92,7 @@ def read_page(stream: "Stream", query: Query, now_ns: int, memo: PageMemo | None
 
     One that passes over a great many records ends earlier, and is not caught up.
     """
-    state = settled(stream, now_ns)
+    state = current_state(stream, now_ns)
     if query.is_strong:
         state = stable(stream, state, query.from_seq)
     if memo is None:
@@ -119,11 +121,11 @@ async def read_on(stream: "Stream", query: Query, clock: "Clock") -> Page:
 
     Where records went meanwhile that nobody has looked at, the page ends before them.
     """
-    reading = _Reading(stream, query, settled(stream, clock.time_ns()))
+    reading = _Reading(stream, query, current_state(stream, clock.time_ns()))
     page = reading.page
     while not await once_here(partial(reading.go_on, clock.time_ns())):
         await asyncio.sleep(0)
-        now = settled(stream, clock.time_ns())
+        now = current_state(stream, clock.time_ns())
         if stream.is_closed or now.evict_floor > page.next_from_seq:
             break
     return reading.rendered()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -10,14 +9,14 @@ from millstream.errors import BadRequest, Forbidden, MillstreamError, Unauthoriz
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, Upgraded, error_body
 from millstream.http.upgrade import offers_deflate, switch_headers, websocket_problem
-from millstream.topics.api import bodies
-from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
-from millstream.topics.api.write import carry_out
+from millstream.topics import bodies
 from millstream.topics.authorize import check_scope
-from millstream.topics.context import Topics, check_name
-from millstream.topics.page.current_state import settled
-from millstream.topics.page.page import Query
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name
+from millstream.topics.page.current_state import current_state
+from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
+from millstream.topics.watch.incoming_messages import IncomingMessages
 from millstream.topics.watch.socket_messages import (
     NULL,
     BadMessage,
@@ -30,9 +29,10 @@ from millstream.topics.watch.socket_messages import (
     read_message,
     refusal,
 )
-from millstream.topics.watch.subscriptions import Subscriptions, TopicSubscription
+from millstream.topics.watch.subscriptions import Subscriptions
+from millstream.topics.writing import carry_out
 from millstream.wire import websocket
-from millstream.wire.websocket import FrameError, FrameReader, Status
+from millstream.wire.websocket import FrameError, Status
 
 if TYPE_CHECKING:
     from millstream.http.connection import Door
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 
 FAILED = "the server failed; its log says why"
 MOST_TOPICS = 256
-MOST_WAITING = 4  # messages that are read ahead of the one being carried out
 PING_SECONDS = 20.0
 SILENCE_SECONDS = 45.0  # a client that says nothing for so long, pings included, is gone
 TURN = 16  # looks at topics before other connections have their turn
@@ -80,13 +79,8 @@ class Socket(asyncio.Protocol):
         self._door = door
         self._topics = topics
         self._caller = caller
-        self._compressed = compressed
         self._leave = leave
-        self._most = door.limits.body_bytes
-        self._frames = FrameReader(self._most if compressed else None, ends=True)
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._waiting: deque[bytes | None] = deque()  # None stands for a binary message
+        self._incoming = IncomingMessages(door.limits.body_bytes, compressed)
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
@@ -94,10 +88,9 @@ class Socket(asyncio.Protocol):
         self._paused = False
         self._closing = False
         self._pumping: asyncio.Handle | None = None
-        self._pong: bytes | None = None
         self._heard_at = self._stalled_at = 0.0
         self._subscriptions = Subscriptions(topics, self._wake, compressed)
-        self._undo_stop = topics.on_stop(self._look_around)
+        self._undo_stop = topics.stop_signal.on_wake(self._look_around)
         self.deadline: float | None = None
 
     @property
@@ -121,7 +114,7 @@ class Socket(asyncio.Protocol):
         self._writable.set()
         self._undo_stop()
         self._subscriptions.clear()
-        self._waiting.clear()
+        self._incoming.clear()
         self._leave()
         self._door.forget(self)
 
@@ -130,7 +123,7 @@ class Socket(asyncio.Protocol):
         if self._closing:
             return
         self._heard_at = self._door.now()
-        self._frames.feed(data)
+        self._incoming.feed(data)
         self._read_on()
 
     def eof_received(self) -> bool:
@@ -176,41 +169,25 @@ class Socket(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read messages while there is room for them; the socket itself waits otherwise."""
+        incoming = self._incoming
         try:
-            while not self._closing and len(self._waiting) < MOST_WAITING:
-                event = self._frames.next()
-                if event is None:
-                    break
-                self._take(event)
+            if not self._closing:
+                incoming.read()
         except FrameError as error:
             self._end(error.status, str(error))
             return
         self._answer_ping()
-        if self._waiting and self._task is None and not self._closing:
+        if incoming.closed_with is not None:
+            self._end(incoming.closed_with, "")
+        if incoming and self._task is None and not self._closing:
             self._task = asyncio.get_running_loop().create_task(self._work())
-        self._brake(len(self._waiting) >= MOST_WAITING)
-
-    def _take(self, event: websocket.Event) -> None:
-        match event:
-            case websocket.Data(payload):
-                self._size += len(payload)
-                if self._size > self._most:
-                    raise FrameError(Status.TOO_BIG, f"a message holds at most {self._most} bytes")
-                self._parts.append(payload)
-            case websocket.End(is_text):
-                self._waiting.append(b"".join(self._parts) if is_text else None)
-                self._parts, self._size = [], 0
-            case websocket.PingFrame(payload):
-                self._pong = websocket.pong(payload)
-            case websocket.Close(status):
-                self._end(status, "")
-            case websocket.PongFrame():
-                pass
+        self._brake(incoming.is_full)
 
     def _answer_ping(self) -> None:
         """Answer the latest ping, which answers those before it; one is kept, never a queue."""
-        if self._pong is not None and not self.stalled and self._transport is not None:
-            pong, self._pong = self._pong, None
+        pong = self._incoming.pong
+        if pong is not None and not (self.stalled or self._closing) and self._transport is not None:
+            self._incoming.pong = None
             self._transport.write(pong)
 
     def _brake(self, on: bool) -> None:
@@ -225,9 +202,9 @@ class Socket(asyncio.Protocol):
     async def _work(self) -> None:
         """Carry out what waits, one message after another."""
         try:
-            while self._waiting and not self._closing:
+            while self._incoming and not self._closing:
                 await self._writable.wait()
-                reply = await self._carry_out(self._waiting.popleft())
+                reply = await self._carry_out(self._incoming.pop())
                 self._send(reply)
                 self._subscriptions.release()
                 self._read_on()
@@ -236,9 +213,9 @@ class Socket(asyncio.Protocol):
             self._end(Status.INTERNAL, FAILED)
         finally:
             self._task = None
-        if self._topics.stopping or self._caller.revoked:
+        if self._topics.stop_signal.is_set or self._caller.revoked:
             self._look_around()
-        elif self._waiting:  # read while the last one was being finished
+        elif self._incoming:  # read while the last one was being finished
             self._read_on()
 
     async def _carry_out(self, text: bytes | None) -> bytes:
@@ -302,19 +279,19 @@ class Socket(asyncio.Protocol):
             raise BadRequest(f"a socket subscribes to at most {MOST_TOPICS} topics")
         made, shown = [], {}
         for name, wish in wishes.items():
-            if message.lenient and self._topics.find_or_none(name, callers[name]) is None:
+            if message.lenient and self._topics.directory.find_or_none(name, callers[name]) is None:
                 continue
-            stream = self._topics.find(name, callers[name])
-            state = settled(stream, self._topics.clock.time_ns())
+            stream = self._topics.directory.find(name, callers[name])
+            state = current_state(stream, self._topics.clock.time_ns())
             start = state.last_seq if wish is not None and wish.tail else starts[name]
             shown[name] = {
                 "from_seq": start,
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             }
-            made.append(TopicSubscription(name, start, query, callers[name], stream=stream))
+            made.append((stream, start, query, callers[name]))
         for subscription in made:
-            self._subscriptions.add(subscription)
+            self._subscriptions.add(*subscription)
         return answer("subscribed", message.request_id, topics=shown)
 
     def _unsubscribe(self, message: Unsubscribe) -> bytes:
@@ -374,7 +351,7 @@ class Socket(asyncio.Protocol):
         if self._caller.revoked:
             self._send(refusal(NULL, "unauthorized", "the credential was revoked"))
             self._end(Status.POLICY, "the credential was revoked")
-        elif self._topics.stopping or self._door.stopping.is_set():
+        elif self._topics.stop_signal.is_set or self._door.stopping.is_set():
             self._send(refusal(NULL, "server_shutting_down", "the server is stopping"))
             self._end(Status.GOING_AWAY, "the server is stopping")
         for name in self._subscriptions.barred():
@@ -410,5 +387,5 @@ def _query(message: Subscribe) -> Query:
         include_tags=bool(message.include_tags),
         include_meta=message.include_meta is not False,
         include_data=message.include_data is not False,
-        filter=read_filter(message.filter),
+        filter=bodies.read_filter(message.filter),
     )

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from millstream.errors import BadRequest, MillstreamError
-from millstream.topics.api import bodies
+from millstream.topics import bodies
 from millstream.topics.page import json_text
 
 NULL = msgspec.Raw(b"null")

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from millstream.errors import BadRequest, Throttled, Unauthorized
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, json_response
-from millstream.topics.api import bodies
-from millstream.topics.api.diff import MOST_BYTES, MOST_RECORDS, read_filter
-from millstream.topics.context import Topics, check_name, topic_of
+from millstream.topics import bodies
+from millstream.topics.audience.read_position import ReadPosition
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_name, topic_of
 from millstream.topics.errors import NotFound
-from millstream.topics.page.current_state import settled
-from millstream.topics.page.page import Query
+from millstream.topics.page.current_state import current_state
+from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
 from millstream.topics.page.performance import Stopwatch
-from millstream.topics.watch.events import Use, WatchSession, check_accept, heartbeat, respond
+from millstream.topics.sse import check_accept
+from millstream.topics.watch.event_stream import heartbeat, respond
+from millstream.topics.watch.session import Use, WatchSession
 
 MOST_TOPICS = 256
 SESSION_TTL_MS = 300_000
@@ -24,30 +27,28 @@ UNSAID = 2**64  # no sequence
 async def tail(request: Request, topics: Topics) -> Answer:
     """Stream a topic's records as they come: from the head, or from ``from_seq``."""
     check_accept(request)
-    stream = topics.find(topic_of(request), request.caller)
+    stream = topics.directory.find(topic_of(request), request.caller)
     start = bodies.query_number(request, "from_seq")
+    position = ReadPosition(stream.state().last_seq if start is None else start, stream.incarnation)
     session = WatchSession(
-        cursors={stream.name: stream.state().last_seq if start is None else start},
+        positions={stream.name: position},
         query=Query(
             limit=min(bodies.query_number(request, "limit") or 256, MOST_RECORDS),
             max_bytes=DEFAULT_BATCH_BYTES,
             without_nodes=bodies.nodes(request.query.get("node")),
             include_tags=request.flag("include_tags", True),
             include_meta=request.flag("include_meta", True),
-            filter=read_filter(bodies.query_filter(request)),
+            filter=bodies.read_filter(bodies.query_filter(request)),
         ),
         heartbeat_ms=heartbeat(topics, bodies.query_number(request, "heartbeat_ms")),
         caller=request.caller,
-        is_private=True,
-        incarnations={stream.name: stream.incarnation},
     )
     last_id = request.header(b"last-event-id")
     if last_id is not None:
-        begin = session.cursors[stream.name]
-        session.cursors[stream.name] = UNSAID
+        begin, position.cursor = position.cursor, UNSAID
         session.resume(last_id)  # the id alone says where to go on
-        if session.cursors[stream.name] == UNSAID:
-            session.cursors[stream.name] = begin
+        if position.cursor == UNSAID:
+            position.cursor = begin
     return respond(topics, session)
 
 
@@ -70,13 +71,16 @@ class Watches:
         for name in body.topics:
             check_name(name, request.caller)
         self._collect(topics.now_ms())
-        shown = dict(_positions(body, session.cursors, request, topics))
+        shown = dict(_positions(body, session.positions, request, topics))
         if topics.max_watch_sessions and len(self._sessions) >= topics.max_watch_sessions:
             raise Throttled("max_watch_sessions", topics.max_watch_sessions)
         wid = "wid_" + secrets.token_urlsafe(16)
-        session.cursors = {name: position["from_seq"] for name, position in shown.items()}
-        for name in shown:
-            session.meet(topics.find(name, request.caller))
+        session.positions = {
+            name: ReadPosition(
+                position["from_seq"], topics.directory.find(name, request.caller).incarnation
+            )
+            for name, position in shown.items()
+        }
         self._sessions[wid] = session
         answer = {
             "wid": wid,
@@ -110,17 +114,17 @@ class Watches:
 
 
 def _positions(
-    body: bodies.WatchBody, starts: dict[str, int], request: Request, topics: Topics
+    body: bodies.WatchBody, starts: dict[str, ReadPosition], request: Request, topics: Topics
 ) -> Iterator[tuple[str, dict[str, int]]]:
     lenient = request.flag("lenient", False)
     for name, wish in body.topics.items():
-        if lenient and topics.find_or_none(name, request.caller) is None:
+        if lenient and topics.directory.find_or_none(name, request.caller) is None:
             continue
-        state = settled(topics.find(name, request.caller), topics.clock.time_ns())
+        state = current_state(topics.directory.find(name, request.caller), topics.clock.time_ns())
         yield (
             name,
             {
-                "from_seq": state.last_seq if wish.tail else starts[name],
+                "from_seq": state.last_seq if wish.tail else starts[name].cursor,
                 "head_seq": state.last_seq,
                 "earliest_seq": state.first_seq,
             },
@@ -133,8 +137,8 @@ def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> WatchS
     budget = bodies.unsigned(body.max_batch_bytes, "max_batch_bytes", 0)
     asked = body.heartbeat_ms
     return WatchSession(
-        cursors={
-            name: bodies.unsigned(wish.from_seq, "from_seq", 0)
+        positions={
+            name: ReadPosition(bodies.unsigned(wish.from_seq, "from_seq", 0))
             for name, wish in body.topics.items()
         },
         query=Query(
@@ -144,7 +148,7 @@ def _session(body: bodies.WatchBody, request: Request, topics: Topics) -> WatchS
             include_tags=bool(body.include_tags),
             include_meta=body.include_meta is not False,
             include_data=body.include_data is not False,
-            filter=read_filter(body.filter),
+            filter=bodies.read_filter(body.filter),
             is_strong=body.consistency == "strong",
         ),
         heartbeat_ms=heartbeat(

@@ -1,4 +1,4 @@
-"""Writes: a batch of records, whole or absent, in one commit."""
+"""Writing: a batch of records, whole or absent, in one commit, whichever door it came by."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.errors import BadRequest, Forbidden, StreamExists
-from millstream.http.request import Caller, Request
-from millstream.http.response import Response, json_response
+from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
 from millstream.store.log.log import Durability
 from millstream.streams.config.config import StreamConfig
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
-from millstream.topics.api import bodies
-from millstream.topics.context import Topics, check_capture, check_name, topic_of
+from millstream.topics import bodies
+from millstream.topics.context import Topics
+from millstream.topics.directory import check_capture, check_name
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit
 from millstream.topics.limits.idempotency import Written
 from millstream.topics.page import json_text
@@ -68,21 +68,6 @@ class Outcome(msgspec.Struct, frozen=True):
         return list(range(self.written.first_seq, self.written.last_seq + 1))
 
 
-async def write(request: Request, topics: Topics) -> Response:
-    """Append records; the topic is created on the way unless that is refused."""
-    watch = Stopwatch(topics.clock)
-    name = topic_of(request)
-    check_name(name, request.caller)
-    body = bodies.write_body(request)
-    done = await carry_out(
-        body, name, request.caller, topics, watch, request.header(b"idempotency-key")
-    )
-    answer = done.shown()
-    if request.flag("return_seqs", True):
-        answer["seqs"] = done.seqs()
-    return json_response(answer, 201 if done.created else 200)
-
-
 async def carry_out(
     body: bodies.WriteBody,
     name: str,
@@ -100,7 +85,7 @@ async def carry_out(
     checked = check_write(body, name, header_key)
     if not body.disable_backpressure:
         topics.check_pace()
-    known = topics.find_or_none(name, caller)
+    known = topics.directory.find_or_none(name, caller)
     stream, created = (known, False) if known else await _create(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
     began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
@@ -190,7 +175,7 @@ async def _create(
     body: bodies.WriteBody, name: str, caller: Caller, topics: Topics
 ) -> "tuple[Stream, bool]":
     if not _may_create(body):
-        raise topics.absent(name, caller)
+        raise topics.directory.absent(name, caller)
     if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
     letters = (body.config or {}).get("dead_letter")
@@ -199,10 +184,10 @@ async def _create(
     config = StreamConfig.from_topic(name, body.config or {})
     check_capture(config, caller)
     try:
-        with topics.room.reserved(caller.account, name):
-            return await topics.unbroken(topics.catalog.create(config, caller.account))
+        with topics.topic_limit.reserved(caller.account, name):
+            return await topics.unbroken.run(topics.catalog.create(config, caller.account))
     except StreamExists:  # somebody else was first, and their config counts
-        return topics.find(name, caller), False
+        return topics.directory.find(name, caller), False
 
 
 def _may_create(body: bodies.WriteBody) -> bool:

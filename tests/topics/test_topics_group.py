@@ -10,11 +10,10 @@ import pytest
 from topics_api import Api, Events
 
 from millstream.http.request import ANYONE, Caller
-from millstream.http.response import Parcel, StreamedResponse
-from millstream.http.way import Way
-from millstream.topics.audience.alarm import Alarm
-from millstream.topics.audience.row import FEW
-from millstream.topics.watch.events import EventStream
+from millstream.http.response import StreamedResponse
+from millstream.http.socket_writer import SocketWriter
+from millstream.topics.audience.group import FEW
+from millstream.topics.watch.event_stream import EventStream
 
 MANY = FEW + 4
 
@@ -27,18 +26,18 @@ class Line:
         self.asked = 0
         self.is_behind = False
         self.falls_behind = False  # with the next piece
-        self._stirred: Callable[[], None] | None = None
+        self._on_behind: Callable[[], None] | None = None
 
-    def push(self, parcel: Parcel) -> bool:
+    def push(self, piece: bytes) -> bool:
         self.asked += 1
         if self.is_behind:
             return False
-        self._write(parcel.chunked)
+        self._write(piece)
         return True
 
-    def join(self, stirred: Callable[[], None]) -> Way | None:
-        self._stirred = stirred
-        return None if self.is_behind else Way(self)  # type: ignore[arg-type]
+    def writer(self, on_behind: Callable[[], None]) -> SocketWriter | None:
+        self._on_behind = on_behind
+        return None if self.is_behind else SocketWriter(self)  # type: ignore[arg-type]
 
     def get_extra_info(self, name: str) -> None:
         """Tell nothing of a socket: pieces come by ``write``."""
@@ -46,16 +45,16 @@ class Line:
     def write(self, data: bytes) -> None:
         self._write(data)
 
-    def stir(self) -> None:
-        stirred, self._stirred = self._stirred, None
-        if stirred is not None:
-            stirred()
+    def tell_behind(self) -> None:
+        on_behind, self._on_behind = self._on_behind, None
+        if on_behind is not None:
+            on_behind()
 
     def _write(self, data: bytes) -> None:
         self.heard += data
         if self.falls_behind:
             self.is_behind, self.falls_behind = True, False
-            self.stir()
+            self.tell_behind()
 
 
 class Watcher:
@@ -95,7 +94,7 @@ class Watcher:
         return [int(found) for found in re.findall(rb'"\$seq":(\d+)', self.line.heard)]
 
     async def close(self) -> None:
-        self.line.stir()
+        self.line.tell_behind()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -110,8 +109,8 @@ async def write(api: Api, *data: object) -> int:
     return last
 
 
-async def seated(api: Api, count: int = MANY) -> list[Watcher]:
-    """Return watchers who have made a row: nobody came or left for two commits."""
+async def grouped(api: Api, count: int = MANY) -> list[Watcher]:
+    """Return watchers who are in one group: each was sent to and waits."""
     await write(api, "first")
     watchers = [await Watcher.opened(api) for _ in range(count)]
     for n in range(2):
@@ -125,7 +124,7 @@ async def closed(watchers: list[Watcher]) -> None:
 
 
 async def test_who_waits_in_one_place_is_no_longer_asked_one_by_one(api: Api) -> None:
-    watchers = await seated(api)
+    watchers = await grouped(api)
     asked = [each.line.asked for each in watchers]
     for n in range(3):
         await write(api, n)
@@ -134,16 +133,19 @@ async def test_who_waits_in_one_place_is_no_longer_asked_one_by_one(api: Api) ->
     await closed(watchers)
 
 
-async def test_a_few_watchers_make_no_row(api: Api) -> None:
-    watchers = await seated(api, FEW)
-    asked = watchers[0].line.asked
-    await write(api, 0)
-    assert watchers[0].line.asked == asked + 1
-    await closed(watchers)
+async def test_who_comes_later_is_asked_once_and_the_others_not_again(api: Api) -> None:
+    watchers = await grouped(api)
+    asked = [each.line.asked for each in watchers]
+    late = await Watcher.opened(api)
+    for n in range(3):
+        await write(api, n)
+    assert [each.line.asked for each in watchers] == asked
+    assert late.line.asked == 1
+    await closed([*watchers, late])
 
 
 async def test_who_comes_later_is_sent_to_as_well(api: Api) -> None:
-    watchers = await seated(api)
+    watchers = await grouped(api)
     await write(api, 0)
     watchers.append(await Watcher.opened(api))
     for n in range(4):
@@ -156,7 +158,7 @@ async def test_who_comes_later_is_sent_to_as_well(api: Api) -> None:
 async def test_one_who_falls_behind_costs_the_others_nothing_and_goes_on_where_it_was(
     api: Api,
 ) -> None:
-    watchers = await seated(api)
+    watchers = await grouped(api)
     slow = watchers[2]
     slow.line.falls_behind = True
     for n in range(3):
@@ -171,7 +173,7 @@ async def test_one_who_falls_behind_costs_the_others_nothing_and_goes_on_where_i
     await closed(watchers)
 
 
-async def test_a_revoked_caller_in_a_row_is_sent_nothing_more(api: Api) -> None:
+async def test_a_revoked_caller_in_a_group_is_sent_nothing_more(api: Api) -> None:
     await write(api, "first")
     caller = Caller(key="k")
     revoked = await Watcher.opened(api, caller)
@@ -188,9 +190,9 @@ async def test_a_revoked_caller_in_a_row_is_sent_nothing_more(api: Api) -> None:
     await closed([revoked, *watchers])
 
 
-async def test_a_loss_ends_a_row_and_is_told_to_each(api: Api) -> None:
+async def test_a_loss_ends_a_group_and_is_told_to_each(api: Api) -> None:
     await api.call("PUT", "/v0/topics/t", {"cap_records": 3})
-    watchers = await seated(api)
+    watchers = await grouped(api)
     await write(api, *range(5))
     await asyncio.sleep(0.01)
     assert all(b"event: tombstone" in each.line.heard for each in watchers)
@@ -199,7 +201,7 @@ async def test_a_loss_ends_a_row_and_is_told_to_each(api: Api) -> None:
 
 
 async def test_watchers_who_see_a_topic_in_another_way_keep_their_own(api: Api) -> None:
-    watchers = await seated(api)
+    watchers = await grouped(api)
     without = Watcher(Events(await api.send("GET", "/v0/topics/t/tail?include_tags=false")))
     assert (await without.events.named())[0] == "caught-up"
     without.read()
@@ -214,34 +216,34 @@ async def test_watchers_who_see_a_topic_in_another_way_keep_their_own(api: Api) 
     await closed([*watchers, without])
 
 
-async def test_who_leaves_a_row_has_waited_since_the_row_was_sent_something(api: Api) -> None:
-    watchers = await seated(api)
-    assert isinstance(watchers[1].chunks, EventStream)
-    alarm = watchers[1].chunks._alarm
-    told_alone = alarm.patient_since
-    await asyncio.sleep(0.002)
-    await write(api, 0)
-    assert alarm.patient_since == told_alone
-    watchers[0].line.stir()
-    assert alarm.patient_since > told_alone
+async def test_each_member_of_a_group_has_its_own_position_at_any_time(api: Api) -> None:
+    watchers = await grouped(api)
+    last = await write(api, 0)
+    for each in watchers:
+        assert isinstance(each.chunks, EventStream)
+        assert each.chunks._session.positions["t"].cursor == last
     await closed(watchers)
 
 
-async def test_what_a_row_is_sent_puts_the_heartbeat_off() -> None:
-    class Bond:
-        told_at = 0.0
+async def test_what_a_group_is_sent_puts_the_heartbeat_of_each_off(api: Api) -> None:
+    watchers = await grouped(api)
+    stream = watchers[1].chunks
+    assert isinstance(stream, EventStream)
+    before = stream._last_sent()
+    await asyncio.sleep(0.002)
+    await write(api, 0)
+    assert stream._last_sent() > before
+    await closed(watchers)
 
-        def end(self) -> None:
-            alarm.bond = None
 
-    alarm, loop = Alarm(), asyncio.get_running_loop()
-    waiting = asyncio.create_task(alarm.wait(0.02))
-    await asyncio.sleep(0)
-    alarm.bond = bond = Bond()
-    bond.told_at = told_at = loop.time() + 0.05
-    assert await waiting is False
-    assert loop.time() >= told_at + 0.02
-    assert alarm.bond is None
+async def test_one_who_leaves_a_group_leaves_the_others_together(api: Api) -> None:
+    watchers = await grouped(api)
+    asked = [each.line.asked for each in watchers[1:]]
+    await watchers[0].close()
+    await write(api, 0)
+    assert [each.line.asked for each in watchers[1:]] == asked
+    assert all(each.seqs() == [2, 3, 4] for each in watchers[1:])
+    await closed(watchers[1:])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -249,7 +251,7 @@ async def test_nobody_misses_a_record_or_gets_one_twice_whatever_happens(
     api: Api, seed: int
 ) -> None:
     dice = random.Random(seed)
-    watchers, began = await seated(api, 12), {}
+    watchers, began = await grouped(api, 12), {}
     for each in watchers:
         began[each] = 2
     last = 3

@@ -1,4 +1,4 @@
-"""Way: how pieces of a stream come to a client's socket past its transport, alone or by hundreds.
+"""SocketWriter: writes to a client's socket past its transport, alone or with hundreds of others.
 
 A transport's own write takes half as long again as the system's, which counts where a piece goes
 to hundreds. What a socket does not take, and whatever is wrong with it, is left to its transport.
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NO_FILE = -1  # in place of a socket that only its transport can send on
 
 
-class Way:
-    """The way to one client; its socket stays the client's until ``connection_lost`` was called."""
+class SocketWriter:
+    """Writes to one client; its socket stays the client's until ``connection_lost`` was called."""
 
     __slots__ = ("fd", "later", "waiting")
 
@@ -44,16 +44,16 @@ class Way:
             self.later(data[sent:])
 
 
-def send_all(ways: Iterable[Way], data: bytes) -> None:
-    """Send the same to each, as ``Way.send`` does, by one call to the system for a hundred."""
-    clear: list[Way] = []
+def send_all(writers: Iterable[SocketWriter], data: bytes) -> None:
+    """Send the same to each, as ``SocketWriter.send`` does, by one call to the system for many."""
+    clear: list[SocketWriter] = []
     fds: list[int] = []
-    for way in ways:
-        if way.waiting():
-            way.later(data)
+    for writer in writers:
+        if writer.waiting():
+            writer.later(data)
         else:
-            clear.append(way)
-            fds.append(way.fd)
+            clear.append(writer)
+            fds.append(writer.fd)
     for place, sent in _fanout().send(fds, data):
         clear[place].later(data[sent:])
 

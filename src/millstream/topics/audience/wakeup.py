@@ -1,32 +1,31 @@
-"""Alarm: one waiter that is told of something, or that its patience is over."""
+"""Wakeup: ends the wait of one reader, when there is something for it or its patience is over."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 
-class Bond(Protocol):
-    """What a waiter shares with others while none of them stirs."""
+class Wakeup:
+    """Rings once for any number of reasons; one that rang before the wait ends it at once.
 
-    told_at: float  # when all of them were told something without being woken
+    ``last_sent`` says when the waiter's client was last sent something without waking the waiter:
+    that puts the end of its patience off. ``on_stir`` is called when the wait ends.
+    """
 
-    def end(self) -> None:
-        """Go back to each for itself."""
-        ...
-
-
-class Alarm:
-    """Rings once for any number of reasons; one that rang before the wait ends it at once."""
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        last_sent: Callable[[], float] = lambda: 0.0,
+        on_stir: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._last_sent = last_sent
+        self._on_stir = on_stir
         self._rang = False
         self._waiting: asyncio.Future[bool] | None = None
         self._loop = asyncio.get_running_loop()
-        self.patient_since = 0.0  # the loop's time from which the waiter's patience counts
-        self.is_waiting = False  # somebody waits whom nothing has told yet
-        self.bond: Bond | None = None  # of the waiter, while it waits
+        self._began = 0.0
+        self.is_waiting = False  # somebody waits who was not woken yet
 
     def ring(self) -> None:
-        """Tell the waiter, now or when it begins to wait."""
+        """Wake the waiter, now or when it begins to wait."""
         self._rang = True
         self._end(True)
 
@@ -45,7 +44,7 @@ class Alarm:
             return True
         self._waiting = self._loop.create_future()
         self.is_waiting = True
-        self.patient_since = self._loop.time()
+        self._began = self._loop.time()
         self._timer = self._loop.call_later(seconds, self._expire, seconds)
         try:
             return await self._waiting
@@ -56,15 +55,13 @@ class Alarm:
 
     def _stir(self) -> None:
         self.is_waiting = False
-        if self.bond is not None:
-            self.bond.end()
+        self._on_stir()
 
     def _expire(self, seconds: float) -> None:
-        """End the wait, or wait for what it was put off by: moving a timer costs more."""
+        """End the wait, unless something was sent meanwhile: moving a timer costs more."""
         if self._waiting is None or self._waiting.done():
             return
-        since = self.patient_since if self.bond is None else self.bond.told_at
-        left = max(since, self.patient_since) + seconds - self._loop.time()
+        left = max(self._began, self._last_sent()) + seconds - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._expire, seconds)
         else:

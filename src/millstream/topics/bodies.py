@@ -9,8 +9,10 @@ from millstream.errors import BadRequest
 from millstream.http import compression
 from millstream.http.number import whole_number
 from millstream.http.request import FLAGS, Request
+from millstream.subjects.subject import is_pattern
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
 from millstream.topics.page import json_text
+from millstream.topics.page.page import Filter
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -239,4 +241,22 @@ def nodes(value: str | list[str] | None) -> frozenset[bytes]:
         return frozenset()
     return frozenset(
         node.encode() for node in ([value] if isinstance(value, str) else value) if node
+    )
+
+
+def read_filter(body: FilterBody | None) -> Filter | None:
+    """Return what a reader wants to see; a tag that ends in ``*`` is a prefix."""
+    if body is None:
+        return None
+    tag = body.tag.encode() if body.tag is not None else None
+    is_prefix = tag is not None and tag.endswith(b"*")
+    if body.subject is not None and not is_pattern(body.subject):
+        raise BadRequest("filter.subject is not one that could be subscribed to")
+    return Filter(
+        tag=None if is_prefix else tag,
+        tag_prefix=tag[:-1] if tag is not None and is_prefix else None,
+        node=body.node.encode() if body.node is not None else None,
+        subject=body.subject,
+        since_ns=None if body.since is None else body.since * 1_000_000,
+        until_ns=None if body.until is None else body.until * 1_000_000,
     )

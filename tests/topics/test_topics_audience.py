@@ -8,9 +8,19 @@ from typing import Any
 
 from topics_api import Api, Events
 
-from millstream.http.request import Caller
-from millstream.http.response import Parcel, StreamedResponse
-from millstream.topics.audience.alarm import Alarm
+from millstream.http.request import ANYONE, Caller
+from millstream.http.response import StreamedResponse
+from millstream.http.response import chunk as chunked
+from millstream.topics.audience.follower import Follower
+from millstream.topics.audience.read_position import ReadPosition
+from millstream.topics.audience.wakeup import Wakeup
+from millstream.topics.page.page import Query
+from millstream.topics.watch.socket_renderer import SocketRenderer
+
+
+def plain(piece: bytes) -> bytes:
+    """Return what a chunk of HTTP/1.1 holds."""
+    return piece.partition(b"\r\n")[2].removesuffix(b"\r\n")
 
 
 async def tails(api: Api, count: int, query: str = "") -> list[Events]:
@@ -94,51 +104,51 @@ async def test_a_topic_made_anew_is_followed(api: Api) -> None:
 async def test_nobody_is_listened_for_once_all_watchers_have_left(api: Api) -> None:
     await api.write("t", 0)
     watchers = await tails(api, 3)
-    assert len(api.topics.pulses) == 1
+    assert len(api.topics.audiences) == 1
     for each in watchers:
         await each.close()
         await each.close()
-    assert len(api.topics.pulses) == 0
+    assert len(api.topics.audiences) == 0
     assert api.topics.sse_connections == 0
 
 
-async def test_an_alarm_that_rang_before_the_wait_ends_it_at_once() -> None:
-    alarm = Alarm()
-    alarm.ring()
-    assert await alarm.wait(60) is True
-    alarm.clear()
-    assert await alarm.wait(0) is False
+async def test_a_wakeup_that_rang_before_the_wait_ends_it_at_once() -> None:
+    wakeup = Wakeup()
+    wakeup.ring()
+    assert await wakeup.wait(60) is True
+    wakeup.clear()
+    assert await wakeup.wait(0) is False
 
 
-async def test_an_alarm_wakes_its_waiter() -> None:
-    alarm = Alarm()
-    waiting = asyncio.create_task(alarm.wait(60))
+async def test_a_wakeup_wakes_its_waiter() -> None:
+    wakeup = Wakeup()
+    waiting = asyncio.create_task(wakeup.wait(60))
     await asyncio.sleep(0)
-    alarm.ring()
-    alarm.ring()
+    wakeup.ring()
+    wakeup.ring()
     assert await waiting is True
 
 
 class Taking:
-    """A connection that takes pieces while ``is_open``, and makes no row with others."""
+    """A connection that takes pieces while ``is_open``, and is in no group with others."""
 
-    def __init__(self, taken: list[Parcel], is_open: bool = True) -> None:
+    def __init__(self, taken: list[bytes], is_open: bool = True) -> None:
         self._taken = taken
         self._is_open = is_open
 
-    def push(self, parcel: Parcel) -> bool:
+    def push(self, piece: bytes) -> bool:
         if self._is_open:
-            self._taken.append(parcel)
+            self._taken.append(piece)
         return self._is_open
 
-    def join(self, stirred: Callable[[], None]) -> None:
+    def writer(self, on_behind: Callable[[], None]) -> None:
         return None
 
 
-async def pushed(api: Api, target: str, **more: Any) -> tuple[Events, list[Parcel], Task[bytes]]:
+async def pushed(api: Api, target: str, **more: Any) -> tuple[Events, list[bytes], Task[bytes]]:
     """Return a caught-up stream whose connection takes pieces, and what it was pushed."""
     events = Events(await api.send("GET", target, **more))
-    taken: list[Parcel] = []
+    taken: list[bytes] = []
     assert (await events.named())[0] == "caught-up"
     assert isinstance(events.answer, StreamedResponse)
     assert events.answer.attach is not None
@@ -155,14 +165,14 @@ async def leave(events: Events, waiting: Task[bytes]) -> None:
     await events.close()
 
 
-async def test_news_go_to_all_connections_as_one_parcel_and_wake_nobody(api: Api) -> None:
+async def test_an_update_goes_to_all_connections_as_one_piece_and_wakes_nobody(api: Api) -> None:
     await api.write("t", 0)
     watchers = [await pushed(api, "/v0/topics/t/tail") for _ in range(3)]
     await api.write("t", {"n": 1})
     sent = [taken[0] for _, taken, _ in watchers]
-    assert b'"data":{"n":1}' in sent[0].plain
-    assert sent[0].chunked == b"%x\r\n%b\r\n" % (len(sent[0].plain), sent[0].plain)
-    assert all(parcel is sent[0] for parcel in sent)
+    assert b'"data":{"n":1}' in sent[0]
+    assert sent[0] == chunked(plain(sent[0]))
+    assert all(piece is sent[0] for piece in sent)
     assert not any(waiting.done() for _, _, waiting in watchers)
     for events, _, waiting in watchers:
         await leave(events, waiting)
@@ -180,7 +190,7 @@ async def test_what_a_connection_does_not_take_comes_as_a_chunk_once(api: Api) -
     waiting = asyncio.create_task(chunk(events))
     await asyncio.sleep(0)
     await api.write("t", 2)
-    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0].plain
+    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0]
     await leave(events, waiting)
 
 
@@ -191,14 +201,14 @@ async def test_pushed_events_name_all_topics_of_a_session(api: Api) -> None:
     events = Events(await api.send("GET", made["stream_url"]))
     for expected in ("caught-up", "record", "caught-up"):
         assert (await events.named())[0] == expected
-    taken: list[Parcel] = []
+    taken: list[bytes] = []
     assert isinstance(events.answer, StreamedResponse)
     assert events.answer.attach is not None
     events.answer.attach(Taking(taken))
     waiting = asyncio.create_task(chunk(events))
     await asyncio.sleep(0)
     await api.write("a", 1)
-    first, last, _ = taken[0].plain.split(b"\n\n")
+    first, last, _ = plain(taken[0]).split(b"\n\n")
     event_id = b"id: " + base64.urlsafe_b64encode(b'{"a":2,"b":1}').rstrip(b"=")
     assert first.startswith(event_id + b'\nevent: record\ndata: {"topic":"a"')
     assert last == event_id + b'\nevent: caught-up\ndata: {"topic":"a","head_seq":2}'
@@ -237,12 +247,12 @@ async def test_records_that_a_watcher_does_not_want_are_passed_over_without_a_pu
         await api.write("t", data, node=node)
         await asyncio.sleep(0)  # for what a write sets in motion
     assert len(taken) == 1
-    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0].plain
+    assert b'"from_seq":2,"head_seq":3,"records":[{"$seq":3,' in taken[0]
     assert not waiting.done()
     await leave(events, waiting)
 
 
-async def test_news_of_a_topic_with_a_time_to_live_are_shared_too(api: Api) -> None:
+async def test_updates_of_a_topic_with_a_time_to_live_are_shared_too(api: Api) -> None:
     await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
     watchers = [await pushed(api, "/v0/topics/t/tail") for _ in range(2)]
     await api.write("t", 1)
@@ -251,28 +261,43 @@ async def test_news_of_a_topic_with_a_time_to_live_are_shared_too(api: Api) -> N
         await leave(events, waiting)
 
 
-async def test_news_that_can_expire_are_forgotten_once_everybody_was_told(api: Api) -> None:
+async def test_updates_that_can_expire_are_forgotten_once_everybody_was_told(api: Api) -> None:
     await api.call("PUT", "/v0/topics/t", {"ttl_ms": 1000})
-    pulse = api.topics.pulses.of(api.stream("t"))
-    variant, told = pulse.variant("a way to see it"), []
+    audience, told = api.topics.audiences.of(api.stream("t")), []
 
-    def told_of() -> None:
-        assert pulse.may_share
-        variant.keep(0, "what the first has rendered")
-        told.append(dict(variant.chunks))
+    class Looking:
+        is_waiting = False
 
-    leave = pulse.listen(told_of)
+        def ring(self) -> None:
+            view = follower.view
+            assert view is not None
+            told.append((audience.may_share, view.update(0) is view.update(0)))
+
+    renderer = SocketRenderer(compressed=False)
+    follower = Follower("t", ReadPosition(0), Query(), ANYONE, renderer, Looking())
+    audience.add(follower)
     await api.write("t", 1)
-    assert told == [{0: "what the first has rendered"}]
-    assert (variant.chunks, pulse.may_share) == ({}, False)
-    leave()
+    assert told == [(True, True)]
+    assert not audience.may_share
+    assert follower.view is not None
+    assert follower.view._updates == {}
+    follower.leave()
 
 
 async def test_what_is_pushed_puts_the_heartbeat_off() -> None:
-    alarm = Alarm()
     loop = asyncio.get_running_loop()
-    waiting = asyncio.create_task(alarm.wait(0.02))
+    sent_at = [0.0]
+    wakeup = Wakeup(lambda: sent_at[0])
+    waiting = asyncio.create_task(wakeup.wait(0.02))
     await asyncio.sleep(0)
-    alarm.patient_since = began = loop.time() + 0.05
+    sent_at[0] = began = loop.time() + 0.05
     assert await waiting is False
     assert loop.time() >= began + 0.02
+
+
+async def test_whoever_waits_is_told_of_the_end_of_the_wait() -> None:
+    stirred: list[bool] = []
+    wakeup = Wakeup(on_stir=lambda: stirred.append(wakeup.is_waiting))
+    assert await wakeup.wait(0) is False
+    assert stirred
+    assert not any(stirred)

@@ -1,0 +1,95 @@
+"""TopicDirectory: topics by name, for those who may know of them."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from millstream.accounts.account import GLOBAL_ACCOUNT
+from millstream.errors import Forbidden, Unauthorized
+from millstream.http.request import Caller, Request
+from millstream.topics.errors import TopicNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millstream.routers.router import Router
+    from millstream.streams.catalog import Catalog
+    from millstream.streams.config.config import StreamConfig
+    from millstream.streams.stream import Stream
+
+
+class TopicDirectory:
+    """The catalog as a caller sees it: its account's streams that its key may touch."""
+
+    def __init__(self, catalog: "Catalog") -> None:
+        self._catalog = catalog
+        self._elsewhere: WeakValueDictionary[str, Stream] = WeakValueDictionary()
+
+    def find(self, name: str, caller: Caller) -> "Stream":
+        """Return the topic's stream; raises with the closest name that the caller may see."""
+        check_name(name, caller)
+        found = self.find_or_none(name, caller)
+        if found is None:
+            raise self.absent(name, caller)
+        return found
+
+    def find_or_none(self, name: str, caller: Caller) -> "Stream | None":
+        """Return the topic's stream if there is one."""
+        found = self._catalog.find(name, caller.account)
+        if found is not None and caller.account != GLOBAL_ACCOUNT:
+            self._elsewhere[name] = found
+        return found
+
+    def find_for_anyone(self, name: str) -> "Stream | None":
+        """Return the topic that a request means of which nobody knows yet who asks.
+
+        Of another account's topics that is the one of this name that was asked for last.
+        """
+        return self._catalog.find(name) or self._elsewhere.get(name)
+
+    def is_current(self, stream: "Stream") -> bool:
+        """Say whether a stream still is the one of its name."""
+        return self._catalog.find(stream.name, stream.account) is stream
+
+    def visible(self, caller: Caller) -> "Iterator[Stream]":
+        """Return the topics that the caller may see, by name."""
+        return (s for s in self._catalog.streams(caller.account) if caller.may_touch(s.name))
+
+    def absent(self, name: str, caller: Caller) -> TopicNotFound:
+        """Return that there is no such topic, with the closest name that the caller may read."""
+        reader = caller if "read" in caller.scopes else caller.asking_for("read", name)
+        if "read" not in reader.scopes:
+            return TopicNotFound(name)
+        names = [stream.name for stream in self.visible(reader)]
+        return TopicNotFound(
+            name, next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
+        )
+
+
+def check_name(name: str, caller: Caller) -> None:
+    """Refuse a name outside the caller's allow-list, before anything is said about it."""
+    if caller.revoked:
+        raise Unauthorized("the credential was revoked")
+    if not caller.may_touch(name):
+        raise Forbidden(f"this key may not touch {name}", {"topic": name})
+
+
+def check_capture(config: "StreamConfig", caller: Caller, kept: Iterable[str] = ()) -> None:
+    """Refuse to take what the caller may not hear; what the topic takes already stays."""
+    known = frozenset(kept)
+    for subject in config.subjects:
+        if subject not in known and not caller.may_capture(subject):
+            raise Forbidden(f"this key may not take the subject {subject}", {"subject": subject})
+
+
+def may_see(router: "Router", caller: Caller) -> bool:
+    """Say whether the caller may know of a router: of its name and of both its topics."""
+    one = router.definition
+    named = not caller.prefixes or one.name.startswith(caller.prefixes)
+    return named and caller.may_touch(one.source) and caller.may_touch(one.dest)
+
+
+def topic_of(request: Request) -> str:
+    """Return the topic that the path names."""
+    return request.params["topic"]
