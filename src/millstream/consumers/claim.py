@@ -7,8 +7,8 @@ from millstream.streams.retention.claims import RecordClaim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.consumers.cursor import Cursor
     from millstream.consumers.ledger import Ledger
+    from millstream.consumers.reading.cursor import Cursor
     from millstream.streams.stream import Stream
 
 

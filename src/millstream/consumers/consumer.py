@@ -4,20 +4,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
-from millstream.consumers import deliver_policy
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.answers import Answers
 from millstream.consumers.claim import ConsumerClaim
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.cursor import Cursor
-from millstream.consumers.feed import Feed
+from millstream.consumers.dispatch import Dispatch
 from millstream.consumers.idleness import Idleness
 from millstream.consumers.ledger import Ledger
 from millstream.consumers.outlet import Outlet
-from millstream.consumers.pause import Pause
 from millstream.consumers.pull.desk import PullDesk
 from millstream.consumers.pump import ConsumerPump
 from millstream.consumers.push import PushDesk
+from millstream.consumers.reading import deliver_policy
+from millstream.consumers.reading.cursor import Cursor
+from millstream.consumers.reading.feed import Feed
+from millstream.consumers.reading.pace import Pace
+from millstream.consumers.reading.pause import Pause
 from millstream.consumers.sinks import ConsumerSinks
 from millstream.consumers.state import StateWriter
 from millstream.delivery.timers import Timers
@@ -61,14 +63,14 @@ class Consumer:
         self.ledger = ledger = Ledger(config.redelivery)
         self.advisories = Advisories(stream.name, name, outlet)
         self.pause = Pause(config.pause_until, clock, timers, self.advisories)
+        pace = Pace(config)
         self.feed = Feed(
-            name, config, stream, cursor, ledger, outlet, self.advisories, self.pause, clock
+            name, config, stream, cursor, ledger, pace, self.advisories, self.pause, clock
         )
-        self.desk: PullDesk | PushDesk = (
-            PushDesk(config, self.feed, outlet, clock)
-            if config.is_push
-            else PullDesk(config, self.feed, outlet, clock, self.advisories)
+        dispatch = Dispatch(
+            name, config, stream, cursor, ledger, pace, outlet, self.advisories, clock
         )
+        self.desk = _desk(config, self.feed, dispatch, outlet, clock, self.advisories)
         self.state = StateWriter(
             name,
             created_ns,
@@ -194,3 +196,17 @@ class Consumer:
         """Forget how often removed records were delivered that had been given up."""
         if self.ledger.forget(below, seqs):
             self.state.write_soon()
+
+
+def _desk(
+    config: ConsumerConfig,
+    feed: Feed,
+    dispatch: Dispatch,
+    outlet: Outlet,
+    clock: Clock,
+    advisories: Advisories,
+) -> PullDesk | PushDesk:
+    """Return the desk that delivers as the configuration says."""
+    if config.is_push:
+        return PushDesk(config, feed, dispatch, outlet, clock)
+    return PullDesk(config, feed, dispatch, outlet, clock, advisories)

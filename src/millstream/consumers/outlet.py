@@ -13,7 +13,7 @@ from millstream.wire.headers import encode_headers, with_extras
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from millstream.consumers.cursor import CursorPage
+    from millstream.consumers.reading.cursor import CursorPage
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 

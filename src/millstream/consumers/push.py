@@ -4,8 +4,9 @@ import secrets
 
 from millstream.clock import Clock
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.feed import PAGE_BYTES, Feed
+from millstream.consumers.dispatch import Dispatch
 from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.reading.feed import PAGE_BYTES, Feed
 
 MAX_WINDOW = 32 * 1024 * 1024
 FIRST_WINDOW = MAX_WINDOW // 16
@@ -87,10 +88,18 @@ class PushState:
 class PushDesk:
     """Sends one feed to one subject for as long as somebody listens there."""
 
-    def __init__(self, config: ConsumerConfig, feed: Feed, outlet: Outlet, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        feed: Feed,
+        dispatch: Dispatch,
+        outlet: Outlet,
+        clock: Clock,
+    ) -> None:
         self.state = PushState(config)
         self.retry_at = FOREVER
         self._feed = feed
+        self._dispatch = dispatch
         self._outlet = outlet
         self._clock = clock
         self._group = config.deliver_group.encode()
@@ -120,6 +129,7 @@ class PushDesk:
         """Deliver to another subject or queue group from now on."""
         self.state.subject = config.deliver_subject.encode()
         self._group = config.deliver_group.encode()
+        self._dispatch.take_on(config)
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Refuse a pull request."""
@@ -142,11 +152,11 @@ class PushDesk:
                 if self._feed.is_blocked and self._acks_by_flow:
                     self._ask_for_flow(wanted=True)
                 break
-            if not self._feed.fits(parcel, room):
+            if not self._dispatch.fits(parcel, room):
                 self._feed.put_back(parcel)
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
-            size = self._feed.send([state.subject] * parcel.page.count, parcel)
+            size = self._dispatch.send([state.subject] * parcel.page.count, parcel)
             state.sent(size, self._clock.monotonic())
             sent += parcel.page.count
             self._ask_for_flow()

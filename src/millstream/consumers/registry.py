@@ -3,21 +3,22 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from millstream.clock import Clock
-from millstream.consumers import work_queue
+from millstream.consumers import replay, work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
-from millstream.consumers.ledger import LedgerSnapshot
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.removal_news import RemovalNews
-from millstream.consumers.state import CONSUMER_GONE, CONSUMER_KINDS, CONSUMER_SET, ConsumerEntry
+from millstream.consumers.replay import ConsumerReplay
+from millstream.consumers.state import KeptConsumer
 from millstream.delivery.timers import Timers
 from millstream.eager_task import next_turn
 from millstream.errors import ConsumerNotFound
@@ -36,21 +37,28 @@ if TYPE_CHECKING:
 SECTION = "consumers"
 
 
-class KeptConsumer(msgspec.Struct, frozen=True):
-    """A consumer in an archive of its stream."""
+class _Arrivals:
+    """New consumers that are being written down: they count for their stream's limit already."""
 
-    name: str
-    created_ns: int
-    config: dict[str, Any]
-    state: LedgerSnapshot | None = None
-    position: int = 0
-    first: list[int] = []
-    gap: tuple[int, int] | None = None
+    def __init__(self) -> None:
+        self._count: Counter[int] = Counter()  # by stream
 
+    @contextmanager
+    def one(self, stream: Stream) -> Iterator[None]:
+        """Count one consumer more for as long as it is being written down."""
+        self._count[stream.incarnation] += 1
+        try:
+            yield
+        finally:
+            self._count[stream.incarnation] -= 1
 
-class _SavedConsumer(msgspec.Struct, frozen=True):
-    stream: int
-    entry: ConsumerEntry
+    def check_limit(self, stream: Stream, known: dict[str, Consumer]) -> None:
+        """Refuse one consumer too many; they are counted only where the limit is close."""
+        limit, arriving = stream.config.max_consumers, self._count[stream.incarnation]
+        if not 0 < limit <= len(known) + arriving:
+            return
+        if limit <= sum(not other.config.is_internal for other in known.values()) + arriving:
+            raise ConsumerRefused(10026, "maximum consumers limit reached")
 
 
 class Registry:
@@ -75,7 +83,7 @@ class Registry:
         self._interests = interests
         self._consumers: dict[int, dict[str, Consumer]] = {}
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-        self._arriving: Counter[int] = Counter()  # by stream, being written down
+        self._arrivals = _Arrivals()
         self._is_awaited = is_awaited
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)
@@ -140,55 +148,33 @@ class Registry:
     async def _create(self, stream: Stream, config: ConsumerConfig, action: str) -> Consumer:
         if action == "update":
             raise ConsumerRefused(10149, "consumer does not exist")
-        if self._is_full(stream):
-            raise ConsumerRefused(10026, "maximum consumers limit reached")
+        self._arrivals.check_limit(stream, self._consumers.get(stream.incarnation, {}))
         if stream.config.retention == "workqueue":
             work_queue.check_new(config, (other.config for other in self.of(stream)))
             if not config.is_internal:
-                await self._check_shares(stream, config, None)
+                await _check_shares(config, self.of(stream))
         name = config.name or _fresh_name()
         config = config.stamped(durable=bool(config.durable_name))
         consumer = self._build(stream, name, config, self._clock.time_ns())
         consumer.place()
         consumer.claim()  # what is published while this is written down is kept for it already
         if consumer.config.is_persisted:
-            self._arriving[stream.incarnation] += 1
             try:
-                await consumer.state.create(consumer.config)
+                with self._arrivals.one(stream):
+                    await consumer.state.create(consumer.config)
             except BaseException:
                 stream.removal.unclaim(name)
                 raise
-            finally:
-                self._arriving[stream.incarnation] -= 1
         self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
         consumer.open()
         return consumer
-
-    async def _check_shares(
-        self, stream: Stream, config: ConsumerConfig, consumer: Consumer | None
-    ) -> None:
-        """Compare with the other consumers of a work queue, in turns where they have many filters.
-
-        Nobody makes or changes another meanwhile: see ``create``.
-        """
-        for other in self.of(stream):
-            if other is not consumer:
-                work_queue.check_share(config, other.config)
-                await next_turn(32 * (len(config.filters) + len(other.config.filters)))
-
-    def _is_full(self, stream: Stream) -> bool:
-        """Whether a stream has as many consumers as it takes; counted only where it is close."""
-        limit, arriving = stream.config.max_consumers, self._arriving[stream.incarnation]
-        if not 0 < limit <= self.count(stream) + arriving:
-            return False
-        found = self._consumers.get(stream.incarnation, {}).values()
-        return limit <= sum(not other.config.is_internal for other in found) + arriving
 
     async def _update(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
         if consumer.config.same_as(config):
             return consumer
         if consumer.stream.config.retention == "workqueue":
-            await self._check_shares(consumer.stream, config, consumer)
+            others = [other for other in self.of(consumer.stream) if other is not consumer]
+            await _check_shares(config, others)
         consumer.config.check_update(config, is_heard=consumer.desk.is_heard)
         if config.inactive_threshold != consumer.config.inactive_threshold:
             config = config.stamped(durable=bool(consumer.config.durable_name))
@@ -239,7 +225,7 @@ class Registry:
                 consumer.advisories.deleted()
                 consumer.close()
         else:
-            self._claim_for(stream)
+            _claim_all(stream, self.of(stream))
 
     def with_deliveries(self, stream: Stream) -> list[Consumer]:
         """Return the consumers that await answers, or count what they gave up."""
@@ -273,21 +259,7 @@ class Registry:
                 consumer.on_purge(state.first_seq, wider=True)
             consumer.forget(state.first_seq, alone)
 
-    def _claim_for(self, stream: Stream) -> None:
-        """Let every consumer of a stream say what it needs before anything is let go."""
-        for consumer in self.of(stream):
-            consumer.claim()
-        stream.removal.drop_unclaimed()
-
     # -- archives ----------------------------------------------------------------------------
-
-    def kept(self, stream: Stream) -> list[KeptConsumer]:
-        """Return a stream's consumers as an archive holds them."""
-        return [
-            KeptConsumer(c.name, c.created_ns, e.config or {}, e.state, e.position, e.first, e.gap)
-            for c in self.of(stream)
-            if c.config.is_persisted and (e := c.state.whole(c.config)) is not None
-        ]
 
     async def bring_back(self, stream: Stream, kept: KeptConsumer) -> None:
         """Create a consumer as an archive holds it; raises when it could not be one."""
@@ -320,70 +292,23 @@ class Registry:
     def replay(self, section: bytes | None, controls: Iterable[Control]) -> None:
         """Rebuild from the snapshot's section and the control frames after it, in order."""
         streams = {s.incarnation: s for s in self._catalog.everything()}
+        found = ConsumerReplay(streams, self._consumers, self._build, self._clock)
         if section:
-            for saved in msgspec.json.decode(section, type=list[_SavedConsumer]):
-                if saved.stream in streams:
-                    self._restore(streams[saved.stream], saved.entry)
+            found.apply_section(section)
         for control in controls:
-            stream = streams.get(control.log_id)
-            if stream is not None and control.kind in CONSUMER_KINDS:
-                entry = msgspec.json.decode(control.body, type=ConsumerEntry)
-                self._replay_one(control.kind, stream, entry)
-
-    def _replay_one(self, kind: int, stream: Stream, entry: ConsumerEntry) -> None:
-        known = self._consumers.get(stream.incarnation, {}).get(entry.name)
-        same = known is not None and known.created_ns == entry.created_ns
-        if kind == CONSUMER_SET:
-            self._restore(stream, entry)
-        elif known is not None and same and kind == CONSUMER_GONE:
-            del self._consumers[stream.incarnation][entry.name]
-        elif known is not None and same and entry.state is not None:
-            self._restore_state(known, entry)
-
-    def _restore(self, stream: Stream, entry: ConsumerEntry) -> None:
-        config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
-        config = config.stamped(durable=bool(config.durable_name))  # an update may have ended that
-        known = self._consumers.setdefault(stream.incarnation, {}).get(entry.name)
-        if known is not None and known.created_ns >= entry.created_ns:
-            if known.created_ns == entry.created_ns:
-                known.take_on(config)
-            return
-        consumer = self._build(stream, entry.name, config, entry.created_ns)
-        self._consumers[stream.incarnation][entry.name] = consumer
-        if entry.state is not None:
-            self._restore_state(consumer, entry, first_time=True)
-
-    def _restore_state(
-        self, consumer: Consumer, entry: ConsumerEntry, first_time: bool = False
-    ) -> None:
-        assert entry.state is not None
-        if first_time or entry.state.version > consumer.ledger.version:
-            consumer.ledger.apply(entry.state, self._clock.monotonic(), self._clock.time_ns())
-            behind = entry.state.delivered[1] + 1
-            if entry.first or consumer.config.deliver_policy == "last_per_subject":
-                consumer.cursor.resume(entry.position or behind, entry.first, gap=entry.gap)
-            else:
-                clear_to = entry.position - 1
-                consumer.cursor.resume(behind, [], clear_to=clear_to, gap=entry.gap)
+            found.apply(control)
 
     def open(self) -> None:
         """Let every replayed consumer serve."""
         for stream in self._catalog.everything():
-            self._claim_for(stream)
+            _claim_all(stream, self.of(stream))
         for consumers in self._consumers.values():
             for consumer in consumers.values():
                 consumer.open()
 
     def section(self) -> bytes:
         """Return the snapshot's section."""
-        return msgspec.json.encode(
-            [
-                _SavedConsumer(log_id, consumer.state.whole(consumer.config))
-                for log_id, consumers in self._consumers.items()
-                for consumer in consumers.values()
-                if consumer.config.is_persisted
-            ]
-        )
+        return replay.section(self._consumers)
 
     def close(self) -> None:
         """Write down what changed and send everybody away."""
@@ -391,6 +316,23 @@ class Registry:
             for consumer in consumers.values():
                 consumer.state.write_changes()
                 consumer.close("Server Shutdown")
+
+
+async def _check_shares(config: ConsumerConfig, others: Iterable[Consumer]) -> None:
+    """Compare with the other consumers of a work queue, in turns where they have many filters.
+
+    Nobody makes or changes another meanwhile: see ``create``.
+    """
+    for other in others:
+        work_queue.check_share(config, other.config)
+        await next_turn(32 * (len(config.filters) + len(other.config.filters)))
+
+
+def _claim_all(stream: Stream, consumers: Iterable[Consumer]) -> None:
+    """Let every consumer of a stream say what it needs before anything is let go."""
+    for consumer in consumers:
+        consumer.claim()
+    stream.removal.drop_unclaimed()
 
 
 def _reached(subject: str, filters: tuple[str, ...]) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.cursor import Cursor
 from millstream.consumers.ledger import Ledger, LedgerSnapshot
+from millstream.consumers.reading.cursor import Cursor
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
 from millstream.store.log.log import Committed
@@ -35,6 +35,18 @@ class ConsumerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     created_ns: int
     config: dict[str, Any] | None = None
+    state: LedgerSnapshot | None = None
+    position: int = 0
+    first: list[int] = []
+    gap: tuple[int, int] | None = None
+
+
+class KeptConsumer(msgspec.Struct, frozen=True):
+    """A consumer in an archive of its stream."""
+
+    name: str
+    created_ns: int
+    config: dict[str, Any]
     state: LedgerSnapshot | None = None
     position: int = 0
     first: list[int] = []
@@ -129,6 +141,19 @@ class StateWriter:
     def whole(self, config: ConsumerConfig) -> ConsumerEntry:
         """Return all that is to be kept of the consumer."""
         return self._entry(config, self._ledger.whole())
+
+    def kept(self, config: ConsumerConfig) -> KeptConsumer:
+        """Return the consumer as an archive of its stream holds it."""
+        whole = self.whole(config)
+        return KeptConsumer(
+            self._name,
+            self._created_ns,
+            config.to_request(),
+            whole.state,
+            whole.position,
+            whole.first,
+            whole.gap,
+        )
 
     async def create(self, config: ConsumerConfig) -> None:
         """Write down a new consumer; returns once it is on disk."""

@@ -5,13 +5,14 @@ from itertools import islice
 from millstream.clock import Clock
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.feed import PAGE_BYTES, Feed, FeedParcel
+from millstream.consumers.dispatch import Dispatch
 from millstream.consumers.ledger import FOREVER
 from millstream.consumers.outlet import Fields, Outlet, Routes
 from millstream.consumers.pull import requests
 from millstream.consumers.pull.endings import Endings
 from millstream.consumers.pull.priority_group import PriorityGroup
 from millstream.consumers.pull.requests import BadPull, PullRequest, Shares, WaitingLine
+from millstream.consumers.reading.feed import PAGE_BYTES, Feed, FeedParcel
 
 RETRY = 0.01  # until a full outbox is looked at again
 
@@ -23,6 +24,7 @@ class PullDesk:
         self,
         config: ConsumerConfig,
         feed: Feed,
+        dispatch: Dispatch,
         outlet: Outlet,
         clock: Clock,
         advisories: Advisories,
@@ -33,6 +35,7 @@ class PullDesk:
         self._endings = Endings(self.line, outlet)
         self.group = PriorityGroup(config, self.line, feed, self._endings, clock, advisories)
         self._feed = feed
+        self._dispatch = dispatch
         self._outlet = outlet
         self._clock = clock
 
@@ -40,6 +43,7 @@ class PullDesk:
         """Adopt a configuration."""
         self.config = config
         self.group.take_on(config)
+        self._dispatch.take_on(config)
 
     @property
     def waiting(self) -> int:
@@ -118,7 +122,7 @@ class PullDesk:
             if parcel is None:
                 self._nothing_left()
                 break
-            if not self._feed.fits(parcel, room):
+            if not self._dispatch.fits(parcel, room):
                 self._feed.put_back(parcel)
                 self.retry_at = self._clock.monotonic() + RETRY
                 break
@@ -181,11 +185,13 @@ class PullDesk:
             return self.line.give(request, count)
         if not self.group.is_chosen and self.line.is_even(count):
             return self.line.share_evenly(count)
-        return self.line.share(self._feed.sizes(parcel), request if self.group.is_chosen else None)
+        return self.line.share(
+            self._dispatch.sizes(parcel), request if self.group.is_chosen else None
+        )
 
     def _send(self, parcel: FeedParcel, routes: Routes) -> None:
         if routes:
-            self._feed.send(routes, parcel, self.group.mark() if self.group.is_pinned else ())
+            self._dispatch.send(routes, parcel, self.group.mark() if self.group.is_pinned else ())
 
     def _nobodys_turn(self) -> None:
         """Answer those who do not want to wait: what there is goes to others."""

@@ -3,11 +3,11 @@
 from millstream.clock import Clock
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.feed import Feed
 from millstream.consumers.outlet import Fields
 from millstream.consumers.pull.endings import Endings
 from millstream.consumers.pull.pin import Pin
 from millstream.consumers.pull.requests import PullRequest, WaitingLine
+from millstream.consumers.reading.feed import Feed
 
 
 class PriorityGroup:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millstream.consumers.ledger import ROW, LedgerSnapshot
-from millstream.consumers.registry import KeptConsumer
+from millstream.consumers.state import KeptConsumer
 from millstream.errors import NotHere
 from millstream.nats.jetstream.s2_frames import BadArchive
 from millstream.streams.config.times import time_ns

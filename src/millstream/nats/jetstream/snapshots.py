@@ -154,7 +154,10 @@ class _Sender:
             raise _Failed(error.message, "503 Cold History Unavailable") from error
 
     def _encoded(self) -> Iterator[bytes | NotHere]:
-        consumers = [] if self._asked.no_consumers else self._js.consumers.kept(self._stream)
+        consumers = []
+        if not self._asked.no_consumers:
+            found = self._js.consumers.of(self._stream)
+            consumers = [c.state.kept(c.config) for c in found if c.config.is_persisted]
         for piece in archive.pieces(self._stream, self._state, consumers):
             yield piece if isinstance(piece, NotHere) else encode(piece)
 

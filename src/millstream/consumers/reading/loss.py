@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from millstream.store.log.log import DAMAGE, Gap
 
 if TYPE_CHECKING:
-    from millstream.consumers.cursor import CursorPage
+    from millstream.consumers.reading.cursor import CursorPage
     from millstream.streams.stream import Stream
 
 Range = tuple[int, int]

@@ -7,6 +7,10 @@ class Pace:
     """Times are monotonic seconds; callers pass ``now``."""
 
     def __init__(self, config: ConsumerConfig) -> None:
+        self.take_on(config)
+
+    def take_on(self, config: ConsumerConfig) -> None:
+        """Adopt a configuration, and forget what went before it."""
         self._bytes_per_second = config.rate_limit_bps / 8
         self._replays = config.replay_policy == "original"
         self._free_at = 0.0

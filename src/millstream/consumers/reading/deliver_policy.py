@@ -1,7 +1,7 @@
 """Deliver policies: where in its stream a consumer begins, and may begin anew."""
 
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
-from millstream.consumers.cursor import Cursor
+from millstream.consumers.reading.cursor import Cursor
 from millstream.streams.config.times import time_ns
 from millstream.streams.stream import Stream
 

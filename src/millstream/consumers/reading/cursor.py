@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.consumers.loss import Loss, Range
+from millstream.consumers.reading.loss import Loss, Range
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:

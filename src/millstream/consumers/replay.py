@@ -1,0 +1,89 @@
+"""ConsumerReplay: makes consumers again from a snapshot's section and control frames."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from millstream.clock import Clock
+from millstream.consumers.config import ConsumerConfig
+from millstream.consumers.consumer import Consumer
+from millstream.consumers.state import CONSUMER_GONE, CONSUMER_KINDS, CONSUMER_SET, ConsumerEntry
+from millstream.store.recovery.recovery import Control
+from millstream.streams.stream import Stream
+
+Found = dict[int, dict[str, Consumer]]  # by stream and name
+Build = Callable[[Stream, str, ConsumerConfig, int], Consumer]
+
+
+class _SavedConsumer(msgspec.Struct, frozen=True):
+    stream: int
+    entry: ConsumerEntry
+
+
+def section(found: Found) -> bytes:
+    """Return the snapshot's section: the consumers that outlive a restart."""
+    return msgspec.json.encode(
+        [
+            _SavedConsumer(log_id, consumer.state.whole(consumer.config))
+            for log_id, consumers in found.items()
+            for consumer in consumers.values()
+            if consumer.config.is_persisted
+        ]
+    )
+
+
+class ConsumerReplay:
+    """Applies what was written down, in order, to the consumers ``found`` so far."""
+
+    def __init__(
+        self, streams: dict[int, Stream], found: Found, build: Build, clock: Clock
+    ) -> None:
+        self._streams = streams
+        self._found = found
+        self._build = build
+        self._clock = clock
+
+    def apply_section(self, section: bytes) -> None:
+        """Make the consumers of a snapshot whose streams are there."""
+        for saved in msgspec.json.decode(section, type=list[_SavedConsumer]):
+            if saved.stream in self._streams:
+                self._set(self._streams[saved.stream], saved.entry)
+
+    def apply(self, control: Control) -> None:
+        """Apply a control frame, unless it is about something else."""
+        stream = self._streams.get(control.log_id)
+        if stream is None or control.kind not in CONSUMER_KINDS:
+            return
+        entry = msgspec.json.decode(control.body, type=ConsumerEntry)
+        known = self._found.get(stream.incarnation, {}).get(entry.name)
+        same = known is not None and known.created_ns == entry.created_ns
+        if control.kind == CONSUMER_SET:
+            self._set(stream, entry)
+        elif known is not None and same and control.kind == CONSUMER_GONE:
+            del self._found[stream.incarnation][entry.name]
+        elif known is not None and same and entry.state is not None:
+            self._restore(known, entry)
+
+    def _set(self, stream: Stream, entry: ConsumerEntry) -> None:
+        config = msgspec.convert({**(entry.config or {}), "name": entry.name}, ConsumerConfig)
+        config = config.stamped(durable=bool(config.durable_name))  # an update may have ended that
+        consumers = self._found.setdefault(stream.incarnation, {})
+        known = consumers.get(entry.name)
+        if known is not None and known.created_ns >= entry.created_ns:
+            if known.created_ns == entry.created_ns:
+                known.take_on(config)
+            return
+        made = consumers[entry.name] = self._build(stream, entry.name, config, entry.created_ns)
+        if entry.state is not None:
+            self._restore(made, entry, first_time=True)
+
+    def _restore(self, consumer: Consumer, entry: ConsumerEntry, first_time: bool = False) -> None:
+        assert entry.state is not None
+        if first_time or entry.state.version > consumer.ledger.version:
+            consumer.ledger.apply(entry.state, self._clock.monotonic(), self._clock.time_ns())
+            behind = entry.state.delivered[1] + 1
+            if entry.first or consumer.config.deliver_policy == "last_per_subject":
+                consumer.cursor.resume(entry.position or behind, entry.first, gap=entry.gap)
+            else:
+                clear_to = entry.position - 1
+                consumer.cursor.resume(behind, [], clear_to=clear_to, gap=entry.gap)
