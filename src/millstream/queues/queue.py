@@ -6,9 +6,8 @@ queue's own, so that a client who leaves cannot tear it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 
 import msgspec
 
@@ -23,6 +22,7 @@ from millstream.queues.leases import MOST_POISON, Claimer, Granted, Leases
 from millstream.queues.queue_work import QueueWork
 from millstream.queues.settings import Settings, clamp_lease, settings_of
 from millstream.queues.stored_jobs import StoredJobs
+from millstream.queues.waiting_claims import WaitingClaims
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream
 
@@ -51,11 +51,6 @@ class Answered(msgspec.Struct, frozen=True):
 
     count: int
     skipped: list[int]
-
-
-class _WaitingClaim(msgspec.Struct):
-    arrived: "asyncio.Future[None]"
-    hungry: bool
 
 
 class _Cohort(msgspec.Struct, eq=False):
@@ -95,10 +90,10 @@ class Queue:
         self._deleting = 0  # of those on their way out: their deletion was handed to the log
         self._deleted = 0  # by us, so that removals by others can be told apart
         self._lost = -1
-        self._waiting: dict[int, _WaitingClaim] = {}  # by connection, the longest first
-        self._alarm: Timer | None = None  # for the next lease or delay that runs out
-        self._alarm_ms = 0
-        self._unwatch = stream.watch(self._wake_hungry)
+        self.waiting = WaitingClaims(
+            self.leases, timers, self._now_ms, lambda: self.counters().ready
+        )
+        self._unwatch = stream.watch(self.waiting.wake_hungry)
 
     @property
     def settings(self) -> Settings:
@@ -136,7 +131,7 @@ class Queue:
         owners = self._connections_of(dead)
         for seq in dead:
             self.leases.forget(seq)
-        self._wake(owners)
+        self.waiting.wake(owners)
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
@@ -217,9 +212,9 @@ class Queue:
             raise
         except MillstreamError:
             self.leases.undo(claimers)
-            self._wake_hungry()
+            self.waiting.wake_hungry()
             raise
-        self._set_alarm()
+        self.waiting.set_alarm()
         found = [[Job(g, jobs.record(g.seq)) for g in each.granted] for each in claimers]
         return found, None if waited else state
 
@@ -259,7 +254,7 @@ class Queue:
         if leases:
             self.leases.apply(Released(leases))
             self.journal.note(Released(leases))
-            self._wake_hungry()
+            self.waiting.wake_hungry()
 
     # -- answers of workers ------------------------------------------------------------------
 
@@ -272,7 +267,7 @@ class Queue:
         for seq, token in zip(seqs, tokens, strict=True):
             (done if self.leases.ack(seq, node, token) else skipped).append(seq)
         if done:
-            self._wake(owners)
+            self.waiting.wake(owners)
             await self.work.run(self._delete(done))
         return Answered(len(done), skipped)
 
@@ -287,9 +282,9 @@ class Queue:
             seqs, tokens, lambda seq, token: self.leases.nack(seq, node, token, ready_at)
         )
         if given:
-            self._wake(owners)
-            self._wake_hungry()
-            self._set_alarm()
+            self.waiting.wake(owners)
+            self.waiting.wake_hungry()
+            self.waiting.set_alarm()
             await self.journal.write_leases(Released(given, ready_at))
         return Answered(len(given), skipped)
 
@@ -303,7 +298,7 @@ class Queue:
             seqs, tokens, lambda seq, token: self.leases.extend(seq, node, token, deadline)
         )
         if extended:
-            self._set_alarm()
+            self.waiting.set_alarm()
             await self.journal.write_leases(Extended(extended, deadline))
         return Answered(len(extended), skipped), deadline
 
@@ -332,24 +327,7 @@ class Queue:
     def release(self, connection: int) -> None:
         """Give back at once what a connection had, because it is gone."""
         if self.leases.release(connection):  # not logged: a restart ends every connection anyway
-            self._wake_hungry()
-
-    async def changed(self, connection: int, hungry: bool, seconds: float) -> None:
-        """Return when there may be something to do for a connection, at the latest in time."""
-        waiting = _WaitingClaim(asyncio.get_running_loop().create_future(), hungry)
-        self._waiting[connection] = waiting
-        timer = self._timers.after(seconds, partial(self._wake, (connection,)))
-        self._set_alarm()
-        try:
-            await waiting.arrived
-        except asyncio.CancelledError:
-            if waiting.arrived.done() and hungry:  # the call was meant for whoever is left
-                self._waiting.pop(connection, None)
-                self._wake_hungry()
-            raise
-        finally:
-            timer.cancel()
-            self._waiting.pop(connection, None)
+            self.waiting.wake_hungry()
 
     def hurry(self) -> None:
         """Answer whoever waits now, since the server is about to stop."""
@@ -358,40 +336,7 @@ class Queue:
             if cohort.timer is not None:
                 cohort.timer.cancel()
             self._close_cohort(cohort)
-        self._wake_all()
-
-    def _wake_all(self) -> None:
-        self._wake(list(self._waiting))
-
-    def _wake(self, connections: "Iterable[int]") -> None:
-        for connection in connections:
-            waiting = self._waiting.pop(connection, None)
-            if waiting is not None and not waiting.arrived.done():
-                waiting.arrived.set_result(None)
-
-    def _wake_hungry(self) -> None:
-        """Wake as many connections as there are jobs for, those first that waited longest."""
-        if not self._waiting:
-            return
-        ready = self.counters().ready
-        hungry = (connection for connection, each in self._waiting.items() if each.hungry)
-        self._wake(list(islice(hungry, ready)))
-
-    def _set_alarm(self) -> None:
-        """Come back when a lease or delay runs out: nothing else would tell those who wait."""
-        due = self.leases.next_change_ms() if self._waiting else None
-        if due is None or (self._alarm is not None and self._alarm_ms <= due):
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_ms = due
-        self._alarm = self._timers.after(max(0, due - self._now_ms()) / 1000, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        if not self.closed:
-            self._look()
-            self._wake_all()
+        self.waiting.wake_all()
 
     # -- effects -----------------------------------------------------------------------------
 
@@ -454,8 +399,6 @@ class Queue:
         """Send everybody away: the topic is gone."""
         self.closed = True
         self._unwatch()
-        if self._alarm is not None:
-            self._alarm.cancel()
         cohort, self._cohort = self._cohort, None
         if cohort is not None:
             if cohort.timer is not None:
@@ -463,4 +406,4 @@ class Queue:
             for _, answer in cohort.members:
                 if not answer.done():
                     answer.set_exception(StreamNotFound(self.stream.name))
-        self._wake_all()
+        self.waiting.close()

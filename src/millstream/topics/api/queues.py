@@ -201,7 +201,7 @@ class WorkStream(AsyncIterator[bytes]):
                 yield heartbeat(self._topics.now_ms())
                 sent_at = clock.monotonic()
             else:
-                await queue.changed(self._connection, self._room() > 0, left)
+                await queue.waiting.wait(self._connection, self._room() > 0, left)
         yield ended
 
     def _why_ended(self) -> bytes:
