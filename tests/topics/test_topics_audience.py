@@ -267,6 +267,7 @@ async def test_updates_that_can_expire_are_forgotten_once_everybody_was_told(api
 
     class Looking:
         is_waiting = False
+        push = None
 
         def ring(self) -> None:
             view = follower.view
@@ -275,7 +276,7 @@ async def test_updates_that_can_expire_are_forgotten_once_everybody_was_told(api
 
     renderer = SocketRenderer(compressed=False)
     follower = Follower("t", ReadPosition(0), Query(), ANYONE, renderer, Looking())
-    audience.add(follower)
+    follower.join(audience)
     await api.write("t", 1)
     assert told == [(True, True)]
     assert not audience.may_share

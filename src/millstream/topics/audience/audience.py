@@ -60,7 +60,6 @@ class Audience:
 
     def add(self, follower: Follower) -> None:
         """Have somebody sent to, or woken, after each change."""
-        follower.audience, follower.view = self, self._view(follower)
         is_strong = follower.query.is_strong  # what it may see changes with each sync
         undo = self.stream.log.watch_synced(follower.waiter.ring) if is_strong else None
         self._followers[follower] = undo
@@ -91,7 +90,7 @@ class Audience:
         """Tell everyone when it is the topic's turn."""
         self._schedule(self.stream, self._tell)
 
-    def _view(self, follower: Follower) -> TopicView:
+    def view(self, follower: Follower) -> TopicView:
         """Return what is shared by all who see the topic in one way; it goes with the last."""
         render, query = follower.renderer.shared, follower.query
         known = self._views.get((render, query))
@@ -140,7 +139,7 @@ class Audience:
 
     def _push(self, follower: Follower, now: float) -> bool:
         """Send somebody what all who wait for just that get; False: it must look for itself."""
-        push, view, position = follower.push, follower.view, follower.position
+        push, view, position = follower.waiter.push, follower.view, follower.position
         if push is None or view is None:
             return False
         if not (position.is_caught_up and follower.waiter.is_waiting):
@@ -163,7 +162,7 @@ class Audience:
 
     def _join(self, follower: Follower) -> None:
         """Put somebody who was just sent to together with those who wait in the same place."""
-        push, view = follower.push, follower.view
+        push, view = follower.waiter.push, follower.view
         if push is None or view is None or follower.caller.covers is not None:
             return
         group = self._groups.get(view) or Group()
@@ -198,7 +197,7 @@ class Audiences:
         follower.leave()
         follower.position.meet(stream.incarnation)
         audience = self.of(stream)
-        audience.add(follower)
+        follower.join(audience)
         return audience
 
     def of(self, stream: "Stream") -> Audience:

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 class Waiter(Protocol):
     """Whoever carries what a follower finds to its client."""
 
-    is_waiting: bool  # for the topic alone, so that what comes may be pushed past it
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether what comes may be pushed past it."""
+        ...
+
+    @property
+    def push(self) -> "Push | None":
+        """Return what pushes to the client, where anything does."""
+        ...
 
     def ring(self) -> None:
         """Look at the topic again."""
@@ -64,7 +72,6 @@ class Follower:
         "caller",
         "name",
         "position",
-        "push",
         "query",
         "renderer",
         "view",
@@ -86,9 +93,13 @@ class Follower:
         self.caller = caller
         self.renderer = renderer
         self.waiter = waiter
-        self.push: Push | None = None  # to the client, past who waits
         self.audience: Audience | None = None
         self.view: TopicView | None = None  # of the audience
+
+    def join(self, audience: "Audience") -> None:
+        """Follow with an audience."""
+        self.audience, self.view = audience, audience.view(self)
+        audience.add(self)
 
     def leave(self) -> None:
         """Follow no longer; harmless when done twice."""

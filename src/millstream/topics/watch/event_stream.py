@@ -39,8 +39,9 @@ class EventStream(AsyncIterator[bytes]):
         self._leave = leave
         self._session = session
         self._renderer = EventRenderer(session)
+        self.push: Push | None = None  # to the client, past who waits
         self._wakeup = Wakeup(self._last_sent, self._stir)
-        shared = session.query, session.caller, self._renderer, self._wakeup
+        shared = session.query, session.caller, self._renderer, self
         self._followers = {
             name: Follower(name, session.positions[name], *shared)
             for name in sorted(session.positions, key=str.encode)
@@ -56,8 +57,16 @@ class EventStream(AsyncIterator[bytes]):
         if self._session.query.is_strong:
             return  # what a commit brings is not for it yet: it looks for itself after the sync
         self._stir()
-        for follower in self._followers.values():
-            follower.push = push
+        self.push = push
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether somebody waits for the next piece who was not woken yet."""
+        return self._wakeup.is_waiting
+
+    def ring(self) -> None:
+        """Look at the topics again."""
+        self._wakeup.ring()
 
     async def __anext__(self) -> bytes:
         """Return the next piece of the stream."""

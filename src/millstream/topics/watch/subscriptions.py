@@ -113,7 +113,8 @@ class Subscriptions:
 class _TopicWaiter:
     """Has the socket read a topic on the loop's next turn."""
 
-    is_waiting = False  # a socket is pushed nothing: it orders what it sends
+    is_waiting = False
+    push = None  # a socket is pushed nothing: it orders what it sends
 
     def __init__(self, subscriptions: Subscriptions, name: str) -> None:
         self._subscriptions = subscriptions
