@@ -44,7 +44,7 @@ ALLOWED = {
     "nats/transport/link.py:Link": CONNECTION,
     "nats/millstream_api/sink_endpoint.py:SinkEndpoint.deliver": REQUEST,
     "nats/transport/tls_transport.py:TlsClient": CONNECTION,
-    "queues/queue.py:Queue._start": REQUEST,
+    "queues/queue_work.py:QueueWork.start": REQUEST,
     "server/process/loop_guard.py:GuardedLoop": "the loop itself, which measures its calls",
     "server/server.py:_follow": "whatever an order raises stops the server",
     "server/process/loop_guard.py": "measures what the loop runs; each call is somebody else's",

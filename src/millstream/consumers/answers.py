@@ -6,9 +6,9 @@ from typing import Protocol
 from millstream.clock import Clock
 from millstream.consumers import acks
 from millstream.consumers.advisories import Advisories
-from millstream.consumers.claim import ConsumerClaim
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.ledger import Ledger
+from millstream.consumers.reading.claim import ConsumerClaim
 from millstream.kernel._batch import Batch
 
 

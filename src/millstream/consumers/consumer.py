@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 from millstream.clock import Clock
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.answers import Answers
-from millstream.consumers.claim import ConsumerClaim
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.dispatch import Dispatch
 from millstream.consumers.idleness import Idleness
@@ -16,6 +15,7 @@ from millstream.consumers.pull.desk import PullDesk
 from millstream.consumers.pump import ConsumerPump
 from millstream.consumers.push import PushDesk
 from millstream.consumers.reading import deliver_policy
+from millstream.consumers.reading.claim import ConsumerClaim
 from millstream.consumers.reading.cursor import Cursor
 from millstream.consumers.reading.feed import Feed
 from millstream.consumers.reading.pace import Pace

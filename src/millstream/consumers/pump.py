@@ -4,11 +4,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.clock import Clock
-from millstream.consumers.claim import ConsumerClaim
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.idleness import Idleness
 from millstream.consumers.ledger import FOREVER
 from millstream.consumers.outlet import Fields, Outlet
+from millstream.consumers.reading.claim import ConsumerClaim
 from millstream.consumers.reading.feed import Feed
 from millstream.consumers.state import StateWriter, log_failure
 from millstream.delivery.timers import Timer, Timers

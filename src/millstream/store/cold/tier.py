@@ -148,7 +148,7 @@ class ColdTier:
     def adopt(self, segment: Segment, form: cold_manifest.Form | None) -> ColdCopy:
         """Have a segment read from the cold place from now on."""
         copy = ColdCopy(self._fetches, segment, form, next(self._tokens))
-        segment.cold = copy
+        segment.cold = copy  # shape: state
         return copy
 
     # --- time
