@@ -163,3 +163,10 @@ def test_unknown_fields_may_be_allowed() -> None:
     assert read_request(b'{"zz":1,"I":2,"p":{"q":1}}', SHAPE, strict=False) == {"i": 2, "p": {}}
     with pytest.raises(GoJsonError, match="after top-level value"):
         read_request(b'{"i":1} x', SHAPE, strict=False)
+
+
+def test_an_array_above_its_limit_is_counted_and_not_read_to_its_end() -> None:
+    shape = Shape("Request", {"names": Listing(STRING, most=2)})
+    assert read_request(b'{"names":["a","b"]}', shape) == {"names": ["a", "b"]}
+    made = read_request(b'{"names":["a","b","c",4,5]}', shape)["names"]
+    assert (made[:3], len(made)) == (["a", "b", "c"], 5)

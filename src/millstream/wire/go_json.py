@@ -247,11 +247,16 @@ class _Slots(list[Any]):
 
 
 class Listing(GoType):
-    """An array of values of one kind."""
+    """An array of values of one kind.
 
-    def __init__(self, of: GoType, go: str = "") -> None:
+    Somebody refuses one with more than ``most`` values: it is read no further, so that a request
+    which is refused anyway does not keep the loop, but has as many values as were given.
+    """
+
+    def __init__(self, of: GoType, go: str = "", most: int = 0) -> None:
         super().__init__(f"[]{go or of.go}")
         self.of = of
+        self._most = most
 
     def read(self, given: Any, before: Any, reading: Reading) -> Any:
         """Take an array, element by element."""
@@ -262,11 +267,13 @@ class Listing(GoType):
             return before
         # Go reads into the places of the array before, which a null leaves as they were.
         places = list(before.behind) if isinstance(before, _Slots) and given else []
-        for at, one in enumerate(given):
+        read = given[: self._most + 1] if self._most else given
+        for at, one in enumerate(read):
             reading.path.append(str(at))
             old = places[at] if at < len(places) else self.of.zero
             places[at : at + 1] = [self.of.read(one, old, reading)]
             reading.path.pop()
+        places += places[-1:] * (len(given) - len(places))
         made = _Slots(places[: len(given)])
         made.behind = places
         return made

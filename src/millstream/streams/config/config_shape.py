@@ -1,5 +1,6 @@
 """The fields of a stream's configuration as requests carry them, with the reference's types."""
 
+from millstream.streams.config.source import MAX_SOURCES, MAX_TRANSFORMS
 from millstream.wire.go_json import (
     BOOL,
     DURATION,
@@ -28,7 +29,9 @@ _SOURCE = Shape(
         "opt_start_seq": UINT64,
         "opt_start_time": GoTime(),
         "filter_subject": STRING,
-        "subject_transforms": Listing(Shape("SubjectTransformConfig", _TRANSFORM)),
+        "subject_transforms": Listing(
+            Shape("SubjectTransformConfig", _TRANSFORM), most=MAX_TRANSFORMS
+        ),
         "external": Shape("ExternalStream", {"api": STRING, "deliver": STRING}, pointer=True),
         "consumer": Shape(
             "StreamConsumerSource", {"name": STRING, "deliver_subject": STRING}, pointer=True
@@ -56,7 +59,7 @@ STREAM_FIELDS: dict[str, GoType] = {
     "duplicate_window": DURATION,
     "placement": PLACEMENT,
     "mirror": _SOURCE,
-    "sources": Listing(_SOURCE, "*server.StreamSource"),
+    "sources": Listing(_SOURCE, "*server.StreamSource", most=MAX_SOURCES),
     "compression": Algorithm(("s2", "none"), "unknown compression algorithm"),
     "first_seq": UINT64,
     "subject_transform": Shape("SubjectTransformConfig", _TRANSFORM, pointer=True),
