@@ -1,4 +1,4 @@
-"""Begun: work that is done at once as far as it goes, and by a task only from where it must wait.
+"""Eager tasks: work done at once as far as it goes, and by a task only from where it must wait.
 
 Most answers are ready at once; a task and a turn of the loop would cost more than they do.
 """

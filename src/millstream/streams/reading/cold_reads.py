@@ -1,4 +1,4 @@
-"""Presence: reads that may have to wait for cold history, as something to await."""
+"""Cold reads: reads that may have to wait for cold history, as something to await."""
 
 import asyncio
 from collections.abc import Callable
