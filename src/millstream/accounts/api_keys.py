@@ -115,6 +115,10 @@ class ApiKeyRing:
         self._keys = (*self._fixed, *listed)
         self.required = True
 
+    def all(self) -> tuple[ApiKey, ...]:
+        """Return the keys that count now; a key shows its digest to nobody."""
+        return self._keys
+
     def __contains__(self, key: ApiKey) -> bool:
         return key in self._keys
 
