@@ -19,10 +19,12 @@ cdef class Phrases:
     cdef Py_ssize_t reserved_len[MOST_RESERVED]
     cdef Py_ssize_t reserved_least[MOST_RESERVED]
     cdef int reserved_count
-    cdef bint begins[256]                     # whether a reserved name begins with this byte
+    cdef bint begins[256]                     # whether a reserved name begins with this byte,
+    cdef bint goes_on[256]                    # or has it as its second one
 
     cdef bint _is_among(self, const char *subject, Py_ssize_t size) noexcept
 
     # Is this a reply subject that no client may choose? Asked for each request.
     cdef inline bint is_reserved(self, const char *subject, Py_ssize_t size) noexcept:
-        return self.begins[<unsigned char>subject[0]] and self._is_among(subject, size)
+        return size > 1 and self.begins[<unsigned char>subject[0]] \
+            and self.goes_on[<unsigned char>subject[1]] and self._is_among(subject, size)

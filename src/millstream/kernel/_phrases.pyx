@@ -29,12 +29,13 @@ cdef class Phrases:
             raise ValueError(f"at most {MOST_RESERVED} names are reserved")
         self.prefixes = tuple([prefix for prefix, _ in reserved])
         for prefix, least in reserved:
-            if not prefix:
-                raise ValueError("a reserved name is empty")
+            if len(prefix) < 2:
+                raise ValueError("a reserved name has at least two bytes")
             self.reserved[self.reserved_count] = PyBytes_AS_STRING(prefix)
             self.reserved_len[self.reserved_count] = PyBytes_GET_SIZE(prefix)
             self.reserved_least[self.reserved_count] = least
             self.begins[<unsigned char>PyBytes_AS_STRING(prefix)[0]] = True
+            self.goes_on[<unsigned char>PyBytes_AS_STRING(prefix)[1]] = True
             self.reserved_count += 1
 
     cdef bint _is_among(self, const char *subject, Py_ssize_t size) noexcept:
