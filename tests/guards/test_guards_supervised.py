@@ -47,7 +47,7 @@ ALLOWED = {
     "queues/queue_work.py:QueueWork.start": REQUEST,
     "server/process/loop_guard.py:GuardedLoop": "the loop itself, which measures its calls",
     "server/server.py:follow": "whatever an order raises stops the server",
-    "server/embedded.py:EmbeddedServer._start": "awaited at the end: what an order raised comes out",
+    "server/embedded.py:EmbeddedServer._start": "awaited at the end, with what it raised",
     "server/process/loop_guard.py": "measures what the loop runs; each call is somebody else's",
     "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Deposits.commit": REQUEST,
