@@ -62,7 +62,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(item, "obj", None)
     if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(test):
         item.obj = without_stray_tasks(item.obj)
-    if SLOW_PLACES.intersection(item.path.parts):
+    if SLOW_PLACES.intersection(item.path.relative_to(Path(__file__).parent).parts):
         item.add_marker(pytest.mark.slow)
 
 
