@@ -138,8 +138,9 @@ class Intake:
         if self._deliveries is not None:
             return self._deliveries.page(most)
         index, at = origin.index, self._position
+        hidden = index.hidden.seqs
         while records := list(index.read(chosen, at, most, PAGE_BYTES)):
-            if found := [record for record in records if not index.is_hidden(record[0])]:
+            if found := [record for record in records if record[0] not in hidden]:
                 return found
             at = records[-1][0] + 1
         return []
