@@ -46,7 +46,7 @@ class Run:
     __slots__ = (
         "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
         "demands", "duplicates", "first_seq", "future", "note",
-        "on_end", "previous", "seqs", "start", "times_ns",
+        "on_end", "previous", "seqs", "start", "times_ns", "waiting",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int, on_end: "OnEnd | None" = None) -> None:
@@ -64,6 +64,7 @@ class Run:
         self.ack_suffix = b"}"
         self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
         self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
+        self.waiting: list[Callable[[], None]] = []  # reads that this run may concern
         self._last_of: dict[bytes, int] = {}
         self._counts: dict[bytes, int] = {}
         self._looked = self._size = self._sized = 0

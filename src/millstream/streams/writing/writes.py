@@ -204,11 +204,13 @@ class Writes:
         self.backlog -= run.batch.size
         if error is not None:
             self._take_back(run)
-        self.acks.settle(run, error)
-        if error is None and self._republish is not None:
+        elif self._republish is not None:  # a copy is out before its publisher hears of it
             self._publish_again(run, self._republish)
+        self.acks.settle(run, error)
         if error is None:
             self._committed(run)
+        for go_on in run.waiting:
+            go_on()
         if self._is_full and self.backlog < BACKLOG_BYTES // 2:
             self._is_full = False
             self._stall()
