@@ -82,7 +82,7 @@ async def snapshot(js: "JetStream", body: bytes, name: str) -> Answer:
     if not is_pattern(asked.deliver_subject) or has_wildcard(asked.deliver_subject):
         raise ApiError(400, 10015, "deliver subject not valid")
     js.check_deliver(asked.deliver_subject, "")
-    state = shapes.stream_state(stream, len(js.consumers.listed(stream)))
+    state = shapes.stream_state(stream, js.consumers.by_name(stream).listed)
     js.advisories.tell(
         f"STREAM.SNAPSHOT_CREATE.{name}", "snapshot_create", stream=name, state=state
     )
@@ -294,7 +294,7 @@ class _Receiver:
                 raise BadArchive("the snapshot ends in the middle of a chunk")
             found = await asyncio.to_thread(Archive, bytes(self._content))
             stream = await _take_in(self._js, self._config, found)
-            count = len(self._js.consumers.listed(stream))
+            count = self._js.consumers.by_name(stream).listed
             answer = shapes.stream_info(stream, count, self._js.now_ns())
         except MillstreamError as error:
             answer = _failure(error)
