@@ -171,9 +171,7 @@ class ColdTier:
     ) -> None:
         self._work.is_busy = segment.busy = False
         if made is None or segment not in owner.segments:
-            self._work.problems["move"] = (
-                f"cold history at {self.options.place} takes nothing: {error}"
-            )
+            self._refused(error)
             log.error("segment not moved file=%s error=%s", segment.path, error)
             self._host.worker.run(move.unmark, _ignore)
             if segment not in owner.segments:
@@ -207,9 +205,7 @@ class ColdTier:
         self._work.is_busy = False
         if made is None:
             self._manifests.retry(log_id)
-            self._work.problems["move"] = (
-                f"cold history at {self.options.place} takes nothing: {error}"
-            )
+            self._refused(error)
         else:
             self._work.problems.pop("move", None)
 

@@ -45,7 +45,7 @@ class Run:
 
     __slots__ = (
         "_tally", "ack_suffix", "batch", "count", "demands", "duplicates", "first_seq", "future",
-        "note", "on_end", "previous", "seqs", "start", "times_ns",
+        "note", "on_end", "previous", "seqs", "start", "times_ns", "waiting",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int, on_end: "OnEnd | None" = None) -> None:
@@ -63,6 +63,7 @@ class Run:
         self.ack_suffix = b"}"
         self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
         self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
+        self.waiting: list[Callable[[], None]] = []  # reads that this run may concern
         self._tally: RunTally | None = None  # of entries that somebody looked at
 
     @property

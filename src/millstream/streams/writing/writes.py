@@ -199,11 +199,13 @@ class Writes:
         self.backlog.size -= run.batch.size
         if error is not None:
             self._take_back(run)
-        self.acks.settle(run, error)
-        if error is None and self._copies.republish is not None:
+        elif self._copies.republish is not None:  # a copy is out before its publisher hears of it
             self._copies.publish(run, self._copies.republish)
+        self.acks.settle(run, error)
         if error is None:
             self._committed(run)
+        for go_on in run.waiting:
+            go_on()
         if self.backlog.is_full and self.backlog.size < BACKLOG_BYTES // 2:
             self.backlog.let_go()
 
