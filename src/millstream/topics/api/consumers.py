@@ -49,7 +49,7 @@ class ConsumerCalls:
         stream = self._stream(request)
         size, after = page_size(request), cursor(request)
         found = sorted(self._registry.listed(stream), key=lambda each: each.name)
-        left = [each for each in found if after is None or each.name.encode() > after]
+        left = [each for each in found if after is None or each.name > after]
         answer: dict[str, Any] = {
             "topic": stream.name,
             "consumers": [self.shown(each) for each in left[:size]],
@@ -70,7 +70,7 @@ class ConsumerCalls:
             listed = sorted(self._registry.listed(stream), key=lambda each: each.name)
             total += len(listed)
             for each in listed:
-                if len(kept) <= size and (after is None or _place(each).encode() > after):
+                if len(kept) <= size and (after is None or _place(each) > after):
                     kept.append(each)
         answer: dict[str, Any] = {
             "consumers": [self.shown(each) for each in kept[:size]],
