@@ -30,7 +30,7 @@ CONSUMER_OPTIONS = (
     "--backoff-steps 2 --backoff-min 1m --backoff-max 2m --max-deliver 4",
     "--pull --pinned-groups g --pinned-ttl 1m", "--pull --overflow-groups g",
     "--target d.one", "--target d.two --deliver-group q", "--target d.three --flow-control "
-    "--heartbeat 5s", "--target d.four --rate-limit 1000000", "--target d.five --ack none",
+    "--heartbeat 5s", "--target d.four --bps 1000000", "--target d.five --ack none",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def _streams() -> list[str]:
 def _consumers() -> list[str]:
     made = []
     for at, options in enumerate(CONSUMER_OPTIONS):
-        made.append(f"consumer add ORDERS c{at} --defaults {options} --json")
+        made.append(f"consumer add ORDERS c{at} --defaults {options}")
         made.append(f"consumer info ORDERS c{at} --json")
     return made
 
@@ -65,20 +65,20 @@ BASICS = [
     "stream ls --json", "stream ls --names", "stream ls --all --json", "stream ls --subject ORDERS.x --json",
     "stream info ORDERS --json", "stream info ORDERS --state --json", "stream state ORDERS --json",
     "stream subjects ORDERS --json", "stream subjects ORDERS ORDERS.a --json",
-    "stream find --json", "stream find --empty --names", "stream find --subject ORDERS.x --names",
+    "stream find", "stream find --empty --names", "stream find --subject ORDERS.x --names",
     "stream find --idle 1h --names", "stream find --consumers 1 --names", "stream find --invert --names --empty",
-    "stream report --json", "stream report", "stream info NONE --json", "stream state NONE",
+    "stream report", "stream info NONE --json", "stream state NONE",
     *(f"stream get ORDERS {seq} --json" for seq in (1, 3, 6, 99)),
     "stream get ORDERS --last-for ORDERS.a --json", "stream get ORDERS --last-for ORDERS.none --json",
     "stream rmm ORDERS 2 --force", "stream rmm ORDERS 2 --force", "stream get ORDERS 2 --json",
-    "stream gaps ORDERS --json", "stream gaps ORDERS --force --json --progress=false",
-    "stream view ORDERS 3 --raw", "stream edit ORDERS --description new --force --json",
+    "stream gaps ORDERS --force --json",
+    "stream edit ORDERS --description new --force --json",
     "stream edit ORDERS --max-msgs 1000 --force --json", "stream edit ORDERS --subjects ORDERS.> "
     "--subjects EXTRA --force --json", "stream edit ORDERS --max-age 2h --force --json",
     "stream edit ORDERS --dry-run --max-msgs 5", "stream edit NONE --max-msgs 5 --force",
     "stream copy ORDERS COPY --subjects COPY.> --json", "stream add ORDERS --subjects X --defaults --json",
     "stream add CLASH --subjects ORDERS.a --defaults --json", "stream add BAD.NAME --subjects y --defaults",
-    "stream graph ORDERS",
+    
 ]  # fmt: skip
 
 FEEDS = [
@@ -87,25 +87,25 @@ FEEDS = [
     "stream add WORK --subjects W.> --retention work --defaults --json",
     "stream add DRAIN --source WORK --defaults --json", "stream info WORK --json",
     "stream rm DRAIN --force", "stream info WORK --json", "consumer ls WORK --json",
-    "stream seal COPY --force --json", "stream info COPY --json", "pub COPY.x y --jetstream",
+    "stream seal COPY --force", "stream info COPY --json", "pub COPY.x y --jetstream",
 ]  # fmt: skip
 
 CONSUMERS = [
     "consumer ls ORDERS --json", "consumer ls ORDERS --names", "consumer ls NONE --json",
-    "consumer find ORDERS --json", "consumer find ORDERS --names --pull", "consumer find ORDERS --names --push",
-    "consumer find ORDERS --names --ack-pending 0", "consumer report ORDERS --json", "consumer report ORDERS",
+    "consumer find ORDERS", "consumer find ORDERS --pull", "consumer find ORDERS --push",
+    "consumer find ORDERS --ack-pending 0", "consumer report ORDERS",
     "consumer info ORDERS NONE --json", "consumer state ORDERS c0 --json",
     "consumer next ORDERS c0 --raw", "consumer next ORDERS c0 --count 2 --raw",
     "consumer next ORDERS c0 --no-ack --raw", "consumer next ORDERS c8 --raw --ack",
     "consumer next ORDERS c0 --term --raw", "consumer next ORDERS c1 --raw", "consumer next ORDERS NONE --raw",
-    "consumer info ORDERS c0 --json", "consumer edit ORDERS c0 --description new --force --json",
-    "consumer edit ORDERS c0 --max-pending 50 --force --json", "consumer edit ORDERS c0 --wait 20s --force --json",
-    "consumer edit ORDERS c0 --filter ORDERS.a --force --json", "consumer edit ORDERS NONE --description x --force",
-    "consumer copy ORDERS c0 c0copy --json", "consumer info ORDERS c0copy --json",
-    "consumer pause ORDERS c0 1h --force --json", "consumer info ORDERS c0 --json",
-    "consumer resume ORDERS c0 --force --json", "consumer resume ORDERS c0 --force --json",
-    "consumer reset ORDERS c0 --force", "consumer reset ORDERS c0 3 --force", "consumer unpin ORDERS c25 g --force",
-    "consumer cluster step-down ORDERS c0", "stream cluster step-down ORDERS",
+    "consumer info ORDERS c0 --json", "consumer edit ORDERS c0 --description new --force",
+    "consumer edit ORDERS c0 --max-pending 50 --force", "consumer edit ORDERS c0 --wait 20s --force",
+    "consumer edit ORDERS c0 --filter ORDERS.a --force", "consumer edit ORDERS NONE --description x --force",
+    "consumer copy ORDERS c0 c0copy", "consumer info ORDERS c0copy --json",
+    "consumer pause ORDERS c0 1h --force", "consumer info ORDERS c0 --json",
+    "consumer resume ORDERS c0 --force", "consumer resume ORDERS c0 --force",
+    "consumer reset ORDERS c0 --force", "consumer reset ORDERS c0 --sequence 3 --force", "consumer unpin ORDERS c25 g --force",
+    "stream cluster step-down ORDERS",
     "consumer rm ORDERS c0copy --force", "consumer rm ORDERS c0copy --force",
 ]  # fmt: skip
 
@@ -138,7 +138,7 @@ COUNTERS = [
     "stream add COUNT --subjects COUNT.> --allow-counter --allow-direct --defaults --json",
     "counter increment COUNT.a 5", "counter increment COUNT.a 7", "counter increment COUNT.b 1",
     "counter get COUNT.a", "counter get COUNT.none", "counter view COUNT.a", "counter list COUNT.>",
-    "counter increment COUNT.a -3", "counter get COUNT.a", "pub COUNT.a plain --jetstream",
+    "counter increment COUNT.a -- -3", "counter get COUNT.a", "pub COUNT.a plain --jetstream",
 ]  # fmt: skip
 
 BACKUPS = [
@@ -154,7 +154,7 @@ BENCHES = [
     "bench pub b --msgs 100 --no-progress", "bench js pub sync B --create --msgs 50 --no-progress --stream B",
     "bench js pub async B --msgs 100 --no-progress --stream B", "bench js ordered --msgs 50 --no-progress --stream B",
     "bench js consume --msgs 50 --no-progress --stream B", "bench js fetch --msgs 50 --no-progress --stream B --consumer bf",
-    "bench kv put --msgs 50 --no-progress --bucket BKV --create", "bench kv get --msgs 50 --no-progress --bucket BKV",
+    "kv add BKV", "bench kv put --msgs 50 --no-progress --bucket BKV", "bench kv get --msgs 50 --no-progress --bucket BKV",
     "latency --server-b URL --duration 100ms --msgs-per-second 50" if False else "rtt 3 --json",
 ]  # fmt: skip
 
@@ -168,26 +168,26 @@ CHECKS = [
     "--age-warn 1h --age-critical 2h --format json",
     "server check request --subject nobody --payload x --format json",
     "service ls", "service ping", "service info none", "schema info io.nats.jetstream.api.v1.stream_info_response",
-    "errors lookup 10058", "server mappings a.* b.$1 a.x", "account report connections --json",
+    "errors lookup 10058", "server mappings a.* b.$1 a.x", "account report connections",
     "account report statistics", "account tls", "events --count 0 --help",
 ]  # fmt: skip
 
 SYSTEM = [
-    "server ls --json", "server ls 1", "server ping --count 1", "server info", "server report connections --json",
-    "server report accounts --json", "server report jetstream --json", "server report jetstream",
-    "server report cpu --json", "server report mem --json", "server report health --json",
-    "server report routes --json", "server report gateways --json", "server report leafnodes --json",
+    "server ls --json", "server ls 1", "server ping 1", "server info", "server report connections --json",
+    "server report accounts --json", "server report jetstream", "server report jetstream",
+    "server report cpu --json", "server report mem --json", "server report health",
+    "server report routes", "server report gateways", "server report leafnodes",
     "server report connections", "server report accounts", "server report accounts APP --json",
     "server account info APP", "server account info SYS", "server account info NONE",
     "server request variables", "server request connections", "server request connections --subscriptions",
-    "server request connections --filter-account APP" if False else "server request connections --account APP",
+    "server request connections --filter-account APP" if False else "server request connections --filter-account APP",
     "server request accounts", "server request accounts --account APP", "server request subscriptions",
     "server request subscriptions --detail", "server request jetstream", "server request jetstream --streams",
     "server request jetstream --consumer --config --account APP", "server request jetstream --all",
     "server request jetstream-health", "server request jetstream-health --js-enabled", "server request routes",
     "server request gateways", "server request leafnodes", "server check server --name S1 --format json",
-    "server check meta --expect 1 --lag-critical 1 --seen-critical 1s --format json", "server cluster step-down --force",
-    "server graph S1", "server passwd --pass 0123456789012345678901 --cost 4" if False else "rtt --json",
+    "server check meta --expect 1 --lag-critical 1 --seen-critical 1s --format json", 
+     "server passwd --pass 0123456789012345678901 --cost 4" if False else "rtt --json",
     "account info", "server report downgrade 0",
 ]  # fmt: skip
 
