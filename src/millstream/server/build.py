@@ -55,7 +55,7 @@ from millstream.server.options.options import (
 )
 from millstream.server.options.unsupported import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
