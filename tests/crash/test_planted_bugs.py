@@ -117,7 +117,7 @@ BUGS: dict[str, Plant] = {
     "take what was skipped for lost": replaced(rebuild.Logs, "_skip", nothing),
     "replay only the shards in use": replaced(store_module, "shards_on_disk", lambda *_: []),
     "replay shards without waiting": replaced(
-        replay.Replay, "_wait_for", lambda self, log_id, last: iter(())
+        replay.ShardWaits, "until", lambda self, log_id, last: iter(())
     ),
     "take pieces of batches from torn bytes": replaced(
         replay, "whole_batches", lambda frames, start: frames
