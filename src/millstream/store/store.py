@@ -183,8 +183,8 @@ class Store:
             if log_id in self.logs:
                 self.logs[log_id].erasure.again(seqs)
         for each in self.logs.values():
-            each.drop_dead_segments()
-            each.keep_promise()
+            each.removal.drop_dead_segments()
+            each.promise.keep()
         self._remove_dead()
         controls = [control for replay in replays for control in replay.controls]
         self.recovery = Recovery(
@@ -308,7 +308,8 @@ class Store:
             self._copies.hold_log(dropped)
             dropped.abandon()
         else:
-            dropped.drop()
+            dropped.abandon()
+            dropped.remove_files()
 
     # --- what logs ask of the store
 
@@ -507,7 +508,7 @@ class Store:
     def _rest(self, logs: Iterable[FileLog]) -> None:
         """Have logs that fell quiet end their promises: after a power cut nothing is in doubt."""
         if not self._closed:
-            self._promised.difference_update([each for each in list(logs) if each.rest()])
+            self._promised.difference_update([each for each in list(logs) if each.promise.rest()])
 
     def on_failed(self, shard: int, error: MillstreamError) -> None:
         """Have the logs of a shard take back what is not committed, and say so in the health."""
@@ -628,7 +629,7 @@ class Store:
         self.worker = self.syncer = InlineWorker()
         self._checkpoints.finish()
         for each in self._promised:
-            each.end_promise()
+            each.promise.end()
         self.shards.stop()
         self._remove_dead()
         if sections is not None and not self._problems and not self._controls.are_open:
