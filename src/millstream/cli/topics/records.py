@@ -76,7 +76,9 @@ def _value(line: bytes) -> object:
 
 
 @command(
-    "millstream topic view clicks", "millstream topic view clicks --after 100 --count 5 --json"
+    "millstream topic view clicks",
+    "millstream queue view jobs",
+    "millstream topic view clicks --after 100 --count 5 --json",
 )
 @click.argument("name", metavar="TOPIC")
 @click.option("--after", default=0, type=click.IntRange(min=0), help="Begin behind this sequence.")
