@@ -289,7 +289,7 @@ cdef class Operations:
         answer.body = block
         answer.headers_len = size
         for i in range(match.plain_count):
-            if match.plain[i].client == <void *>conn:
+            if match.plain[i].target == <void *>conn:
                 # not a message of the subscription: its maximum does not count this
                 self.delivery.write_message(conn, match.plain[i], &answer)
                 break
