@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream.dashboard.feed import Feed
+from millstream.dashboard.live_feed import LiveFeed
 from millstream.dashboard.web_files import WebFiles
 from millstream.errors import Forbidden
 from millstream.http.request import Request
@@ -13,7 +13,7 @@ from millstream.http.routes import Route
 Access = Callable[[], dict[str, Any]]
 
 
-def dashboard_routes(feed: Feed, access: Access) -> list[Route]:
+def dashboard_routes(feed: LiveFeed, access: Access) -> list[Route]:
     """Return every operation that the page has for itself."""
 
     async def show_access(request: Request) -> Answer:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.dashboard.audit import Audit
-from millstream.dashboard.feed import Feed
+from millstream.dashboard.live_feed import LiveFeed
 from millstream.dashboard.masking import Masking
 from millstream.dashboard.routes import dashboard_routes
 from millstream.dashboard.sampler import Sampler
@@ -181,7 +181,7 @@ class PageParts:
             topics.directory.visible,
             registry.count,
         )
-        self._feed = Feed(self.sampler, topics.live, topics.stop_signal)
+        self._feed = LiveFeed(self.sampler, topics.live, topics.stop_signal)
         self._access: Callable[[], dict[str, Any]] = partial(access_of, reception, gate)
         guarded = (lambda: gate.authorize.required) if gate is not None else (lambda: False)
         self._audit = Audit(topics.catalog, topics.clock, guarded, shown_key)

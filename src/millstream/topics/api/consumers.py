@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from millstream.client.consumer_state import ConsumerState
+from millstream.client.jetstream.consumer_state import why_of
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.readers import MARK
 from millstream.errors import BadRequest
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 LONGEST_PAUSE = 10 * 365 * 86_400.0
-_STATE = msgspec.json.Decoder(ConsumerState)
 
 
 class ConsumerShapes(Protocol):
@@ -143,12 +142,11 @@ class ConsumerCalls:
     def shown(self, consumer: "Consumer") -> dict[str, Any]:
         """Return a consumer as JetStream shows it, with what it waits for."""
         info = self._shapes.consumer_info(consumer, self._topics.clock.time_ns())
-        info["why"] = _STATE.decode(msgspec.json.encode(info)).why()
+        reason = why_of(info, consumer.stream.config.subjects)
+        info["why"], info["reason"] = reason.text(), reason.code
         reader = consumer.config.metadata.get(MARK)
         if reader is not None:
             info["reader"] = reader
-            behind = info["num_pending"]
-            info["why"] = f"behind by {behind}, reads by itself" if behind else "caught up"
         return info
 
 

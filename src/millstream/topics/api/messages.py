@@ -49,7 +49,7 @@ class NoAnswerInTime(MillstreamError):
     status = 504
 
 
-class Replies:
+class GatheredReplies:
     """A sink that gathers what comes to one inbox."""
 
     def __init__(self, wanted: int) -> None:
@@ -142,7 +142,7 @@ class MessageCalls:
         if not interest.has_interest(body.subject.encode()):
             raise NobodyAnswers(f"nobody listens on {body.subject}, and no stream takes it")
         inbox = f"_INBOX.{secrets.token_hex(11)}".encode()
-        replies = Replies(wanted)
+        replies = GatheredReplies(wanted)
         leave = self._waiting.take(caller.key)
         handle = interest.add_sink(inbox, replies)
         try:

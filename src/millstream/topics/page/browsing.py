@@ -35,7 +35,7 @@ class BrowseQuery(msgspec.Struct, frozen=True):
     last_per_subject: bool = False
 
 
-class Found(msgspec.Struct):
+class FoundMessages(msgspec.Struct):
     """What a look found, and where the next one goes on (0: there is no more)."""
 
     records: list[Fields] = msgspec.field(default_factory=list)
@@ -64,9 +64,9 @@ class Browsing:
         elif query.from_seq:
             self._low = max(self._low, query.from_seq)
         self._used = 0
-        self.found = Found()
+        self.found = FoundMessages()
 
-    async def run(self) -> Found:
+    async def run(self) -> FoundMessages:
         """Look until there are enough, or nothing is left, or this look took long enough."""
         found, query = self.found, self._query
         while self._low <= self._high and not self._stream.is_closed:

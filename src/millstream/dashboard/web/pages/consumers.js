@@ -18,7 +18,7 @@ export async function show(view) {
   view.every(2000, async () => { if (!box.contains(document.activeElement)) await look(); });
 }
 
-const lagKind = c => c.paused ? "warn" : /waiting for acks|no interest|nobody fetches/.test(c.why) && c.num_pending ? "bad" : c.num_pending ? "accent" : "good";
+const lagKind = c => c.paused ? "warn" : ["max_ack_pending", "no_interest", "nobody_pulls", "pinned", "filter_matches_nothing"].includes(c.reason) ? "bad" : c.num_pending ? "accent" : "good";
 
 export function consumerTable(found, again, withStream = false) {
   const columns = [

@@ -1,4 +1,4 @@
-"""Feed: one event a second to every page that is open, each rendered once for all of them."""
+"""LiveFeed: one event a second to every page that is open, each rendered once for all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +34,7 @@ class Stopping(Protocol):
         ...
 
 
-class Feed:
+class LiveFeed:
     """Serves the looks of a sampler as server-sent events.
 
     A client that does not read is not asked for its next event: it holds one look at most, and
