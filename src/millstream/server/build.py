@@ -320,7 +320,12 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
+    jetstream = JetStream(
+        shared,
+        GLOBAL_ACCOUNT,
+        accounts.interests[GLOBAL_ACCOUNT],
+        lambda: accounts.configured[GLOBAL_ACCOUNT],
+    )
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(catalog, clock, store, timers, sinks, readers, supervisor=supervisor)
