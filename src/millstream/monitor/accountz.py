@@ -36,7 +36,7 @@ def describe(facts: Facts, account: str = "") -> dict[str, Any]:
     if not account:
         return {**shown, "accounts": list(accounts)}
     if account not in accounts:
-        raise BadRequest(f"there is no account {account}")
+        raise BadRequest(f"Account {account} does not exist")
     return {**shown, "account_detail": _detail(facts, accounts[account])}
 
 
