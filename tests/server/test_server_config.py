@@ -54,6 +54,7 @@ def test_every_option_can_come_from_the_environment() -> None:
         "hot_segments": "4",
         "hot_bytes": "5",
         "allowed_hosts": "mill.example, [FD00::1]",
+        "http_durability": "fsync",
     }
     assert told.keys() == {*ServeConfig.__struct_fields__} - set(CAPS)
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -77,6 +78,7 @@ def test_every_option_can_come_from_the_environment() -> None:
         cold="/cold",
         hot_segments=4,
         hot_bytes=5,
+        http_durability="fsync",
         allowed_hosts=("mill.example", "fd00::1"),
     )
 

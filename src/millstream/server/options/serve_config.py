@@ -52,6 +52,7 @@ MAX_PENDING = 8 * 1024 * 1024
 REPEATED = {"allowed_hosts": "--allowed-host"}  # flags that are given once for each
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _HOST_AND_PORT = re.compile(r"\[?([^\[\]:]*|(?<=\[)[^\[\]]+)\]?:(\d+)")
+DURABILITIES = ("fsync", "disk", "memory", "ephemeral")
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
@@ -101,6 +102,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
     test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
     allowed_hosts: tuple[str, ...] = ()
+    http_durability: str = "disk"
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -116,6 +118,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 probe_auth=self.probe_auth,
                 caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
                 allowed_hosts=self.allowed_hosts,
+                durability=self.http_durability,
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -297,6 +300,12 @@ def _hosts(given: Given, source: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _durability(given: Given, source: str) -> str:
+    if given not in DURABILITIES:
+        raise ConfigError(f"{source} must be {', '.join(DURABILITIES)}, not {given!r}")
+    return str(given)
+
+
 def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
     try:
         return parse_keys(str(given))
@@ -329,4 +338,5 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,
+    "http_durability": _durability,
 }
