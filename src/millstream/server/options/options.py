@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey
+from millstream.dashboard.masking import MaskRule
 from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
@@ -183,7 +184,11 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
     allowed_hosts: tuple[str, ...] = ()
+<<<<<<< HEAD
     durability: str = "disk"  # of topics that are made over HTTP, where nobody says it
+=======
+    mask_rules: tuple[MaskRule, ...] = ()
+>>>>>>> main
 
     @property
     def listens(self) -> bool:
