@@ -184,11 +184,8 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
     allowed_hosts: tuple[str, ...] = ()
-<<<<<<< HEAD
     durability: str = "disk"  # of topics that are made over HTTP, where nobody says it
-=======
     mask_rules: tuple[MaskRule, ...] = ()
->>>>>>> main
 
     @property
     def listens(self) -> bool:

@@ -103,11 +103,8 @@ class ServeConfig(msgspec.Struct, frozen=True):
     max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
     test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
     allowed_hosts: tuple[str, ...] = ()
-<<<<<<< HEAD
     http_durability: str = "disk"
-=======
     mask_file: tuple[MaskRule, ...] = ()
->>>>>>> main
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -123,11 +120,8 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 probe_auth=self.probe_auth,
                 caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
                 allowed_hosts=self.allowed_hosts,
-<<<<<<< HEAD
                 durability=self.http_durability,
-=======
                 mask_rules=self.mask_file,
->>>>>>> main
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -354,9 +348,6 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,
-<<<<<<< HEAD
     "http_durability": _durability,
-=======
     "mask_file": _mask,
->>>>>>> main
 }
