@@ -25,7 +25,7 @@ ALLOWED = {
     "client/async_worker.py:AsyncWorker._wait": WAITER,
     "client/worker.py:Worker.run": "the pool's futures are looked at, one by one",
     "delivery/scheduler.py:Scheduler._turn_later": "a turn guards each work that it does",
-    "delivery/scheduler.py:Scheduler._look_later": AGAIN,
+    "delivery/pressure_watch.py:PressureWatch._look_later": AGAIN,
     "delivery/timers.py:Timers._set_alarm": "the queue guards each callback that it runs",
     "http/compression.py:compressed.answer": REQUEST,
     "http/connection.py:HttpConnection._begin": REQUEST,

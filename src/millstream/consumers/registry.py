@@ -41,7 +41,8 @@ _NO_CONSUMERS = ConsumersByName()
 class _Arrivals:
     """New consumers that are being written down: they count for their stream's limit already."""
 
-    def __init__(self) -> None:
+    def __init__(self, default_max: int) -> None:
+        self._default_max = default_max  # of a stream that names no limit; below 1 means none
         self._count: Counter[int] = Counter()  # by stream
 
     @contextmanager
@@ -56,6 +57,7 @@ class _Arrivals:
     def check_limit(self, stream: Stream, known: ConsumersByName) -> None:
         """Refuse one consumer too many."""
         limit, arriving = stream.config.max_consumers, self._count[stream.incarnation]
+        limit = limit if limit > 0 else self._default_max
         if 0 < limit <= known.counted + arriving:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
 
@@ -72,8 +74,13 @@ class Registry:
         hub: "Hub",
         interests: "Mapping[str, Interest]",
         is_awaited: Callable[[str, bytes], bool] | None = None,
+        default_max: int = -1,
     ) -> None:
-        """``is_awaited`` says whether another account listens at a reply subject of an account."""
+        """Keep the consumers of a catalog's streams.
+
+        ``is_awaited`` says whether another account listens at a reply subject of an account.
+        ``default_max`` bounds the consumers of a stream that names no bound; below 1 means none.
+        """
         self._catalog = catalog
         self._store = store
         self._clock = clock
@@ -82,7 +89,7 @@ class Registry:
         self._interests = interests
         self._consumers: dict[int, ConsumersByName] = {}
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-        self._arrivals = _Arrivals()
+        self._arrivals = _Arrivals(default_max)
         self._is_awaited = is_awaited
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)

@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from millstream.kernel._conn cimport Conn
 from millstream.kernel._interest cimport Interest
 from millstream.kernel._outboxes cimport Outboxes
+from millstream.kernel._sids cimport Sids
 
 
 @cython.final
@@ -12,7 +13,7 @@ cdef class Peer:
 
     cdef Conn *conn
     cdef Interest interest
-    cdef dict subs            # sid → address of the Sub
+    cdef Sids subs
     cdef bytes mapped_to      # where the publish under way really goes
 
 
@@ -23,6 +24,7 @@ cdef class Connections:
     cdef object handler
     cdef object on_closing
     cdef uint64_t now_ns
+    cdef uint64_t seed                 # of the tables of subscriptions
     cdef dict peers
     cdef list graveyard       # peers whose Conn may still be on the stack
     cdef list stalled

@@ -2,6 +2,7 @@
 """Connections: opened, held back, closed. Their bytes are the outboxes' matter."""
 
 import logging
+import os
 import time
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -14,12 +15,14 @@ from millstream.kernel._buffer cimport append, discard, pending
 from millstream.kernel._conn cimport (
     CLOSED_AS_SLOW, CLOSED_AT_DEADLINE, CLOSED_ON_BUG, Conn, queued,
 )
-from millstream.kernel._interest cimport Interest, SinkSlot, Sub
+from millstream.kernel._interest cimport Interest, SinkSlot, Sub, sub_pattern, sub_queue, sub_sid
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._outboxes cimport Outboxes, checked
+from millstream.kernel._sids cimport sids_discard
 from millstream.kernel._system cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, MSG_DONTWAIT, SHUT_WR, epoll_ctl, epoll_event,
-    getpeername, ntohs, recv, shutdown, sockaddr, sockaddr_in6, socklen_t,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, MSG_DONTWAIT, SHUT_WR, SO_LINGER, SOL_SOCKET,
+    epoll_ctl, epoll_event, getpeername, linger, ntohs, recv, setsockopt, shutdown, sockaddr,
+    sockaddr_in6, socklen_t,
 )
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,9 @@ cdef enum:
 cdef class Peer:
     """What Python owns of a connection."""
 
+    def __dealloc__(self):
+        sids_discard(&self.subs)
+
 
 cdef class Connections:
     """Every connection by its id. Whatever Python is called from here may close any of them."""
@@ -39,6 +45,7 @@ cdef class Connections:
         self.outboxes = outboxes
         self.handler = handler
         self.on_closing = on_closing
+        self.seed = int.from_bytes(os.urandom(8), "little")
         self.peers = {}
         self.graveyard = []
         self.stalled = []
@@ -79,7 +86,7 @@ cdef class Connections:
         conn.nearly_full = self.max_pending - (self.max_pending >> 2)
         peer.conn = conn
         peer.interest = interest
-        peer.subs = {}
+        peer.subs.seed = self.seed
         self.peers[conn.cid] = peer
         self._hook(interest)
         return conn
@@ -98,7 +105,7 @@ cdef class Connections:
     cdef move(self, uint32_t cid, Interest interest):
         """Bind a connection that has no subscriptions to another subject space."""
         cdef Peer peer = self.peer(cid)
-        if peer.subs:
+        if peer.subs.count:
             raise ValueError("a connection with subscriptions cannot move")
         peer.interest = interest
         peer.conn.interest = <void *>interest
@@ -144,21 +151,25 @@ cdef class Connections:
             "pending_bytes": queued(peer.conn),
             "outbox_room": peer.conn.out.room,
             "unfinished_bytes": pending(&peer.conn.inbox),
-            "subscriptions": len(peer.subs),
+            "subscriptions": peer.subs.count,
             "start_ns": peer.conn.start_ns,
             "last_ns": peer.conn.last_ns,
             "port": peer.conn.port,
         }
 
     cdef list subscriptions(self, uint32_t cid, Py_ssize_t most):
-        cdef Sub *sub
+        cdef Peer peer = self.peer(cid)
         cdef list found = []
-        for sid, address in self.peer(cid).subs.items():
+        cdef Sub *sub
+        cdef uint32_t i
+        for i in range(peer.subs.size):
             if len(found) == most:
                 break
-            sub = <Sub *><size_t>address
-            found.append(
-                (sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len], sid, sub.delivered, sub.limit))
+            sub = peer.subs.slots[i]
+            if sub != NULL:
+                found.append((
+                    sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len],
+                    sub_sid(sub)[1:sub.sid_len - 1], sub.delivered, sub.limit))
         return found
 
     cdef Peer peer(self, uint32_t cid):
@@ -215,9 +226,11 @@ cdef class Connections:
             log.exception("recording a closed connection failed cid=%d", conn.cid)
 
     cdef void drop_subscriptions(self, Peer peer) noexcept:
-        for address in peer.subs.values():
-            peer.interest.remove(<Sub *><size_t>address)
-        peer.subs.clear()
+        cdef uint32_t i
+        for i in range(peer.subs.size):
+            if peer.subs.slots[i] != NULL:
+                peer.interest.remove(peer.subs.slots[i])
+        sids_discard(&peer.subs)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -239,11 +252,17 @@ cdef class Connections:
     cdef void _hang_up(self, Conn *conn) noexcept:
         """Close the socket so that what was sent arrives: unread input would turn into a reset."""
         cdef char unread[16384]
+        cdef linger at_once
         cdef int i
-        shutdown(conn.fd, SHUT_WR)
-        for i in range(256):
-            if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
-                break
+        if conn.oversized:  # whoever sends on behind the error learns it by a reset, as elsewhere
+            at_once.l_onoff, at_once.l_linger = 1, 0
+            if conn.resets:
+                setsockopt(conn.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once))
+        else:
+            shutdown(conn.fd, SHUT_WR)
+            for i in range(256):
+                if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
+                    break
         # A copy of the descriptor, as a fork makes it, would keep epoll telling of what is freed.
         epoll_ctl(self.outboxes.fd, EPOLL_CTL_DEL, conn.fd, NULL)
         close_fd(conn.fd)

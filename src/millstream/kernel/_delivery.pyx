@@ -12,9 +12,10 @@ from millstream.kernel._batch cimport Batch
 from millstream.kernel._buffer cimport pending
 from millstream.kernel._conn cimport LOANS, Conn, Pub, queued
 from millstream.kernel._connections cimport Connections, Peer
-from millstream.kernel._interest cimport Match, Members, SinkSlot, Sub, is_denied
+from millstream.kernel._interest cimport Match, Members, SinkSlot, Sub, is_denied, sub_sid
 from millstream.kernel._memory cimport must_grow
 from millstream.kernel._scan cimport write_decimal
+from millstream.kernel._sids cimport sids_add, sids_find, sids_remove
 from millstream.kernel._subject cimport pattern_is_legal
 
 cdef enum:
@@ -40,7 +41,7 @@ cdef class Delivery:
     ) except -1:
         cdef Peer peer = self.connections.peer(cid)
         cdef Sub *sub
-        if sid in peer.subs:
+        if sids_find(&peer.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
             return True
         check_patterns(deny)
         sub = peer.interest.insert(
@@ -49,22 +50,20 @@ cdef class Delivery:
             PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), deny)
         if sub == NULL:
             return False
-        sub.client = <void *>peer.conn
-        peer.subs[sid] = <size_t>sub
+        sub.target = <void *>peer.conn
+        sids_add(&peer.subs, sub)
         peer.interest.tell()
         return True
 
     cdef bint unsubscribe(self, uint32_t cid, bytes sid, uint64_t max_msgs) except -1:
         cdef Peer peer = self.connections.peer(cid)
-        cdef Sub *sub
-        address = peer.subs.get(sid)
-        if address is None:
+        cdef Sub *sub = sids_find(&peer.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
+        if sub == NULL:
             return False
-        sub = <Sub *><size_t>address
         if max_msgs > sub.delivered:
             sub.limit = max_msgs
             return True
-        del peer.subs[sid]
+        sids_remove(&peer.subs, sub)
         peer.interest.remove(sub)
         peer.interest.tell()
         return True
@@ -76,8 +75,8 @@ cdef class Delivery:
         cdef Py_ssize_t i
         for i in range(self.spent_count):
             sub = self.spent[i]
-            peer = <Peer>(<Conn *>sub.client).peer
-            peer.subs.pop(sub.sid[1:sub.sid_len - 1], None)
+            peer = <Peer>(<Conn *>sub.target).peer
+            sids_remove(&peer.subs, sub)
             peer.interest.remove(sub)
         self.spent_count = 0
 
@@ -108,9 +107,10 @@ cdef class Delivery:
         return self.dice
 
     cdef int _give(self, Sub *sub, Pub *pub) noexcept:
-        cdef Conn *conn = <Conn *>sub.client
-        if conn == NULL:
-            return self._give_sink(<SinkSlot>sub.slot, pub)
+        cdef Conn *conn
+        if sub.is_sink:
+            return self._give_sink(<SinkSlot>sub.target, pub)
+        conn = <Conn *>sub.target
         if conn.slow or conn.broken or (conn == pub.origin and not conn.echo):
             return 0
         if sub.limit and sub.delivered >= sub.limit:
@@ -146,6 +146,7 @@ cdef class Delivery:
                     pub.headers_len, pub.payload_len, pub.origin_cid, NULL, 0)
         except (MemoryError, OverflowError):
             return 0
+        self.costly += slot.costly
         if not slot.dirty:
             slot.dirty = True
             self.dirty_sinks.append(slot)
@@ -232,7 +233,7 @@ cdef char *write_head(char *to, const Sub *sub, const Pub *pub, bint with_header
     to += 4
     memcpy(to, pub.subject, pub.subject_len)
     to += pub.subject_len
-    memcpy(to, sub.sid, sub.sid_len)
+    memcpy(to, sub_sid(sub), sub.sid_len)
     to += sub.sid_len
     if pub.reply_len:
         memcpy(to, pub.reply, pub.reply_len)

@@ -231,5 +231,5 @@ cdef uint64_t wanted_by(Sub *sub) noexcept:
 
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:
-    cdef Conn *conn = <Conn *>sub.client
-    return conn.max_pending - queued(conn) if conn != NULL else 1 << 40
+    cdef Conn *conn = <Conn *>sub.target
+    return 1 << 40 if sub.is_sink else conn.max_pending - queued(conn)

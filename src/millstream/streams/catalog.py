@@ -342,7 +342,7 @@ class Catalog:
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
         for stream in self.table.everything():
-            stream.writes.hold_publishers(held)
+            stream.writes.backlog.hold_publishers(held)
 
     def section(self) -> bytes:
         """Return the snapshot's section."""

@@ -194,7 +194,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
             }
     if asked.deleted_details and "num_deleted" in shown["state"]:
         shown["state"]["deleted"] = stream.contents.deleted()
-    return {**page, **shown}
+    return {**page, **shown, "cluster": {"leader": js.terms.server_name}}
 
 
 async def names(js: "JetStream", body: bytes) -> Answer:
