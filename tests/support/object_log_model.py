@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from millstream.store.object_log.entry import EPOCH, RECORDS, Chain, Codec
-from millstream.store.object_log.head import Head, HeadCodec
+from millstream.store.object_log.head import HeadCodec, LogHead
 from millstream.store.object_log.judgement import Judgement, Open, Stored, TakenBy, put
 from millstream.store.object_log.requests import (
+    Accepted,
     Answer,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
     Steps,
     carried_out,
@@ -99,7 +99,7 @@ class Member:
         self._confirmed = self._chain
         self._under_way: dict[int, Written] = {}
         self._state: list[int] = []  # payloads up to the confirmed position
-        self._head, self._tag = Head(), ""
+        self._head, self._tag = LogHead(), ""
         self._epochs: tuple[int, ...] = ()
         self._is_tending = False
 
@@ -226,18 +226,18 @@ class Member:
         self._is_tending = True
         self._tasks.append(Task(self._tend(self._confirmed, list(self._state)), self._tended))
 
-    def _tend(self, chain: Chain, state: list[int]) -> Steps[tuple[Head, str]]:
+    def _tend(self, chain: Chain, state: list[int]) -> Steps[tuple[LogHead, str]]:
         name = f"shards/0/snapshots/{chain.position:020d}-{chain.epoch}"
         body = msgspec.json.encode(state)
-        while not isinstance((yield Create(name, body)), Done):
+        while not isinstance((yield Create(name, body)), Accepted):
             there = yield Get(name)
-            if isinstance(there, Found) and there.data == body:
+            if isinstance(there, FoundObject) and there.data == body:
                 break
         most = chain.position - 1
         floor = (
             most if self._model.temper.is_greedy else self._random.randint(self._head.floor, most)
         )
-        new = Head(chain, name, floor, self._head.swept, self._epochs)
+        new = LogHead(chain, name, floor, self._head.swept, self._epochs)
         trimmer, tag = self._model.trimmer, self._tag or None
         if "deletes before the floor rises" in self._bugs:
             risen = msgspec.structs.replace(new, floor=self._head.floor)
@@ -252,7 +252,7 @@ class Member:
         head, tag = yield from trimmer.raise_head(new, self._head, tag)
         return (yield from trimmer.sweep(head, tag, 100))
 
-    def _tended(self, result: tuple[Head, str]) -> None:
+    def _tended(self, result: tuple[LogHead, str]) -> None:
         self._head, self._tag = result
         self._is_tending = False
         self._model.note("trimmed")
@@ -315,7 +315,7 @@ class Model:
 
         return Remove(self.codec.name(position))
 
-    def snapshot(self, head: Head, entries: list[Any]) -> list[int]:
+    def snapshot(self, head: LogHead, entries: list[Any]) -> list[int]:
         """Return the payloads that a reader of the log knows."""
         base: list[int] = []
         if head.snapshot:

@@ -1,15 +1,15 @@
-"""Bucket: the objects of a fleet in an object store, by obstore."""
+"""BucketPlace: the objects of a fleet in an object store, by obstore."""
 
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import ObjectsFailed
 from millstream.store.object_log.requests import (
     ABSENT,
-    REFUSED,
+    CONDITION_FAILED,
+    Accepted,
     Answer,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
     Remove,
     Replace,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TIMEOUT = "10s"
 
 
-def open_bucket(url: str, **config: Any) -> "Bucket":
+def open_bucket(url: str, **config: Any) -> "BucketPlace":
     """Return the place at a URL such as ``s3://bucket/prefix``.
 
     The client tries each request once (rule 2): what a second try is told would be about the first.
@@ -37,10 +37,10 @@ def open_bucket(url: str, **config: Any) -> "Bucket":
     if not url.startswith("memory:"):  # for tests: nothing to try, nothing to wait for
         config = {**config, "retry_config": {"max_retries": 0}}
         config["client_options"] = {"timeout": TIMEOUT, **config.get("client_options", {})}
-    return Bucket(from_url(url, **config))
+    return BucketPlace(from_url(url, **config))
 
 
-class Bucket:
+class BucketPlace:
     """Keeps ``ObjectPlace``."""
 
     def __init__(self, store: "ObjectStore") -> None:
@@ -55,9 +55,9 @@ class Bucket:
         try:
             return self._answer(request)
         except FileNotFoundError:
-            return Done() if isinstance(request, Remove) else ABSENT
+            return Accepted() if isinstance(request, Remove) else ABSENT
         except self._exists:
-            return REFUSED
+            return CONDITION_FAILED
         except Exception as error:
             return Unsure(f"{type(error).__name__}: {error}")
 
@@ -69,12 +69,12 @@ class Bucket:
                 return self._put(name, data, "create" if tag is None else {"e_tag": tag})
             case Get(name):
                 found = self._api.get(self._store, name)
-                return Found(bytes(found.bytes()), str(found.meta["e_tag"]))
+                return FoundObject(bytes(found.bytes()), str(found.meta["e_tag"]))
             case Remove(name):
                 self._api.delete(self._store, name)
-                return Done()
+                return Accepted()
 
     def _put(self, name: str, data: bytes, mode: Any) -> Answer:
         # In one request: a store checks the condition of parts when they are joined, or not at all.
         put = self._api.put(self._store, name, data, mode=mode, use_multipart=False)
-        return Done(str(put["e_tag"]))
+        return Accepted(str(put["e_tag"]))

@@ -1,4 +1,4 @@
-"""Folder: the objects of a fleet in a directory that its members share, on a local file system."""
+"""FolderPlace: the objects of a fleet in a directory that its members share, on a local file system."""
 
 import os
 import threading
@@ -10,11 +10,11 @@ from xxhash import xxh3_128_hexdigest
 from millstream.store.disk.files import Files, ensure_dir, replace_file, write_all
 from millstream.store.object_log.requests import (
     ABSENT,
-    REFUSED,
+    CONDITION_FAILED,
+    Accepted,
     Answer,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
     Remove,
     Replace,
@@ -36,7 +36,7 @@ class LinkingFiles(Files, Protocol):
         ...
 
 
-class Folder:
+class FolderPlace:
     """Keeps ``ObjectPlace``; an object that is answered for is on stable storage (rule 27).
 
     ``unique`` names this process among those that share the directory.
@@ -64,14 +64,14 @@ class Folder:
                 return self._create(path, data)
             case Get():
                 found = self._read(path)
-                return ABSENT if found is None else Found(found, _tag(found))
+                return ABSENT if found is None else FoundObject(found, _tag(found))
             case Replace(_, data, tag):
                 return self._replace(path, data, tag)
             case Remove():
                 with suppress(FileNotFoundError):
                     self._files.unlink(path)
                     self._files.sync_dir(os.path.dirname(path))
-                return Done()
+                return Accepted()
 
     def _create(self, path: str, data: bytes) -> Answer:
         """Write beside, sync, link: the link fails where the name is taken, by whomever."""
@@ -87,22 +87,22 @@ class Folder:
             self._files.link(beside, path)
         except FileExistsError:
             self._files.sync_dir(folder)  # whoever was first may not have come to it
-            return REFUSED
+            return CONDITION_FAILED
         finally:
             file.close()
             self._files.unlink(beside)
         self._files.sync_dir(folder)
-        return Done(_tag(data))
+        return Accepted(_tag(data))
 
     def _replace(self, path: str, data: bytes, tag: str | None) -> Answer:
         with self._replacing, self._lock():
             there = self._read(path)
             if (None if there is None else _tag(there)) != tag:
-                return REFUSED
+                return CONDITION_FAILED
             folder, leaf = os.path.split(path)
             ensure_dir(self._files, folder)
             replace_file(self._files, folder, leaf, data)
-        return Done(_tag(data))
+        return Accepted(_tag(data))
 
     @contextmanager
     def _lock(self) -> "Iterator[None]":

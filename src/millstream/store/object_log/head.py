@@ -1,4 +1,4 @@
-"""Head: where a start begins to read, and below which position entries may be gone (rule 5).
+"""LogHead: where a start begins to read, and below which position entries may be gone (rule 5).
 
 The one object of a log that is replaced. A replacement names the tag of the object it replaces, and
 no field of it ever falls.
@@ -14,7 +14,7 @@ from millstream.store.object_log.entry import START, Chain
 _MAC = 32
 
 
-class Head(msgspec.Struct, frozen=True):
+class LogHead(msgspec.Struct, frozen=True):
     """What the log's newest snapshot covers, and how far entries were let go."""
 
     chain: Chain = START  # where the snapshot ends, and the log goes on
@@ -24,7 +24,7 @@ class Head(msgspec.Struct, frozen=True):
     epochs: tuple[int, ...] = ()  # positions up to the chain's that hold epoch entries
 
 
-def joined(mine: Head, theirs: Head) -> Head:
+def joined(mine: LogHead, theirs: LogHead) -> LogHead:
     """Return the head that is as far as each of two in everything."""
     is_ours = mine.chain.position >= theirs.chain.position
     further, other = (mine, theirs) if is_ours else (theirs, mine)
@@ -40,16 +40,16 @@ class HeadCodec:
         self.name = f"shards/{shard}/head"
         self._key = key + self.name.encode()
 
-    def encode(self, head: Head) -> bytes:
+    def encode(self, head: LogHead) -> bytes:
         """Return the object: a MAC, and the head as JSON for people."""
         body = msgspec.json.encode(head)
         return self._mac(body) + body
 
-    def decode(self, data: bytes) -> Head | None:
+    def decode(self, data: bytes) -> LogHead | None:
         """Return the head, None where these bytes are not one of ours."""
         if not hmac.compare_digest(data[:_MAC], self._mac(data[_MAC:])):
             return None
-        return msgspec.json.decode(data[_MAC:], type=Head)
+        return msgspec.json.decode(data[_MAC:], type=LogHead)
 
     def _mac(self, body: bytes) -> bytes:
         return hmac.digest(self._key, body, "sha256")

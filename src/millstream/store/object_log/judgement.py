@@ -6,11 +6,11 @@ import msgspec
 
 from millstream.store.object_log.entry import EPOCH, Codec, LogObject, Unsound
 from millstream.store.object_log.requests import (
+    Accepted,
+    ConditionFailed,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
-    Refused,
     Steps,
 )
 
@@ -55,12 +55,12 @@ def put(codec: Codec, data: bytes, position: int) -> Steps[Judgement]:
     """
     name = codec.name(position)
     answer = yield Create(name, data)
-    if isinstance(answer, Done):
+    if isinstance(answer, Accepted):
         return STORED
-    if not isinstance(answer, Refused):
+    if not isinstance(answer, ConditionFailed):
         return OPEN
     found = yield Get(name)
-    if not isinstance(found, Found):
+    if not isinstance(found, FoundObject):
         return OPEN
     return judge(codec, data, found.data, position)
 

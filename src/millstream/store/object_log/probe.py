@@ -7,10 +7,10 @@ from functools import partial
 
 from millstream.errors import ObjectsFailed
 from millstream.store.object_log.requests import (
+    Accepted,
     Answer,
     Create,
-    Done,
-    Found,
+    FoundObject,
     Get,
     ObjectPlace,
     Remove,
@@ -33,7 +33,7 @@ def probe(places: Sequence[ObjectPlace], folder: str = "probe", rounds: int = RO
             name = f"{folder}/{run}/{number}"
             for _ in range(2):
                 _race(pool, places, name)
-                _ask(places[0], Remove(name), Done)
+                _ask(places[0], Remove(name), Accepted)
 
 
 def _race(pool: ThreadPoolExecutor, places: Sequence[ObjectPlace], name: str) -> None:
@@ -43,7 +43,9 @@ def _race(pool: ThreadPoolExecutor, places: Sequence[ObjectPlace], name: str) ->
         for place, body in zip(places, bodies, strict=True)
     ]
     won = [
-        body for body, each in zip(bodies, tries, strict=True) if isinstance(each.result(), Done)
+        body
+        for body, each in zip(bodies, tries, strict=True)
+        if isinstance(each.result(), Accepted)
     ]
     if len(won) > 1:
         raise ObjectsFailed(
@@ -51,16 +53,18 @@ def _race(pool: ThreadPoolExecutor, places: Sequence[ObjectPlace], name: str) ->
             "If-None-Match, and a fleet on it would lose records. Use a store that keeps it "
             "(S3, GCS, Azure, MinIO, SeaweedFS 4.17 or newer)"
         )
-    there = _ask(places[0], Get(name), Found)
+    there = _ask(places[0], Get(name), FoundObject)
     if won and there.data != won[0]:
         raise ObjectsFailed("the store replaced an object that a writer had made for itself alone")
 
 
-def _ask(place: ObjectPlace, request: Request, wanted: type[Found] | type[Done]) -> Found:
+def _ask(
+    place: ObjectPlace, request: Request, wanted: type[FoundObject] | type[Accepted]
+) -> FoundObject:
     """Ask until the store gives a plain answer, a few times."""
     answer: Answer | None = None
     for _ in range(10):
         answer = place.carry_out(request)
         if isinstance(answer, wanted):
-            return answer if isinstance(answer, Found) else Found(b"")
+            return answer if isinstance(answer, FoundObject) else FoundObject(b"")
     raise ObjectsFailed(f"the store does not answer plainly: {answer}")

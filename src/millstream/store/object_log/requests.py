@@ -33,17 +33,17 @@ class Remove(msgspec.Struct, frozen=True):
     name: str
 
 
-class Done(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True):
     """The store did as asked."""
 
     tag: str = ""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class ConditionFailed(msgspec.Struct, frozen=True):
     """The condition does not hold: the object is there, or is another one."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundObject(msgspec.Struct, frozen=True):
     """The object, and the tag that a replacement names."""
 
     data: bytes
@@ -61,12 +61,12 @@ class Unsure(msgspec.Struct, frozen=True):
 
 
 Request: TypeAlias = Create | Get | Replace | Remove
-Answer: TypeAlias = Done | Refused | Found | Absent | Unsure
+Answer: TypeAlias = Accepted | ConditionFailed | FoundObject | Absent | Unsure
 _Result = TypeVar("_Result")
 Steps: TypeAlias = Generator[Request, Answer, _Result]
 """A decision in steps: yields what to ask, is sent the answer, returns what came of it."""
 
-REFUSED, ABSENT = Refused(), Absent()
+CONDITION_FAILED, ABSENT = ConditionFailed(), Absent()
 
 
 class ObjectPlace(Protocol):

@@ -10,9 +10,9 @@ from millstream.store.object_log.entry import (
     LogObject,
     Unsound,
 )
-from millstream.store.object_log.head import Head, HeadCodec
+from millstream.store.object_log.head import HeadCodec, LogHead
 from millstream.store.object_log.judgement import Broken, Open, Stored, put
-from millstream.store.object_log.requests import Absent, Found, Get, Steps
+from millstream.store.object_log.requests import Absent, FoundObject, Get, Steps
 
 
 class BrokenLog(Exception):
@@ -26,7 +26,7 @@ class BrokenLog(Exception):
 class Read(msgspec.Struct):
     """What was read of a log: from which head, which entries, and where it goes on."""
 
-    head: Head
+    head: LogHead
     tag: str | None  # of the head, None where there is none
     chain: Chain
     entries: list[LogObject] = []
@@ -40,7 +40,7 @@ class Won(msgspec.Struct, frozen=True):
     epoch: int
 
 
-def proves(read: Read, now: Head) -> bool:
+def proves(read: Read, now: LogHead) -> bool:
     """Say whether no entry went while we read.
 
     Otherwise a position may have looked free because its entry was gone, or hold the epoch entry of
@@ -49,7 +49,7 @@ def proves(read: Read, now: Head) -> bool:
     return now.floor < read.head.chain.position
 
 
-def counts(epoch: int, now: Head) -> bool:
+def counts(epoch: int, now: LogHead) -> bool:
     """Say whether an epoch entry holds its position, by a head that was read after it was made.
 
     At or below the floor a position may be free because its entry is gone (rule 5).
@@ -70,8 +70,8 @@ class LogReader:
         while True:
             answer = yield Get(self._heads.name)
             if isinstance(answer, Absent):
-                return Read(Head(), None, Head().chain, [])
-            if isinstance(answer, Found):
+                return Read(LogHead(), None, LogHead().chain, [])
+            if isinstance(answer, FoundObject):
                 head = self._heads.decode(answer.data)
                 if head is None:
                     raise BrokenLog(0, "its head was not written with the fleet's key")
@@ -83,7 +83,7 @@ class LogReader:
             answer = yield Get(self._codec.name(read.chain.position))
             if isinstance(answer, Absent):
                 return
-            if isinstance(answer, Found):
+            if isinstance(answer, FoundObject):
                 entry = self._codec.decode(answer.data, read.chain.position)
                 self._take(read, entry)
 

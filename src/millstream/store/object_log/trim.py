@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from millstream.store.object_log.entry import Codec
-from millstream.store.object_log.head import Head, HeadCodec, joined
+from millstream.store.object_log.head import HeadCodec, LogHead, joined
 from millstream.store.object_log.requests import (
-    Done,
-    Found,
+    Accepted,
+    ConditionFailed,
+    FoundObject,
     Get,
-    Refused,
     Remove,
     Replace,
     Steps,
@@ -23,7 +23,7 @@ class Trimmer:
         self._codec = codec
         self._heads = heads
 
-    def raise_head(self, new: Head, old: Head, tag: str | None) -> Steps[tuple[Head, str]]:
+    def raise_head(self, new: LogHead, old: LogHead, tag: str | None) -> Steps[tuple[LogHead, str]]:
         """Put ``new`` in place of ``old``; where another one came first, whatever is further.
 
         Returns the head that stands now, and its tag.
@@ -31,20 +31,20 @@ class Trimmer:
         while True:
             wanted = joined(new, old)
             answer = yield Replace(self._heads.name, self._heads.encode(wanted), tag)
-            if isinstance(answer, Done):
+            if isinstance(answer, Accepted):
                 return wanted, answer.tag
             found = yield Get(self._heads.name)
-            if isinstance(found, Found):
+            if isinstance(found, FoundObject):
                 there = self._heads.decode(found.data)
                 if there is None:
                     raise BrokenLog(0, "its head was not written with the fleet's key")
                 if there == wanted:
                     return there, found.tag  # ours has landed, though the answer did not say so
                 old, tag = there, found.tag
-            elif isinstance(answer, Refused) and tag is None:
+            elif isinstance(answer, ConditionFailed) and tag is None:
                 continue
 
-    def sweep(self, head: Head, tag: str, most: int) -> Steps[tuple[Head, str]]:
+    def sweep(self, head: LogHead, tag: str, most: int) -> Steps[tuple[LogHead, str]]:
         """Remove up to ``most`` entries below the floor, each by its exact name; then say so.
 
         Epoch entries stay for ever: they fence writers whose entries land after this. The floor
@@ -55,7 +55,7 @@ class Trimmer:
         for position in range(head.swept + 1, last + 1):
             if position not in kept:
                 answer = yield Remove(self._codec.name(position))
-                while not isinstance(answer, Done):
+                while not isinstance(answer, Accepted):
                     answer = yield Remove(self._codec.name(position))
         if last <= head.swept:
             return head, tag
