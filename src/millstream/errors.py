@@ -132,6 +132,15 @@ class ConsumerNotFound(MillstreamError):
         super().__init__("consumer not found")
 
 
+class ConnectionNotFound(MillstreamError):
+    """There is no open connection of this number."""
+
+    status = 404
+    err_code = 10003
+    http_status = 404
+    code = "not_found"
+
+
 class RecordNotFound(MillstreamError):
     """The sequence or subject asked for holds no record."""
 

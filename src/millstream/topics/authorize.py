@@ -217,6 +217,7 @@ class Authorizer:
             standing=self._standing_of(user),
             narrowed=partial(self._user_caller, user),
             hears=partial(_hears, rights),
+            says=partial(_says, rights),
         )
 
     def _in_parts(self, caller: Caller, user: Identity) -> Caller:
@@ -269,11 +270,7 @@ class Authorizer:
     @staticmethod
     def _check_whole_server(caller: Caller) -> None:
         """Refuse what tells of every account and stream to whoever may know only some."""
-        if caller.covers is not None:
-            allowed = "server" in caller.scopes
-        else:
-            allowed = not caller.prefixes and caller.account == GLOBAL_ACCOUNT
-        if not allowed:
+        if not caller.sees_server:
             raise Forbidden(
                 "monitoring shows the whole server, and this credential may see only a part of it"
             )
@@ -335,6 +332,12 @@ def _hears(rights: Rights, subject: str) -> bool:
     """Say whether a user may listen to all of a subject."""
     allowed = rights.may_subscribe(_bytes(subject), b"")
     return allowed and not _denied(rights.permissions.subscribe, (subject,))
+
+
+def _says(rights: Rights, subject: str) -> bool:
+    """Say whether a user may publish to a subject."""
+    allowed = rights.may_publish(_bytes(subject))
+    return allowed and not _denied(rights.permissions.publish, (subject,))
 
 
 def _denied(rule: Rule, subjects: Iterable[str]) -> bool:
