@@ -1,4 +1,4 @@
-"""FolderPlace: the objects of a fleet in a directory that its members share, on a local file system."""
+"""FolderPlace: the objects of a fleet in a directory that its members share."""
 
 import os
 import threading
