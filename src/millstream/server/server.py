@@ -216,6 +216,7 @@ class Server:
             await parts.kept.sinks.finish()
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
+            parts.kept.shared.catalog.settle_heads()
             sections = parts.kept.sections()
             parts.kept.shared.close()
             parts.nats.stop()
