@@ -9,7 +9,7 @@ import click
 from millstream.cli.banner import banner
 from millstream.cli.command import command
 from millstream.server.facts import ServerFacts
-from millstream.server.options.serve_config import Given, ServeConfig, given
+from millstream.server.options.serve_config import DURABILITIES, Given, ServeConfig, given
 
 DEFAULTS = ServeConfig()
 FILE = click.Path(path_type=Path)
@@ -46,6 +46,11 @@ FILE = click.Path(path_type=Path)
     help="Host name that a proxy uses for HTTP on this machine; repeatable.",
 )
 @click.option(
+    "--http-durability",
+    type=click.Choice(DURABILITIES),
+    help="What acks of topics made over HTTP promise, unless they say it.  [default: disk]",
+)
+@click.option(
     "--data-dir", type=FILE, help=f"Directory for all data.  [default: ./{DEFAULTS.data_dir}]"
 )
 @click.option("--server-name", help="Name of the server.  [default: its id]")
@@ -59,6 +64,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--segment-max-bytes", type=int, help="Seal a segment after this many bytes.")
 @click.option("--segment-max-age-ms", type=int, help="Seal a segment at this age.")
 @click.option("--wal-shards", type=int, help="Number of write-ahead logs.  [default: 1]")
+@click.option("--mask-file", help="File of rules that mask messages in the dashboard.")
 @click.option("--cold", help="Place for old segments: a directory, or a URL such as s3://bucket.")
 @click.option(
     "--hot-segments", type=int, help="Sealed segments of a stream that stay in the data directory."
