@@ -22,7 +22,7 @@ from millstream.nats.jetstream import (
 )
 from millstream.nats.jetstream.asker import ASKER
 from millstream.nats.jetstream.domain import DomainGate
-from millstream.nats.jetstream.errors import as_error, check_level
+from millstream.nats.jetstream.errors import ApiError, as_error, check_level
 from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
@@ -121,7 +121,7 @@ class JetStream:
         self.advisories = Advisories(parts, account, interest)
         self.requests = 0
         self.errors = 0
-        self._configured = configured or partial(Account, account)
+        self._configured = configured or partial(Account, account, jetstream=True)
         self._direct = DirectStreams(parts, account, interest)
         self._tasks = RequestTasks(
             f"the JetStream API of {account}", parts.loop, parts.supervisor, self._begin_all
@@ -160,6 +160,11 @@ class JetStream:
     def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
         if stream.account == self.account and stream.config.is_legal_stream:
             self.advisories.tell_abandoned(stream.name, batch_id, reason)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the account's clients may use it; HTTP may keep topics here either way."""
+        return self._configured().jetstream
 
     # -- what handlers ask -------------------------------------------------------------------
 
@@ -266,6 +271,8 @@ class JetStream:
     ) -> dict[str, Any]:
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
+            if not self.is_open:
+                raise ApiError(503, 10039, "JetStream not enabled for account")
             check_level(headers)
             return {**shown, **await route.handler(self, payload, *arguments)}
         except MillstreamError as error:

@@ -182,6 +182,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.terms.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
+    shown["state"]["consumer_count"] += _drawing(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
     counts = (
         stream.contents.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
@@ -226,6 +227,15 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
         stream.removal.recent.purges -= 1
     js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
+
+
+def _drawing(js: "JetStream", stream: Stream) -> int:
+    """Return how many streams draw records from one that waits for somebody to take them."""
+    if stream.config.retention == "limits":
+        return 0
+    fed = (one.config for one in js.catalog.streams(js.account) if one.feeds)
+    taken = (from_ for config in fed for from_ in (config.mirror, *config.sources) if from_)
+    return sum(from_.get("name") == stream.name and not from_.get("external") for from_ in taken)
 
 
 def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
