@@ -205,12 +205,16 @@ class StorageUnusable(MillstreamError):
 
 
 class Unauthorized(MillstreamError):
-    """No credential, or one that nobody holds."""
+    """No credential, or one that nobody holds; whoever guesses waits for the answer."""
 
     status = 401
     err_code = 10003
     http_status = 401
     code = "unauthorized"
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait  # seconds
 
 
 class Forbidden(MillstreamError):

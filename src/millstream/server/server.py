@@ -216,6 +216,7 @@ class Server:
             await parts.kept.sinks.finish()
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
+            parts.kept.shared.catalog.settle_heads()
             sections = parts.kept.sections()
             parts.kept.shared.close()
             parts.nats.stop()
@@ -270,6 +271,7 @@ class Server:
             http_url=self.http_url,
             http_offers=("API", "dashboard", "/metrics") if options.monitor.topics else ("/varz",),
             durability=_promise(options.jetstream),
+            http_durability=options.monitor.durability,
             credentials=options.credentials,
             http_keys=http_keys,
             loopback_only=all(is_loopback(host) for host in open_hosts),
