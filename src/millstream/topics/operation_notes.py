@@ -135,6 +135,7 @@ NOTES: dict[tuple[str, str], Usage] = {
         "Readers such as Spark queries with their lag, and writers with their last batch."
     ),
     ("GET", "/v0/whoami"): Usage("Your credential's name, account, scopes and prefixes."),
+    ("GET", "/v0/login"): Usage("Whether you must send a key, or log in as a user."),
     ("GET", "/v0/feed"): Usage(
         "Server-sent events, one a second: the server's figures, and the streams that changed."
     ),

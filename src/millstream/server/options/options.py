@@ -206,6 +206,7 @@ class LoggingOptions(msgspec.Struct, frozen=True):
     size_limit: int = 0
     max_files: int = 0
     max_traced_message: int = 0
+    form: str = "text"  # or json, one object a line
 
 
 class LameDuckOptions(msgspec.Struct, frozen=True):
