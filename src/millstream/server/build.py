@@ -36,6 +36,7 @@ from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
 from millstream.nats.session import NatsLimits
 from millstream.nats.system.claim_updates import ClaimUpdates
 from millstream.nats.system.system import System
+from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
 from millstream.nats.transport.trace import Tracing
@@ -133,10 +134,11 @@ class Guards(msgspec.Struct, frozen=True):
     reception: Authenticator
     tls: Tls | None
     websocket_tls: Tls | None
+    proxies: Proxies | None = None
 
     def tls_port(self, options: Options) -> TlsPort | None:
         """Return what the NATS port offers, None when it speaks plain text only."""
-        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
+        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls, self.proxies)
 
 
 class ServerParts(msgspec.Struct, frozen=True):
@@ -200,6 +202,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         guard.tls_port(options),
         tracing_of(options.log),
         runtime.supervisor,
+        guard.proxies,
     )
 
 
@@ -274,6 +277,7 @@ def guards(options: Options, clock: Clock, streams: StreamsByName) -> Guards:
         ),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
+        Proxies(options.trusted_proxies) if options.proxy_protocol else None,
     )
 
 

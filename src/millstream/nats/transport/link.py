@@ -89,6 +89,22 @@ class Link:
         """Wait for the first byte."""
         self._read_by(self._sniff)
 
+    def look_again(self, seconds: float) -> None:
+        """Sniff again after a while: what came is not enough, and stays where it is."""
+        self.pause()
+        self._loop.call_later(seconds, self.sniff)
+
+    def peek(self) -> bytes:
+        """Return what has come, and leave it where it is."""
+        try:
+            return self._socket.recv(READ_SIZE, socket.MSG_PEEK)
+        except OSError:
+            return b""
+
+    def skip(self, size: int) -> None:
+        """Take bytes that were peeked at."""
+        self._socket.recv(size)
+
     def secure(self, context: ssl.SSLContext) -> None:
         """Begin the handshake as a server."""
         self.pause()

@@ -54,6 +54,8 @@ _FIXED: Mapping[str, str] = {
     "monitor": _REBIND,
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
     "websocket": _REBIND,
+    "proxy_protocol": _REBIND,
+    "trusted_proxies": _REBIND,
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
