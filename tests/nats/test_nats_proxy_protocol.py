@@ -1,5 +1,6 @@
 """Clients behind a load balancer that speaks the PROXY protocol, on both servers."""
 
+import itertools
 import json
 import socket
 import ssl
@@ -26,7 +27,8 @@ HEADERS = [
     SIGNATURE + b"\x21\x12\x00\x0c" + bytes(12),
     SIGNATURE + b"\x31\x11\x00\x0c" + bytes(12),
 ]
-CONNECT = b'CONNECT {"verbose":false,"protocol":1,"name":"n"}\r\nPING\r\n'
+NUMBERS = itertools.count()
+CONNECT = b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n'
 
 
 def conversation(place: Place, header: bytes, pieces: int = 1) -> list[Any]:
@@ -35,16 +37,18 @@ def conversation(place: Place, header: bytes, pieces: int = 1) -> list[Any]:
     with socket.create_connection(("127.0.0.1", port), 5) as client:
         reader = client.makefile("rb")
         info = json.loads(reader.readline()[5:])
-        size = -(-len(header + CONNECT) // pieces)
-        for at in range(0, len(header + CONNECT), size):
-            client.sendall((header + CONNECT)[at : at + size])
+        name = f"n{next(NUMBERS)}"
+        said = header + CONNECT.replace(b"}", b',"name":"%b"}' % name.encode())
+        size = -(-len(said) // pieces)
+        for at in range(0, len(said), size):
+            client.sendall(said[at : at + size])
         try:
             heard = reader.readline()
         except ConnectionResetError:
             heard = b""
         if not heard:
             return ["client_ip" in info, "closed"]
-        shown = [c for c in place.page("connz")["connections"] if c["name"] == "n"]
+        shown = [c for c in place.page("connz")["connections"] if c.get("name") == name]
         told = json.loads(reader.readline()[5:])
         where = [(c["ip"], c["port"] if c["ip"] != "127.0.0.1" else 0) for c in shown]
         return ["client_ip" in info, heard, where, told["client_ip"]]

@@ -14,6 +14,7 @@ from support.jwt_makers import Operator
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("main")
 USER = nkeys.encode(Role.USER, bytes(range(32)))
+CURVE = nkeys.encode(Role.CURVE, bytes(range(32)))
 
 
 class Acts(NamedTuple):
@@ -113,6 +114,9 @@ BLOCKS = {
     "resolver": Block(
         "trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
     ),
+    "auth callout": Block(
+        "users", "_CALLOUT", "authorization { users: [ { user: a } ], auth_callout { % } }"
+    ),
     "cluster": Block("cluster", "_CLUSTER", "cluster { % }"),
     "leafnodes": Block("cluster", "_LEAFNODES", "leafnodes { % }"),
 }
@@ -131,7 +135,6 @@ _NO_PEERS = "there are no other servers"
 _OWN_STORE = "own way of keeping files"
 _ONE = "this server is one"
 _NO_TRACES = "does not trace messages"
-_NOT_MEMORY = "account resolvers other than MEMORY"
 _FULL = "type: full, dir: DIR"
 
 KEYS: dict[str, dict[str, Fate]] = {
@@ -215,7 +218,10 @@ KEYS: dict[str, dict[str, Fate]] = {
             Acts("{ publish: a }", "users: [ { user: u } ]"),
             *("default_permission", "default_permissions", "permissions"),
         ),
-        **each(Refused("{}", "operator JWTs"), "auth_callout", "auth_hook"),
+        **each(
+            Acts(f"{{ issuer: {ACCOUNT.public}, users: [a] }}", "users: [ { user: a } ]"),
+            *("auth_callout", "auth_hook"),
+        ),
         "proxy_required": Refused("true", "no trusted proxies"),
     },
     "user": {
@@ -390,13 +396,21 @@ KEYS: dict[str, dict[str, Fate]] = {
         "parquet": Acts("none"),
     },
     "resolver": {
-        "type": Refused("full", _NOT_MEMORY, "dir: DIR"),
-        "dir": Refused("DIR", _NOT_MEMORY, "type: full"),
-        "allow_delete": Refused("true", _NOT_MEMORY, _FULL),
-        "hard_delete": Refused("true", _NOT_MEMORY, f"{_FULL}, allow_delete: true"),
-        "limit": Refused("7", _NOT_MEMORY, _FULL),
-        "ttl": Refused("'7s'", _NOT_MEMORY, "type: cache, dir: DIR"),
-        **each(Refused("'7s'", _NOT_MEMORY, _FULL), "interval", "timeout"),
+        "type": Acts("full", "dir: DIR"),
+        "dir": Acts("DIR", "type: full"),
+        "allow_delete": Acts("true", _FULL),
+        "hard_delete": Acts("true", f"{_FULL}, allow_delete: true"),
+        "limit": Acts("7", _FULL),
+        "ttl": Acts("'7s'", "type: cache, dir: DIR"),
+        "interval": Warned("'7s'", "no other servers", _FULL),
+        "timeout": Acts("'7s'", "type: cache, dir: DIR"),
+    },
+    "auth callout": {
+        "issuer": Acts(ACCOUNT.public, "users: [a]"),
+        **each(Acts("A", f"issuer: {ACCOUNT.public}, users: [a]"), "account", "acc"),
+        **each(Acts("[a]", f"issuer: {ACCOUNT.public}"), "auth_users", "users"),
+        **each(Acts(CURVE, f"issuer: {ACCOUNT.public}, users: [a]"), "xkey", "key"),
+        "allowed_accounts": Acts("[A]", f"issuer: {ACCOUNT.public}, users: [a]"),
     },
     "cluster": {
         "name": Acts("c"),
@@ -474,6 +488,7 @@ NATS_SERVER: dict[str, str] = {
         info_queue_limit meta_compact meta_compact_size meta_compact_sync max_concurrent_io""",
     "jetstream limits": "max_ack_pending max_ha_assets max_request_batch duplicate_window batch",
     "jetstream batch": "max_inflight_per_stream max_inflight_total max_msgs timeout",
+    "auth callout": "issuer account acc auth_users users xkey key allowed_accounts",
     "resolver": "dir type allow_delete hard_delete limit ttl interval timeout",
     "cluster": """name listen port host net authorization routes tls cluster_advertise advertise
         no_advertise connect_retries connect_backoff permissions pool_size accounts compression

@@ -282,6 +282,10 @@ SAME = [
     "cluster: one",
     "leafnodes {}",
     "syslog: false",
+    "authorization { auth_callout { issuer: ACCOUNT, users: [a] } }",
+    "authorization { auth_callout { issuer: x, users: [a] } }",
+    "authorization { auth_callout { issuer: ACCOUNT } }",
+    "authorization { auth_callout { issuer: ACCOUNT, users: [a], xkey: x } }",
     "syslog: true",
     "remote_syslog: 'udp://localhost:514'",
     "proxy_protocol: true",
@@ -318,7 +322,6 @@ STRICTER = {
     "ocsp: true": "not supported",
     "write_timeout: retry": "not supported",
     "default_sentinel: x": "not supported",
-    "authorization { auth_callout { issuer: ACCOUNT, users: [a] } }": "not supported",
     "authorization { users: [ {user: a, proxy_required: true} ] }": "not supported",
     "accounts: { A { msg_trace: dest } }": "not supported",
 }

@@ -130,13 +130,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_below("nats.mappings", _all(_ACTS, "subject", "weight", "cluster")),
         **_below(
             "nats.authorization",
-            _all(
-                Field(
-                    Fate.REFUSED,
-                    "this server asks no auth callout: sign the users' JWTs, or use nats-server",
-                ),
-                *("auth_users", "allowed_accounts", "xkey"),
-            ),
+            _all(_ACTS, "auth_users", "allowed_accounts", "xkey"),
         ),
         **_below("nats.trace", _all(_NO_TRACES, "dest", "sampling")),
         "nats.cluster_traffic": Field(Fate.WARNED, "it tunes clusters, and this server is one"),

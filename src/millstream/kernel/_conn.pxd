@@ -49,6 +49,7 @@ cdef struct Conn:
     bint tracked              # tell the handler the reply subjects of what is delivered
     bint mapped               # ask the handler where a publish really goes
     bint parsing
+    bint held                 # what the client says next waits until somebody has answered
     bint closed
     bint slow
     bint broken

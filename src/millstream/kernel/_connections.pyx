@@ -167,7 +167,8 @@ cdef class Connections(Outboxes):
 
     def is_stalled(self, uint32_t cid):
         """Tell whether a fed connection must not be read from now."""
-        return self._conn(cid).stalled_on != NULL
+        cdef Conn *conn = self._conn(cid)
+        return conn.stalled_on != NULL or conn.held
 
     def connection_stats(self, uint32_t cid):
         """Return a connection's counters and what waits in its outbox."""

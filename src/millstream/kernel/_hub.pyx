@@ -178,7 +178,7 @@ cdef class Hub(Publishing):
             self._mark(conn)
             if queued(conn) < conn.max_pending >> 1:
                 self._release(<void *>conn)
-        if conn.stalled_on != NULL:
+        if conn.stalled_on != NULL or conn.held:
             if what & (EPOLLERR | EPOLLHUP):
                 self._close(conn, CLOSED_BY_CLIENT)
             return 0
@@ -256,6 +256,30 @@ cdef class Hub(Publishing):
             self._parse_inbox(peer.conn)
         else:
             self._take_in(peer.conn, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        self.busy -= 1
+        if not self.busy:
+            self._end_of_chunk()
+
+    def hold(self, uint32_t cid):
+        """Leave whatever a connection says next unread, until ``go_on``."""
+        cdef Conn *conn = self._conn(cid)
+        conn.held = True
+        self._watch(conn)
+
+    def go_on(self, uint32_t cid):
+        """Read a connection that was held; what it said meanwhile is carried out first."""
+        cdef Peer peer = self.peers.get(cid)
+        if peer is None or not peer.conn.held:
+            return
+        peer.conn.held = False
+        self._watch(peer.conn)
+        if peer.conn.parsing:
+            return  # whoever parses goes on by itself
+        self.busy += 1
+        if peer.conn.inbox.tail:
+            self._parse_inbox(peer.conn)
+        if peer.conn.fd < 0 and not peer.conn.closed:
+            self._tell_output(peer.conn)
         self.busy -= 1
         if not self.busy:
             self._end_of_chunk()

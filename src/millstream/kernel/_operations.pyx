@@ -45,7 +45,7 @@ cdef class Operations(Delivery):
         cdef Py_ssize_t used
         conn.needs = 0
         conn.parsing = True
-        while at < end and not conn.closed:
+        while at < end and not conn.closed and not conn.held:
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break

@@ -122,8 +122,15 @@ class Session:
         if not self.connected:
             self.liveness.greeted(now)
         self.presented = presented_by(asked, self.transport, self.greeting.nonce)
-        admitted = self._reception.admit(self.presented)
         self.options = asked
+        admitted = self._reception.admit(self.presented)
+        if self._reception.referees:
+            self._hub.hold(self.cid)  # what the client says next waits for the verdict
+        self._reception.referees.judge(self, admitted, self._judged)
+
+    def _judged(self, admitted: Admitted | None) -> None:
+        """Let the client in, or say why not; then hear what else it said."""
+        asked = self.options
         if self.connected or admitted is None or not admitted.is_as(self.identity, self.space):
             self._hub.unsubscribe_all(self.cid)
         self._leave()
@@ -137,6 +144,7 @@ class Session:
             self.end(*refusal)
         else:
             self._accept(admitted)
+        self._hub.go_on(self.cid)
 
     def _accept(self, admitted: Admitted) -> None:
         is_first, self.connected = not self.connected, True
@@ -204,7 +212,8 @@ class Session:
         """
         if self.space is None or self.identity is None:
             return True  # it has said nothing yet, and is judged when it does
-        admitted = self._reception.admit(replace(self.presented, believed_before=True))
+        shown = replace(self.presented, believed_before=True)
+        admitted = self._reception.again(shown, self.identity)
         if admitted is None or admitted.space is not self.space:
             return False
         if self.identity.name and admitted.identity.name != self.identity.name:
@@ -336,7 +345,7 @@ class Session:
             due = self.liveness.due(now, interval, connected=self.connected)
             if due is Due.HANDSHAKE:
                 self._check_handshake(now)
-            elif due is Due.MEASURE or (due is Due.PING and self._is_silent()):
+            elif due is Due.MEASURE or (due is Due.PING and _is_silent(self, self._hub)):
                 self.liveness.pinged(now)
                 self._hub.write(self.cid, _PING)
 
@@ -355,16 +364,6 @@ class Session:
         if not begun or self.liveness.is_late(now):
             self.end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
 
-    def _is_silent(self) -> bool:
-        """Say whether to ping the client; one that left too many pings unanswered is ended."""
-        if self._hub.take_activity(self.cid):
-            self.liveness.heard()
-            return False
-        if self.liveness.is_stale(self.limits.ping_max):
-            self.end(errors.STALE_CONNECTION, Closed.STALE)
-            return False
-        return True
-
     def _say(self, text: str) -> None:
         self._hub.write(self.cid, errors.err(text))
 
@@ -372,6 +371,17 @@ class Session:
         """Say why, and close the connection."""
         self._say(text)
         self._hub.close_connection(self.cid, reason)
+
+
+def _is_silent(session: Session, hub: Hub) -> bool:
+    """Say whether to ping the client; one that left too many pings unanswered is ended."""
+    if hub.take_activity(session.cid):
+        session.liveness.heard()
+        return False
+    if session.liveness.is_stale(session.limits.ping_max):
+        session.end(errors.STALE_CONNECTION, Closed.STALE)
+        return False
+    return True
 
 
 def _refusal(asked: ConnectOptions, info: ServerInfo) -> tuple[str, Closed] | None:

@@ -8,8 +8,7 @@ from millstream.nats.transport.link import LinkOwner
 from millstream.nats.transport.proxies import HEADER_SECONDS, Proxies
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.transport import Kind, Transport
-
-_LOOK_AGAIN = 0.01  # the rest of a header is on its way
+from millstream.wire.proxy_header import ProxyHeader
 
 log = logging.getLogger(__name__)
 
@@ -40,17 +39,22 @@ class FedClient(LinkOwner):
 
     def _introduced(self, proxies: Proxies) -> bool:
         """Take the header of a proxy if one has come; False while that is not known yet."""
+        header = ProxyHeader(0)
+
+        def measure(data: bytes) -> int | None:
+            nonlocal header
+            found = proxies.read(data, self._peer)
+            header = found or header
+            return None if found is None else found.size
+
         try:
-            header = proxies.read(self._link.peek(), self._peer)
+            if not self._link.take_head(measure):
+                return False
         except ValueError as error:
             log.warning("PROXY header refused peer=%s error=%s", self._peer, error)
             self._end(Closed.PROTOCOL)
             return False
-        if header is None:
-            self._link.look_again(_LOOK_AGAIN)
-            return False
         self._proxies = None
-        self._link.skip(header.size)
         if header.source:
             self._peer, self._port_told = header.source, header.port
         if self._pump is not None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 READ_SIZE = 256 * 1024
+_LOOK_AGAIN = 0.01  # the rest of a head is on its way
 _CLOSING_READS = 16  # unread input would turn what was sent last into a reset
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError)
 
@@ -89,21 +90,20 @@ class Link:
         """Wait for the first byte."""
         self._read_by(self._sniff)
 
-    def look_again(self, seconds: float) -> None:
-        """Sniff again after a while: what came is not enough, and stays where it is."""
-        self.pause()
-        self._loop.call_later(seconds, self.sniff)
+    def take_head(self, measure: Callable[[bytes], int | None]) -> bool:
+        """Take so many of the bytes that have come as ``measure`` says; the rest stays.
 
-    def peek(self) -> bytes:
-        """Return what has come, and leave it where it is."""
+        Where it says None, what came is not enough: sniff again after a moment, and answer False.
+        """
         try:
-            return self._socket.recv(READ_SIZE, socket.MSG_PEEK)
+            size = measure(self._socket.recv(READ_SIZE, socket.MSG_PEEK))
         except OSError:
-            return b""
-
-    def skip(self, size: int) -> None:
-        """Take bytes that were peeked at."""
+            size = None
+        if size is None:
+            self._loop.call_later(_LOOK_AGAIN, self.sniff)
+            return False
         self._socket.recv(size)
+        return True
 
     def secure(self, context: ssl.SSLContext) -> None:
         """Begin the handshake as a server."""

@@ -7,6 +7,7 @@ Secrets never show in a ``repr``.
 import msgspec
 
 from millstream.accounts.account import AccountLimits, Latency, StreamLimits
+from millstream.accounts.callout.terms import CalloutTerms
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -76,6 +77,7 @@ class Authorization(msgspec.Struct, frozen=True):
     token: str = ""
     users: tuple[UserOptions, ...] | None = None
     timeout: float | None = None  # None = 2 s, or a second more than TLS may take
+    callout: CalloutTerms | None = None  # a service that says who clients are
 
     def __repr__(self) -> str:
         return shown_without(self, "password", "token")
@@ -151,7 +153,6 @@ class DirectoryResolver(msgspec.Struct, frozen=True):
     directory: str
     limit: int = 0
     ttl: float = 0.0
-    interval: float = 0.0
     timeout: float = 1.9
     allow_delete: bool = False
     hard_delete: bool = False
