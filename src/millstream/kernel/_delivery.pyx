@@ -12,20 +12,30 @@ from millstream.kernel._batch cimport Batch
 from millstream.kernel._buffer cimport pending
 from millstream.kernel._conn cimport LOANS, Conn, Pub, queued
 from millstream.kernel._connections cimport Connections, Peer
-from millstream.kernel._interest cimport Match, Members, SinkSlot, Sub, is_denied
+from millstream.kernel._interest cimport (
+    Match, Members, SinkSlot, Sub, is_denied, sub_pattern, sub_queue, sub_sid,
+)
 from millstream.kernel._memory cimport must_grow
 from millstream.kernel._scan cimport write_decimal
+from millstream.kernel._sids cimport sids_add, sids_find, sids_remove
 from millstream.kernel._subject cimport pattern_is_legal
 
 cdef enum:
+    # why a client did not get a message: _hub.NO_ECHO and so on
+    NO_ECHO = 1
+    HIDDEN = 2
+    ENOUGH = 3
+    GONE = 4
     PACKET = 65483            # what one packet holds on the loopback; a second one costs as much
     LOAN_MIN = 4096           # from here on a payload is sent from where it was read
 
 
-cdef class Delivery(Connections):
+cdef class Delivery:
     """Subscriptions, and what happens to a message that matches some."""
 
-    def __cinit__(self):
+    def __cinit__(self, Connections connections not None):
+        self.connections = connections
+        self.outboxes = connections.outboxes
         self.dirty_sinks = []
         self.replies = []
         self.dice = int.from_bytes(os.urandom(8), "little") | 1
@@ -33,17 +43,12 @@ cdef class Delivery(Connections):
     def __dealloc__(self):
         free(self.spent)
 
-    def subscribe(
-        self, uint32_t cid, bytes subject not None, bytes queue not None, bytes sid not None,
-        tuple deny not None=(),
-    ):
-        """Subscribe; False when the subject is illegal. A sid already in use stays as it is.
-
-        What is sent on a subject that a pattern in ``deny`` matches passes this subscription by.
-        """
-        cdef Peer peer = self._peer(cid)
+    cdef bint subscribe(
+        self, uint32_t cid, bytes subject, bytes queue, bytes sid, tuple deny,
+    ) except -1:
+        cdef Peer peer = self.connections.peer(cid)
         cdef Sub *sub
-        if sid in peer.subs:
+        if sids_find(&peer.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
             return True
         check_patterns(deny)
         sub = peer.interest.insert(
@@ -52,46 +57,37 @@ cdef class Delivery(Connections):
             PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), deny)
         if sub == NULL:
             return False
-        sub.client = <void *>peer.conn
-        peer.subs[sid] = <size_t>sub
+        sub.target = <void *>peer.conn
+        sids_add(&peer.subs, sub)
         peer.interest.tell()
         return True
 
-    def unsubscribe(self, uint32_t cid, bytes sid not None, uint64_t max_msgs):
-        """Unsubscribe now, or once ``max_msgs`` were delivered since SUB; False if unknown."""
-        cdef Peer peer = self._peer(cid)
-        cdef Sub *sub
-        address = peer.subs.get(sid)
-        if address is None:
+    cdef bint unsubscribe(self, uint32_t cid, bytes sid, uint64_t max_msgs) except -1:
+        cdef Peer peer = self.connections.peer(cid)
+        cdef Sub *sub = sids_find(&peer.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
+        if sub == NULL:
             return False
-        sub = <Sub *><size_t>address
         if max_msgs > sub.delivered:
             sub.limit = max_msgs
             return True
-        del peer.subs[sid]
+        sids_remove(&peer.subs, sub)
         peer.interest.remove(sub)
         peer.interest.tell()
         return True
 
-    def unsubscribe_all(self, uint32_t cid):
-        """Drop every subscription of a connection."""
-        cdef Peer peer = self._peer(cid)
-        self._unsubscribe_all(peer)
-        peer.interest.tell()
-
-    cdef void _drop_spent(self) noexcept:
+    cdef void drop_spent(self) noexcept:
         """Remove subscriptions that reached their maximum in the delivery just made."""
         cdef Sub *sub
         cdef Peer peer
         cdef Py_ssize_t i
         for i in range(self.spent_count):
             sub = self.spent[i]
-            peer = <Peer>(<Conn *>sub.client).peer
-            peer.subs.pop(sub.sid[1:sub.sid_len - 1], None)
+            peer = <Peer>(<Conn *>sub.target).peer
+            sids_remove(&peer.subs, sub)
             peer.interest.remove(sub)
         self.spent_count = 0
 
-    cdef int _deliver(self, Match *match, Pub *pub) noexcept:
+    cdef int deliver(self, Match *match, Pub *pub) noexcept:
         """Copy a message to everyone in ``match``; no Python code runs in here, so it stays valid."""
         cdef int delivered = 0
         cdef uint32_t i, k, start
@@ -102,36 +98,57 @@ cdef class Delivery(Connections):
             group = &match.groups[i]
             start = 0
             if group.count > 1:
-                start = <uint32_t>(self._random() % group.count)
+                start = <uint32_t>(self.random() % group.count)
             for k in range(group.count):
                 if self._give(group.subs[(start + k) % group.count], pub):
                     delivered += 1
                     break
         if self.spent_count:
-            self._drop_spent()
+            self.drop_spent()
         return delivered
 
-    cdef uint64_t _random(self) noexcept:
+    cdef uint64_t random(self) noexcept:
         self.dice ^= self.dice << 13
         self.dice ^= self.dice >> 7
         self.dice ^= self.dice << 17
         return self.dice
 
     cdef int _give(self, Sub *sub, Pub *pub) noexcept:
-        cdef Conn *conn = <Conn *>sub.client
-        if conn == NULL:
-            return self._give_sink(<SinkSlot>sub.slot, pub)
+        cdef Conn *conn
+        if sub.is_sink:
+            return self._give_sink(<SinkSlot>sub.target, pub)
+        conn = <Conn *>sub.target
         if conn.slow or conn.broken or (conn == pub.origin and not conn.echo):
             return 0
         if sub.limit and sub.delivered >= sub.limit:
             return 0
         if pub.disguised and sub.denied_count and is_denied(sub, pub.subject, pub.subject_len):
             return 0
-        self._write_message(conn, sub, pub)
+        self.write_message(conn, sub, pub)
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self._spend(sub)
         return 1
+
+    cdef bint give_seen(self, Sub *sub, Pub *pub, bint really, list met) except -1:
+        """Give a message to a client and note that in ``met``, or why not; sinks are noted only."""
+        cdef Conn *conn
+        cdef int why = 0
+        if sub.is_sink:
+            met.append((<SinkSlot>sub.target, (<SinkSlot>sub.target).sink))
+            return True
+        conn = <Conn *>sub.target
+        if conn == pub.origin and not conn.echo:
+            why = NO_ECHO
+        elif sub.limit and sub.delivered >= sub.limit:
+            why = ENOUGH
+        elif sub.denied_count and is_denied(sub, pub.subject, pub.subject_len):
+            why = HIDDEN
+        elif really and not self._give(sub, pub):
+            why = GONE
+        met.append((
+            conn.cid, sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], why))
+        return why == 0
 
     cdef void _spend(self, Sub *sub) noexcept:
         if self.spent_count == self.spent_room:
@@ -160,10 +177,10 @@ cdef class Delivery(Connections):
             slot.dirty = True
             self.dirty_sinks.append(slot)
         if slot.paused and pub.origin != NULL and pub.origin.stalled_on == NULL:
-            self._stall(pub.origin, <void *>slot, False)
+            self.connections.stall(pub.origin, <void *>slot, False)
         return 1
 
-    cdef void _write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept:
+    cdef void write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept:
         """Append ``MSG subject sid [reply] size`` and the body (HMSG with headers) to the outbox."""
         cdef bint with_headers = pub.headers_len != 0 and conn.headers
         cdef bint as_read = pub.tail != NULL and (with_headers or pub.headers_len == 0)
@@ -176,11 +193,11 @@ cdef class Delivery(Connections):
         cdef char *to
         if not lent and pending(&conn.out) + room > PACKET:
             self._relieve(conn, pub.origin)  # inside a chunk: what was copied is still cached
-        start = self._space(conn, room)
+        start = self.outboxes.space(conn, room)
         to = write_head(start, sub, pub, with_headers)
         if lent:
             conn.out.tail += to - start
-            self._lend(conn, pub.tail, pub.tail_len)
+            self.outboxes.lend(conn, pub.tail, pub.tail_len)
         else:
             if as_read:
                 memcpy(to, pub.tail, pub.tail_len)
@@ -192,7 +209,7 @@ cdef class Delivery(Connections):
         conn.out_bytes += size
         self.out_msgs += 1
         self.out_bytes += size
-        self._mark(conn)
+        self.outboxes.mark(conn)
         if conn.tracked and pub.reply_len:
             self.replies.append(conn.cid)
             self.replies.append(pub.reply[:pub.reply_len])
@@ -205,24 +222,23 @@ cdef class Delivery(Connections):
         moment, and one above the limit is given up.
         """
         if not conn.blocked:
-            self._send(conn)
+            self.outboxes.send(conn)
         if queued(conn) > conn.max_pending:
             conn.slow = True
         elif queued(conn) > conn.nearly_full and not conn.hopeless and publisher != NULL \
                 and publisher != conn and publisher.stalled_on == NULL:
-            self._stall(publisher, <void *>conn, True)
+            self.connections.stall(publisher, <void *>conn, True)
 
-    def stats(self):
-        """Return totals over all connections, past ones included."""
+    cdef dict counted(self):
         return {
-            "connections": len(self.peers),
-            "total_connections": self.next_cid,
+            "connections": len(self.connections.peers),
+            "total_connections": self.connections.next_cid,
             "in_msgs": self.in_msgs,
             "in_bytes": self.in_bytes,
             "out_msgs": self.out_msgs,
             "out_bytes": self.out_bytes,
-            "slow_consumers": self.slow_consumers,
-            "stalled_clients": self.stalls,
+            "slow_consumers": self.connections.slow_consumers,
+            "stalled_clients": self.connections.stalls,
         }
 
 
@@ -243,7 +259,7 @@ cdef char *write_head(char *to, const Sub *sub, const Pub *pub, bint with_header
     to += 4
     memcpy(to, pub.subject, pub.subject_len)
     to += pub.subject_len
-    memcpy(to, sub.sid, sub.sid_len)
+    memcpy(to, sub_sid(sub), sub.sid_len)
     to += sub.sid_len
     if pub.reply_len:
         memcpy(to, pub.reply, pub.reply_len)

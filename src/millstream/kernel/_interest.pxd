@@ -2,12 +2,13 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._scan cimport Word
+from millstream.kernel._trie cimport Branch
 
 
-# One subscription: a client's (``client`` set) or a sink's (``slot`` set).
+# One subscription. Behind it lie the words of what it does not get, then its sid, its queue, its
+# pattern, and the text of those words.
 cdef struct Sub:
-    void *client          # the hub's Conn
-    void *slot            # a borrowed SinkSlot, kept alive by the Interest
+    void *target          # the hub's Conn, or a SinkSlot that the Interest keeps alive
     Node *node
     uint64_t id
     uint64_t delivered
@@ -17,10 +18,25 @@ cdef struct Sub:
     uint32_t queue_len
     uint32_t pattern_len
     uint32_t denied_count
-    Word *denied          # patterns whose subjects this subscription does not get
-    char *sid             # b" 17 ", ready to follow the subject of a MSG
-    char *queue
-    char *pattern
+    bint is_sink
+
+
+# Patterns whose subjects this subscription does not get.
+cdef inline Word *sub_denied(const Sub *sub) noexcept nogil:
+    return <Word *>(<char *>sub + sizeof(Sub))
+
+
+# b" 17 ", ready to follow the subject of a MSG.
+cdef inline char *sub_sid(const Sub *sub) noexcept nogil:
+    return <char *>sub + sizeof(Sub) + sub.denied_count * sizeof(Word)
+
+
+cdef inline char *sub_queue(const Sub *sub) noexcept nogil:
+    return sub_sid(sub) + sub.sid_len
+
+
+cdef inline char *sub_pattern(const Sub *sub) noexcept nogil:
+    return sub_queue(sub) + sub.queue_len
 
 
 cdef struct Members:
@@ -32,17 +48,10 @@ cdef struct Members:
 
 
 cdef struct Node:
-    Node *chain           # the next in this bucket of the parent's table
-    Node *parent          # NULL for the root
-    Node *star
-    Node *rest
-    Node **table
-    uint32_t table_size
-    uint32_t children     # in the table, without star and rest
-    uint64_t hash
-    char *token
-    uint32_t token_len
-    Members plain
+    Branch branch
+    Sub **plain           # with room for none, this is the one subscription itself
+    uint32_t plain_count
+    uint32_t plain_room
     Members *groups
     uint32_t group_count
 
@@ -79,7 +88,7 @@ cdef class SinkSlot:
 
 
 cdef class Interest:
-    cdef Node *root
+    cdef Branch *root
     cdef uint64_t seed
     cdef uint64_t dice
     cdef uint64_t next_id

@@ -1,11 +1,25 @@
+cimport cython
+
 from millstream.kernel._conn cimport Conn, Pub
+from millstream.kernel._connections cimport Connections
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._interest cimport Interest
+from millstream.kernel._outboxes cimport Outboxes
+from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._scan cimport Word
 
 
-cdef class Operations(Delivery):
-    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
+@cython.final
+@cython.no_gc_clear
+cdef class Operations:
+    cdef Delivery delivery
+    cdef Connections connections
+    cdef Outboxes outboxes
+    cdef object handler
+    cdef Phrases phrases
+    cdef Py_ssize_t max_control_line
+
+    cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
     cdef Py_ssize_t _line(
         self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
@@ -19,11 +33,12 @@ cdef class Operations(Delivery):
         const char *body, const char *end, bint headed,
     ) noexcept
     cdef void _publish_from(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept
     cdef bint _map(self, Conn *conn, Pub *pub) noexcept
     cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept
-    cdef void _tell_replies(self) noexcept
+    cdef void tell_replies(self) noexcept
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept
     cdef void _ping(self, Conn *conn) noexcept

@@ -6,14 +6,15 @@ import logging
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memset
 
-from millstream.kernel._buffer cimport append
+from millstream.kernel._buffer cimport append, put
 from millstream.kernel._conn cimport CLOSED_ON_ERROR, Conn, Pub
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._interest cimport Interest, Match
 from millstream.kernel._memory cimport must_alloc
+from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
     read_verb, split_words, verb_may_come,
@@ -29,16 +30,23 @@ cdef enum:
     TOO_LARGE = 3
     TOO_LONG = 4
     NO_HEADERS = 5
-    BRIEF = 1024              # a subject up to here needs no memory of its own in an answer
+    BRIEF = 1024              # an answer up to here needs no memory of its own
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
 
 
-cdef class Operations(Delivery):
+cdef class Operations:
     """The client protocol, one read buffer at a time."""
 
-    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
+    def __cinit__(self, Delivery delivery not None, Phrases phrases not None):
+        self.delivery = delivery
+        self.connections = delivery.connections
+        self.outboxes = delivery.outboxes
+        self.handler = delivery.connections.handler
+        self.phrases = phrases
+
+    cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
         """Carry out every complete operation and return how many bytes they were."""
         cdef const char *at = data
         cdef const char *end = data + size
@@ -51,10 +59,10 @@ cdef class Operations(Delivery):
                 break
             at += used
             conn.active = True
-            conn.last_ns = self.now_ns
+            conn.last_ns = self.connections.now_ns
         conn.parsing = False
-        if self.lender_count:
-            self._settle()
+        if self.outboxes.lender_count:
+            self.outboxes.settle()
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
@@ -120,7 +128,7 @@ cdef class Operations(Delivery):
             self.handler.on_error(conn.cid, code)
         except Exception:
             log.exception("refusing input failed cid=%d", conn.cid)
-        self._close(conn, CLOSED_ON_ERROR)
+        self.connections.close(conn, CLOSED_ON_ERROR)
         return -1
 
     cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept:
@@ -130,8 +138,8 @@ cdef class Operations(Delivery):
         return self._refuse(conn, BAD_OPERATION)
 
     cdef void _complain(self, Conn *conn) noexcept:
-        append(&conn.out, b"-ERR 'Invalid Publish Subject'\r\n", 32)
-        self._mark(conn)
+        say(conn, self.phrases.bad_subject)
+        self.outboxes.mark(conn)
 
     cdef Py_ssize_t _message(
         self, Conn *conn, const char *op, const char *args, const char *line_end,
@@ -178,11 +186,15 @@ cdef class Operations(Delivery):
         cdef Py_ssize_t size = pub.headers_len + pub.payload_len
         conn.in_msgs += 1
         conn.in_bytes += size
-        self.in_msgs += 1
-        self.in_bytes += size
+        self.delivery.in_msgs += 1
+        self.delivery.in_bytes += size
         pub.origin = conn
         pub.origin_cid = conn.cid
         pub.disguised = False
+        if pub.headers_len \
+                and self.phrases.has_trace(pub.body, pub.headers_len, conn.parents) \
+                and self._is_traced(conn, pub):
+            return
         if conn.mapped and not self._map(conn, pub):
             return
         if conn.memo_match == NULL or conn.memo_match.stale \
@@ -197,9 +209,20 @@ cdef class Operations(Delivery):
             return
         if conn.verbose:
             append(&conn.out, b"+OK\r\n", 5)
-            self._mark(conn)
-        if self._deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
+            self.outboxes.mark(conn)
+        if self.delivery.deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
+
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept:
+        """Hand the handler a message that asks for a trace; True when it saw to all of it."""
+        cdef const char *payload = pub.body + pub.headers_len
+        try:
+            return self.handler.traced(
+                conn.cid, pub.subject[:pub.subject_len], pub.reply[:pub.reply_len],
+                pub.body[:pub.headers_len], payload[:pub.payload_len]) or conn.closed
+        except Exception:
+            self.connections.failed(conn, "tracing a message failed cid=%d")
+            return True
 
     cdef bint _map(self, Conn *conn, Pub *pub) noexcept:
         """Ask the handler where the message really goes; False when the connection did not live."""
@@ -207,7 +230,7 @@ cdef class Operations(Delivery):
         try:
             peer.mapped_to = self.handler.map_subject(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
-            self._failed(conn, "mapping a subject failed cid=%d")
+            self.connections.failed(conn, "mapping a subject failed cid=%d")
             return False
         pub.subject = PyBytes_AS_STRING(peer.mapped_to)
         pub.subject_len = PyBytes_GET_SIZE(peer.mapped_to)
@@ -227,12 +250,12 @@ cdef class Operations(Delivery):
         """Ask the handler, unless it said yes to this subject for good."""
         if conn.memo_allowed == YES:
             return True
-        if self.replies:
-            self._tell_replies()  # a reply may be what makes this publish legal
+        if self.delivery.replies:
+            self.tell_replies()  # a reply may be what makes this publish legal
         try:
             conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
-            self._failed(conn, "checking a permission failed cid=%d")
+            self.connections.failed(conn, "checking a permission failed cid=%d")
         if conn.closed or not conn.memo_allowed:
             return False
         # The handler may have subscribed, configured or moved: look again.
@@ -241,19 +264,19 @@ cdef class Operations(Delivery):
 
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept:
         """Refuse a client's message whose reply subject is one that only servers make up."""
-        if not starts_reserved(pub.reply, pub.reply_len):
+        if not self.phrases.is_reserved(pub.reply, pub.reply_len):
             return False
-        append(&conn.out, b"-ERR 'Permissions Violation for Publish with Reply of \"", 55)
+        say(conn, self.phrases.reserved_reply)
         append(&conn.out, pub.reply, pub.reply_len)
-        append(&conn.out, b"\"'\r\n", 4)
-        self._mark(conn)
+        say(conn, self.phrases.reserved_reply_end)
+        self.outboxes.mark(conn)
         return True
 
-    cdef void _tell_replies(self) noexcept:
+    cdef void tell_replies(self) noexcept:
         """Tell the handler which reply subjects reached tracked connections, in their order."""
-        cdef list told = self.replies
+        cdef list told = self.delivery.replies
         cdef Py_ssize_t i
-        self.replies = []
+        self.delivery.replies = []
         for i in range(0, len(told), 2):
             try:
                 self.handler.on_delivered_reply(told[i], told[i + 1])
@@ -263,25 +286,27 @@ cdef class Operations(Delivery):
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Tell a requester that nobody listens, on the inbox that it waits at."""
         cdef Match *match = interest.match_once(pub.reply, pub.reply_len)
-        cdef char brief[BRIEF + 32]
-        cdef Py_ssize_t size = 32 + pub.subject_len
+        cdef char brief[BRIEF]
+        cdef bytes before = self.phrases.nobody, after = self.phrases.nobody_end
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(before) + pub.subject_len + PyBytes_GET_SIZE(after)
         cdef char *block = brief
+        cdef char *to
         cdef Pub answer
         cdef uint32_t i
-        if pub.subject_len > BRIEF:
+        if size > BRIEF:
             block = <char *>must_alloc(size)
-        memcpy(block, b"NATS/1.0 503\r\nNats-Subject: ", 28)
-        memcpy(block + 28, pub.subject, pub.subject_len)
-        memcpy(block + 28 + pub.subject_len, b"\r\n\r\n", 4)
+        to = put(block, PyBytes_AS_STRING(before), PyBytes_GET_SIZE(before))
+        to = put(to, pub.subject, pub.subject_len)
+        put(to, PyBytes_AS_STRING(after), PyBytes_GET_SIZE(after))
         memset(&answer, 0, sizeof(Pub))
         answer.subject = pub.reply
         answer.subject_len = pub.reply_len
         answer.body = block
         answer.headers_len = size
         for i in range(match.plain_count):
-            if match.plain[i].client == <void *>conn:
+            if match.plain[i].target == <void *>conn:
                 # not a message of the subscription: its maximum does not count this
-                self._write_message(conn, match.plain[i], &answer)
+                self.delivery.write_message(conn, match.plain[i], &answer)
                 break
         if block != brief:
             free(block)
@@ -305,32 +330,32 @@ cdef class Operations(Delivery):
 
     cdef void _ping(self, Conn *conn) noexcept:
         append(&conn.out, b"PONG\r\n", 6)
-        self._mark(conn)
+        self.outboxes.mark(conn)
         if conn.pinged:
             return
         conn.pinged = True
         try:
             self.handler.on_ping(conn.cid)
         except Exception:
-            self._failed(conn, "answering the first ping failed cid=%d")
+            self.connections.failed(conn, "answering the first ping failed cid=%d")
 
     cdef void _call_pong(self, Conn *conn) noexcept:
         try:
             self.handler.on_pong(conn.cid)
         except Exception:
-            self._failed(conn, "taking a pong failed cid=%d")
+            self.connections.failed(conn, "taking a pong failed cid=%d")
 
     cdef void _call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_connect(conn.cid, at[:end - at])
         except Exception:
-            self._failed(conn, "taking CONNECT failed cid=%d")
+            self.connections.failed(conn, "taking CONNECT failed cid=%d")
 
     cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_info(conn.cid, at[:end - at])
         except Exception:
-            self._failed(conn, "taking INFO failed cid=%d")
+            self.connections.failed(conn, "taking INFO failed cid=%d")
 
     cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[3]
@@ -346,7 +371,7 @@ cdef class Operations(Delivery):
                 conn.cid, words[0].at[:words[0].size], queue,
                 words[count - 1].at[:words[count - 1].size])
         except Exception:
-            self._failed(conn, "taking SUB failed cid=%d")
+            self.connections.failed(conn, "taking SUB failed cid=%d")
 
     cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[2]
@@ -360,7 +385,7 @@ cdef class Operations(Delivery):
         try:
             self.handler.on_unsub(conn.cid, words[0].at[:words[0].size], most if most > 0 else 0)
         except Exception:
-            self._failed(conn, "taking UNSUB failed cid=%d")
+            self.connections.failed(conn, "taking UNSUB failed cid=%d")
 
 
 cdef inline const char *plain_tail(
@@ -390,9 +415,5 @@ cdef void find(Conn *conn, Interest interest, const Pub *pub) noexcept:
     conn.memo_sweeps = interest.sweeps - (not interest.lasts(conn.memo_match))
 
 
-cdef bint starts_reserved(const char *reply, Py_ssize_t size) noexcept nogil:
-    """Names that servers make up for service imports, acks and gateways."""
-    if reply[0] == b"_":
-        return size > 3 and (memcmp(reply, b"_R_.", 4) == 0 or (
-            size > 5 and memcmp(reply, b"_GR_.", 5) == 0))
-    return reply[0] == b"$" and size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0
+cdef inline void say(Conn *conn, bytes phrase) noexcept:
+    append(&conn.out, PyBytes_AS_STRING(phrase), PyBytes_GET_SIZE(phrase))

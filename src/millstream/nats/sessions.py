@@ -13,6 +13,7 @@ from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.authenticator import Admitted, Authenticator
 from millstream.nats.client_info import label
 from millstream.nats.operations import Operations
+from millstream.nats.phrases import PHRASES
 from millstream.nats.session import NatsLimits, Session
 from millstream.nats.session_clients import SessionClients
 from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed, reason_text
@@ -50,12 +51,13 @@ class Sessions:
         self._clock = clock
         self._lobby = Interest()  # nobody listens here, and nobody may
         self._limits = limits
-        self._operations = operations = Operations(clock)
+        self._operations = operations = Operations(clock, lambda: self.info)
         self._sessions = operations.sessions
         self.clients = SessionClients(operations.sessions)
         self._closing: list[Closing] = []
         self.hub = Hub(
             operations,
+            PHRASES,
             max_payload=limits.max_payload,
             max_pending=limits.max_pending,
             decorate=with_extras,

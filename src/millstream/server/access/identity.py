@@ -176,6 +176,7 @@ def _account(listed: AccountOptions, cluster: str) -> Account:
         limits=listed.limits,
         jetstream=listed.jetstream is not None,
         stream_limits=listed.jetstream or StreamLimits(),
+        trace=listed.trace,
     )
 
 
@@ -188,12 +189,19 @@ def _export(export: auth_options.ExportOptions) -> account.Export:
         export.response_threshold,
         export.account_token_position,
         export.latency,
+        export.allow_trace,
     )
 
 
 def _import(item: auth_options.ImportOptions) -> account.Import:
     return account.Import(
-        item.account, item.subject, item.service, item.to, item.prefix, item.share
+        item.account,
+        item.subject,
+        item.service,
+        item.to,
+        item.prefix,
+        item.share,
+        item.allow_trace,
     )
 
 

@@ -6,7 +6,7 @@ Secrets never show in a ``repr``.
 
 import msgspec
 
-from millstream.accounts.account import AccountLimits, Latency, StreamLimits
+from millstream.accounts.account import AccountLimits, Latency, StreamLimits, TraceTerms
 from millstream.accounts.callout.terms import CalloutTerms
 
 GLOBAL_ACCOUNT = "$G"
@@ -116,6 +116,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     response_threshold: float = 120.0
     latency: Latency | None = None
     account_token_position: int = 0
+    allow_trace: bool = False
 
 
 class ImportOptions(msgspec.Struct, frozen=True):
@@ -127,6 +128,7 @@ class ImportOptions(msgspec.Struct, frozen=True):
     to: str = ""
     prefix: str = ""
     share: bool = False
+    allow_trace: bool = False
 
 
 class AccountOptions(msgspec.Struct, frozen=True):
@@ -144,6 +146,7 @@ class AccountOptions(msgspec.Struct, frozen=True):
     mappings: tuple[MappingOptions, ...] = ()
     jetstream: StreamLimits | None = None
     limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
+    trace: TraceTerms | None = None
 
 
 class DirectoryResolver(msgspec.Struct, frozen=True):
