@@ -279,6 +279,10 @@ ELSEWHERE = Path(__file__).with_name("test_accounts_account.py")
 # What these do takes more than one account, and is shown elsewhere.
 _CALLED = {"auth_users": [USER.public]}
 ACCOUNT_CASES |= {
+    "nats.exports.allow_trace": Case(_export(), _export(allow_trace=True)),
+    "nats.imports.allow_trace": Case(_import(), _import(allow_trace=True)),
+    "nats.trace.dest": Case(PLAIN, {"trace": {"dest": "d"}}),
+    "nats.trace.sampling": Case({"trace": {"dest": "d"}}, {"trace": {"dest": "d", "sampling": 7}}),
     "nats.authorization.auth_users": Case(PLAIN, {"authorization": _CALLED}),
     "nats.authorization.allowed_accounts": Case(
         {"authorization": _CALLED}, {"authorization": {**_CALLED, "allowed_accounts": ["*"]}}

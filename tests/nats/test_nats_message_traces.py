@@ -43,6 +43,9 @@ def plain(event: dict[str, Any]) -> dict[str, Any]:
     assert event["server"]["name"]
     assert event["server"]["id"].startswith("N")
     events = [{k: v for k, v in each.items() if k not in ("ts", "cid")} for each in event["events"]]
+    for each in events:  # ours names an importer's subscription as its client wrote it
+        if each.get("sub") == "known.>":
+            each["sub"] = "seen.>"
     first, rest = events[0], sorted(events[1:], key=json.dumps)
     return {"request": event["request"], "events": [first, *rest]}
 
@@ -172,7 +175,7 @@ async def refused(place: Place) -> list[Any]:
     for headers in (
         {"Nats-Trace-Dest": "secret.a"},
         {"Nats-Trace-Dest": "secret.a", "Nats-Trace-Only": "true"},
-        {"Nats-Trace-Dest": "_R_.abc"} if False else {"Nats-Trace-Dest": "_GR_.abc"},
+        {"Nats-Trace-Dest": "_GR_.abc"},
         {"Nats-Trace-Dest": "not valid"},
         {"Nats-Trace-Dest": "not valid", "Nats-Trace-Only": "true"},
         {"Nats-Trace-Dest": "trace disabled", "Nats-Trace-Only": "true"},
@@ -194,9 +197,10 @@ async def parents(place: Place) -> list[Any]:
     for name, flags in (("traceparent", "1"), ("TraceParent", "1"), ("traceparent", "0")):
         await client.publish("x", b"", headers={name: PARENT + flags})
     await other.publish("x", b"", headers={"traceparent": PARENT + "1"})
-    await client.publish("traces.parents", b"end")
-    while (data := (await waiting.next_msg(timeout=5)).data) != b"end":
-        seen.append(plain(json.loads(data)))
+    for _ in range(2):
+        seen.append(plain(json.loads((await waiting.next_msg(timeout=5)).data)))
+    await client.flush()
+    seen.append(waiting.pending_msgs)
     return seen
 
 

@@ -100,6 +100,7 @@ BLOCKS = {
         "accounts { O { exports: [ { stream: s } ] }, P { exports: [ { stream: s } ] }, "
         "A { imports: [ { stream: { % } } ] } }",
     ),
+    "account trace": Block("accounts", "_TRACE", "accounts { A { msg_trace { % } } }"),
     "mapping": Block("mappings", "_DESTINATION", "mappings { a: [ { % } ] }"),
     "tls": Block("tls", "_TLS", "tls { % }"),
     "tls certificate": Block("tls", "_PAIR", "tls { certs: [ { % } ] }"),
@@ -134,7 +135,6 @@ _ALONE = "joins no cluster"
 _NO_PEERS = "there are no other servers"
 _OWN_STORE = "own way of keeping files"
 _ONE = "this server is one"
-_NO_TRACES = "does not trace messages"
 _FULL = "type: full, dir: DIR"
 
 KEYS: dict[str, dict[str, Fate]] = {
@@ -257,7 +257,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("{ a: b }"), "mappings", "maps"),
         "jetstream": Acts("on"),
         "limits": Acts("{ max_conn: 7 }"),
-        **each(Refused("d", "cannot be traced"), "msg_trace", "trace_dest"),
+        **each(Acts("d"), "msg_trace", "trace_dest"),
     },
     "account limits": {
         **each(Acts("7"), "max_connections", "max_conn", "max_subscriptions", "max_subs"),
@@ -283,7 +283,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "accounts": Acts("[B]", _STREAM),
         "latency": Acts("l", _SERVICE),
         "account_token_position": Acts("2", _STREAM),
-        "allow_trace": Warned("true", _NO_TRACES, _SERVICE),
+        "allow_trace": Acts("true", _SERVICE),
     },
     "latency": {"subject": Acts("l"), "sampling": Acts("7", "subject: l")},
     "import": {
@@ -291,7 +291,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "service": Acts("{ account: O, subject: q }"),
         **each(Acts("x", _FROM), "prefix", "to"),
         "share": Acts("true", "service: { account: O, subject: q }"),
-        "allow_trace": Warned("true", _NO_TRACES, _FROM),
+        "allow_trace": Acts("true", _FROM),
     },
     "import source": {
         "account": Acts("P", "subject: s"),
@@ -405,6 +405,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "interval": Warned("'7s'", "no other servers", _FULL),
         "timeout": Acts("'7s'", "type: cache, dir: DIR"),
     },
+    "account trace": {"dest": Acts("d"), "sampling": Acts("7", "dest: d")},
     "auth callout": {
         "issuer": Acts(ACCOUNT.public, "users: [a]"),
         **each(Acts("A", f"issuer: {ACCOUNT.public}, users: [a]"), "account", "acc"),
@@ -489,6 +490,7 @@ NATS_SERVER: dict[str, str] = {
     "jetstream limits": """max_ack_pending max_ha_assets max_request_batch duplicate_window batch
         default_max_consumers""",
     "jetstream batch": "max_inflight_per_stream max_inflight_total max_msgs timeout",
+    "account trace": "dest sampling",
     "auth callout": "issuer account acc auth_users users xkey key allowed_accounts",
     "resolver": "dir type allow_delete hard_delete limit ttl interval timeout",
     "cluster": """name listen port host net authorization routes tls cluster_advertise advertise

@@ -282,6 +282,11 @@ SAME = [
     "cluster: one",
     "leafnodes {}",
     "syslog: false",
+    "accounts: { A { msg_trace: dest } }",
+    "accounts: { A { msg_trace: 'a.*' } }",
+    "accounts: { A { msg_trace: { dest: d, sampling: 5 } } }",
+    "accounts: { A { msg_trace: { dest: d, sampling: '5%' } } }",
+    "accounts: { A { trace_dest: { dest: d, sampling: 0 } } }",
     "authorization { auth_callout { issuer: ACCOUNT, users: [a] } }",
     "authorization { auth_callout { issuer: x, users: [a] } }",
     "authorization { auth_callout { issuer: ACCOUNT } }",
@@ -323,7 +328,6 @@ STRICTER = {
     "write_timeout: retry": "not supported",
     "default_sentinel: x": "not supported",
     "authorization { users: [ {user: a, proxy_required: true} ] }": "not supported",
-    "accounts: { A { msg_trace: dest } }": "not supported",
 }
 
 

@@ -75,7 +75,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_all(_LASTING, "exp", "nbf"),
         **_all(_DESCRIBES, "nats.tags", "nats.operator_service_urls"),
         "nats.account_server_url": Field(
-            Fate.WARNED, "account JWTs come from resolver_preload: list them there"
+            Fate.WARNED, "the resolver setting says where account JWTs come from"
         ),
         "issuer_account": _DESCRIBES,
     },

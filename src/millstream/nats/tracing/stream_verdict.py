@@ -1,4 +1,6 @@
-"""What a stream would make of a message, without storing it."""
+"""What a stream would make of a message, without storing it; and when it has stored one."""
+
+from collections.abc import Callable, Sequence
 
 from millstream.accounts.rights import text_of
 from millstream.errors import MillstreamError, RecordTooLarge
@@ -37,3 +39,23 @@ def _sequences(headers: bytes, error: WrongLastSequence) -> str:
     name = preconditions.EXPECTED_LAST_SEQ + b": "
     expected = headers.partition(name)[2].partition(b"\r\n")[0].decode("latin-1")
     return f"last sequence mismatch: {expected} vs {error.last}"
+
+
+def when_stored(promised: Sequence[tuple[Stream, int]], call: Callable[[], None]) -> None:
+    """Call once each stream holds the sequence that it promised, or is closed."""
+    late = [(stream, seq) for stream, seq in promised if not _holds(stream, seq)]
+    if not late:
+        call()
+        return
+    stream, seq = late[0]
+
+    def look() -> None:
+        if _holds(stream, seq):
+            undo()
+            when_stored(late[1:], call)
+
+    undo = stream.watch(look)
+
+
+def _holds(stream: Stream, seq: int) -> bool:
+    return stream.is_closed or stream.log.state().last_seq >= seq

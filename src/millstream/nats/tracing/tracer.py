@@ -18,7 +18,7 @@ from millstream.kernel._hub import Hub
 from millstream.nats.phrases import RESERVED
 from millstream.nats.system.server_card import ServerCard
 from millstream.nats.tracing.message_trace import MessageTrace
-from millstream.nats.tracing.stream_verdict import stream_verdict
+from millstream.nats.tracing.stream_verdict import stream_verdict, when_stored
 from millstream.nats.tracing.trace_request import TraceRequest, disabled, trace_request
 from millstream.streams.stream import Stream
 from millstream.subjects.subject import is_literal
@@ -58,6 +58,7 @@ class TracedMessage:
         self.really = really  # or only as if
         self.headers, self.payload = body
         self.origin = origin
+        self.promised: list[tuple[Stream, int]] = []  # streams, and what they will hold
         self._hub = hub
         self._names = names
 
@@ -105,6 +106,7 @@ class TracedMessage:
             self.trace.stored(stream.name, *verdict[:2], interest=verdict[2])
         if self.really:
             stream.deliver(self._batch(subject, reply, disabled(headers)))
+            self.promised.append((stream, stream.writes.last_seq()))
 
     def _batch(self, subject: bytes, reply: bytes, headers: bytes) -> Batch:
         batch = Batch()
@@ -158,8 +160,8 @@ class Tracer:
         came = {"cid": session.cid, "name": session.options.name, "subject": text_of(subject)}
         size = len(headers) + len(payload)
         trace = MessageTrace(request, self._clock, space.name, size, **came)
-        self._serve(session, space, trace, subject, reply, (headers, payload))
-        self._tell(session, space, request, trace)
+        promised = self._serve(session, space, trace, subject, reply, (headers, payload))
+        when_stored(promised, lambda: self._tell(session, space, request, trace))
         return True
 
     def _may_tell(self, session: "Session", dest: str) -> bool:
@@ -184,8 +186,8 @@ class Tracer:
         subject: bytes,
         reply: bytes,
         body: tuple[bytes, bytes],
-    ) -> None:
-        """Map the message, judge it, and give it to whoever listens."""
+    ) -> list[tuple[Stream, int]]:
+        """Map the message, judge it, and give it to whoever listens; tell what will be stored."""
         hub, now = session.hub, self._clock.monotonic()
         to = space.mapped(subject)
         if to != subject and trace is not None:
@@ -193,12 +195,12 @@ class Tracer:
         if session.rights.guards_publishing and session.may_publish(to, now) == _hub.DENIED:
             if trace is not None:
                 trace.refused(errors.publish_violation(to))
-            return
+            return []
         if any(reply.startswith(prefix) for prefix in RESERVED):
             hub.write(session.cid, errors.err(errors.reply_violation(reply)))
             if trace is not None:
                 trace.refused(errors.reply_violation(reply))
-            return
+            return []
         if session.options.verbose:
             hub.write(session.cid, _OK)
         really = trace is None or not trace.only
@@ -207,6 +209,7 @@ class Tracer:
         if not heard and reply and session.options.no_responders:
             nobody = encode_headers([(b"Nats-Subject", to)], b"503")
             hub.publish(space.interest, reply, b"", nobody, b"")
+        return message.promised
 
     def _tell(
         self, session: "Session", space: "Space", request: TraceRequest, trace: MessageTrace
@@ -218,6 +221,7 @@ class Tracer:
             payload = gzip.compress(payload) if encoding == "gzip" else _snappy(payload)
         dest = request.dest.encode("utf-8", "surrogateescape")
         session.hub.publish(space.interest, dest, b"", headers, payload)
+        session.hub.flush()
 
 
 def _snappy(payload: bytes) -> bytes:
