@@ -62,10 +62,10 @@ def test_one_segment_at_a_time_is_rewritten_and_only_once_its_deletes_are_stable
     doomed = [seq for s in two for seq in range(s.base_seq, s.last_seq)]
     log.delete(doomed, lambda error: None)
     bench.run()
-    log._rewrites.killed_at = 1 << 40  # as if the delete were not synced
+    log.compaction.killed_at = 1 << 40  # as if the delete were not synced
     bench.store.tick()
     assert [s.head.generation for s in two] == [0, 0]
-    rewrites = log._rewrites
+    rewrites = log.compaction
     rewrites._doomed = (rewrites._doomed[0], rewrites._doomed[1], 1)  # type: ignore[index]
     rewrites.killed_at = 1
     bench.store.tick()

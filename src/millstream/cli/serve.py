@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from millstream.cli.banner import banner
+from millstream.cli.command import command
 from millstream.server.facts import ServerFacts
 from millstream.server.options.serve_config import Given, ServeConfig, given
 
@@ -14,7 +15,10 @@ DEFAULTS = ServeConfig()
 FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@command(
+    "millstream serve",
+    "millstream serve --data-dir /var/lib/millstream --host 0.0.0.0 -c server.conf",
+)
 @click.option(
     "-c",
     "--config",
@@ -83,7 +87,7 @@ def serve(config: Path | None, **flags: Given) -> int:
     # Imported here so that a mistake in the options is answered at once.
     from millstream.server.server import run
 
-    return run(loaded.options, _announce, load if config is not None else None)
+    return run(loaded.options, _announce, load)
 
 
 def _announce(facts: ServerFacts) -> None:

@@ -123,6 +123,8 @@ class Authorizer:
         changed = bool(ended)
         if self.required and not self._anyone.revoked:
             self._anyone.standing.revoked = changed = True
+        elif not self.required and self._anyone.revoked:
+            self._anyone = Caller()  # the door is open again
         if self._known is not self._users.credentials():
             self._known = self._users.credentials()
             self._users_standing.revoked = changed = True

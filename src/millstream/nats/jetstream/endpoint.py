@@ -138,7 +138,7 @@ class JetStream:
             self._stream_changed(stream, True)
         self._tasks.start()
         for pattern in PATTERNS:
-            self._handles.append(self.interest.add_sink(PREFIX + pattern, self))
+            self._handles.append(self.interest.add_sink(PREFIX + pattern, self, costly=True))
         if self.terms.domain:
             gate = DomainGate(self.terms.domain, self.hub, self.interest)
             self._handles.append(self.interest.add_sink(gate.pattern, gate))

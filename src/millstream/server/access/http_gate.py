@@ -47,7 +47,7 @@ def gate_of(
         return None
     ring, watch = ApiKeyRing(monitor.keys), None
     if options.jetstream is not None:
-        watch = KeyWatch(KeyFile(options.jetstream.directory), ring.replace)
+        watch = KeyWatch(KeyFile(options.jetstream.directory), ring.replace, ring.open)
         watch.start()
     accounts = reception.accounts
     system = accounts.system

@@ -1,23 +1,20 @@
-"""``millstream bench``: how fast a NATS server is, seen from plain clients."""
+"""``millstream bench core``: how fast a NATS server is, seen from plain clients."""
 
 from collections.abc import Iterator
 
 import click
 import msgspec
 
-from millstream.cli.messages.bench_runs import Load, Measured, fan_out, publish, request_reply
-from millstream.cli.options import json_option, server_option
+from millstream.cli.access.options import connected, json_option
+from millstream.cli.access.server import Access
+from millstream.cli.bench.core_runs import Load, Measured, fan_out, publish, request_reply
+from millstream.cli.command import command
 
 _WORKS = ("pub", "one", "many", "request")
 
 
-@click.group()
-def bench() -> None:
-    """Measure a NATS server."""
-
-
-@bench.command()
-@server_option
+@command("millstream bench core", "millstream bench core --msgs 200000 --size 1024 --json")
+@connected
 @click.option("--msgs", default=100_000, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--requests",
@@ -47,7 +44,7 @@ def bench() -> None:
 )
 @json_option
 def core(
-    url: str | None,
+    access: Access,
     msgs: int,
     requests: int | None,
     size: int,
@@ -60,10 +57,10 @@ def core(
     The clients are written in Python and often slower than the server: compare servers with each
     other rather than with other tools.
     """
-    load = Load(url, msgs, size)
-    asks = Load(url, requests or max(1, msgs // 20), size)
+    load = Load(access.url, msgs, size)
+    asks = Load(access.url, requests or max(1, msgs // 20), size)
     for measured in _measure(works or _WORKS, load, asks, subs):
-        click.echo(_json(measured) if as_json else _line(measured))
+        click.echo(as_object(measured) if as_json else line(measured))
 
 
 def _measure(works: tuple[str, ...], load: Load, asks: Load, subs: int) -> Iterator[Measured]:
@@ -78,7 +75,8 @@ def _measure(works: tuple[str, ...], load: Load, asks: Load, subs: int) -> Itera
             yield runs[work]()
 
 
-def _line(measured: Measured) -> str:
+def line(measured: Measured) -> str:
+    """Return one run as people read it."""
     return (
         f"{measured.work:<14}{measured.messages:>10,} msgs of {measured.size:,} B"
         f"{measured.per_second:>12,.0f} msgs/s{measured.megabytes_per_second:>9,.1f} MB/s"
@@ -90,7 +88,8 @@ def _shown(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e6:,.0f} us"
 
 
-def _json(measured: Measured) -> str:
+def as_object(measured: Measured) -> str:
+    """Return one run as a line of JSON."""
     told = {
         "work": measured.work,
         "messages": measured.messages,
