@@ -187,6 +187,8 @@ cdef class Operations:
         if headers < 0 or size < headers:
             return self._refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
+            conn.oversized = True
+            conn.resets = body < end
             return self._refuse(conn, TOO_LARGE)
         if not body_is_sound(body, end, size):
             return self._refuse_body(conn, &words[0])

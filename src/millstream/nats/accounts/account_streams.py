@@ -42,7 +42,9 @@ class AccountStreams:
             if space.account.jetstream and space is not system:
                 self._serve(space)
             elif space.name not in self._refused:
-                self._refused[space.name] = NotEnabled(self._first.hub, space.interest)
+                self._refused[space.name] = NotEnabled(
+                    self._first.hub, space.interest, space.imports_service
+                )
 
     def _find(self, name: str) -> JetStream | None:
         return self._first if name == self._first.account else self._served.get(name)
