@@ -17,6 +17,7 @@ from millstream.server.conf.document import FileOptions, from_block
 from millstream.server.conf.syntax import parse
 from millstream.server.options.options import Options
 from millstream.server.options.serve_config import ConfigError
+from support.annotations import structs_in
 
 SOURCE = Path(millstream.__file__).parent
 READERS = sorted(SOURCE.glob("server/conf/*.py"))
@@ -134,15 +135,8 @@ def option_fields(struct: type, seen: set[type]) -> Iterator[tuple[str, str]]:
     seen.add(struct)
     for field in msgspec.structs.fields(struct):
         yield struct.__name__, field.name
-        for inner in _structs(field.type):
+        for inner in structs_in(field.type):
             yield from option_fields(inner, seen)
-
-
-def _structs(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _structs(inner)
 
 
 def attributes_read() -> set[str]:

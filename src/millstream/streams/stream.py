@@ -211,10 +211,6 @@ class Stream:
         """Call ``on_change`` after each commit and removal; returns the undo."""
         return self.watchers.add(on_change)
 
-    async def wait_above(self, seq: int) -> None:
-        """Return once the stream holds a sequence above ``seq``, or was closed."""
-        await self.watchers.wait_for(lambda: self.is_closed or self.log.state().last_seq > seq)
-
     # -- removal -----------------------------------------------------------------------------
 
     async def delete(self, seqs: Sequence[int], erase: bool = False) -> int:

@@ -62,17 +62,6 @@ class LogState(msgspec.Struct, frozen=True):
     )  # reason of a trim → highest sequence it took
     headed: int = 0  # records with a header block
 
-    def why_missing(self, seq: int) -> str:
-        """Return why ``seq`` is not there: a gap's reason, that of the trim that took it, or "".
-
-        Trims of different reasons overlap; the lowest floor that reaches ``seq`` came first.
-        """
-        for gap in self.gaps:
-            if gap.first <= seq <= gap.last:
-                return gap.reason
-        reached = [(floor, reason) for reason, floor in self.floors.items() if seq <= floor]
-        return min(reached)[1] if reached else ""
-
 
 Committed = Callable[[MillstreamError | None], None]
 """Called on the loop, once: None when the class's promise holds, else why it never will."""
