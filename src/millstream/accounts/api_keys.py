@@ -118,6 +118,10 @@ class ApiKeyRing:
         self._keys = (*self._fixed, *listed)
         self.required = True
 
+    def all(self) -> tuple[ApiKey, ...]:
+        """Return the keys that count now; a key shows its digest to nobody."""
+        return self._keys
+
     def open(self) -> None:
         """Hold only the fixed keys; without any, everybody comes in."""
         self._keys = self._fixed

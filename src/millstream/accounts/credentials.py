@@ -102,6 +102,7 @@ class Credentials:
         self._map_certificates = map_certificates
         self._closed = closed
         self.callout = callout
+        self.listed = tuple(listed)
         self._hashes = _SlowHashes()
         self._told: set[str] = set()  # users of whose JWT the log has said what is not followed
 

@@ -13,6 +13,7 @@ import msgspec
 from millstream.clock import Clock
 from millstream.consumers.readers import Readers
 from millstream.consumers.registry import Registry
+from millstream.dashboard.masking import Masking
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits as HttpLimits
@@ -21,6 +22,7 @@ from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
+from millstream.monitor.loop_meter import LoopMeter
 from millstream.monitor.routes import monitor_routes
 from millstream.nats.accounts.account_quotas import AccountQuotas
 from millstream.nats.accounts.account_streams import AccountStreams
@@ -57,6 +59,7 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
+from millstream.server.page_parts import PageParts, kick
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -74,7 +77,6 @@ from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
-from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
 if TYPE_CHECKING:
@@ -162,6 +164,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     facts: Facts
     system: System
     changes: AccountChanges
+    page: PageParts | None
 
 
 def build(
@@ -195,8 +198,29 @@ def build(
     changes = account_changes(options, nats, sharing, system, kept, runtime)
     ask_services(options, nats, keys, runtime)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
-    http = http_door(options, facts, kept, gate, runtime) if options.monitor.listens else None
-    return ServerParts(info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes)
+    page = page_of(options, facts, nats, kept, gate)
+    http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
+    return ServerParts(
+        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, page
+    )
+
+
+def page_of(
+    options: Options, facts: Facts, nats: NatsDoor, kept: KeptParts | None, gate: HttpGate | None
+) -> PageParts | None:
+    """Return the API and the dashboard over it, None where the HTTP port only tells."""
+    if kept is None or options.jetstream is None or not options.monitor.topics:
+        return None
+    return PageParts(
+        facts,
+        kept.topics,
+        kept.shared.consumers,
+        nats.hub,
+        nats.sessions.reception,
+        gate,
+        str(options.jetstream.directory),
+        Masking(options.monitor.mask_rules),
+    )
 
 
 def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
@@ -270,13 +294,18 @@ def server_keys(options: Options) -> "ServerKeys | None":
 
 
 def http_door(
-    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None, runtime: Runtime
+    options: Options,
+    facts: Facts,
+    kept: KeptParts | None,
+    gate: HttpGate | None,
+    page: PageParts | None,
+    runtime: Runtime,
 ) -> HttpDoor:
     """Return the HTTP port: monitoring, and topics within their caps."""
     caps = options.monitor.caps
     door = HttpDoor(
         runtime.loop,
-        counted(routes(options, facts, kept, gate), facts.statuses),
+        counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic),
         runtime.clock,
         HttpLimits(body_bytes=caps.max_body_bytes),
         hosts=options.monitor.allowed_hosts,
@@ -555,6 +584,8 @@ def monitored(
         accounts=observer.accounts,
         end_of=end_of_certificate,
         health=runtime.supervisor.problems,
+        loop=LoopMeter(clock.monotonic),
+        close_connection=partial(kick, nats.sessions),
     )
     show(facts, options, facts.started_ns)
     if kept is None or options.jetstream is None:
@@ -630,13 +661,13 @@ def gate_to(
 
 
 def routes(
-    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None = None
+    options: Options, facts: Facts, page: PageParts | None, gate: HttpGate | None = None
 ) -> Routes:
-    """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
+    """Return what the HTTP port serves: monitoring, and the API with its page where asked for."""
     base = options.monitor.base_path.rstrip("/")
-    found = monitor_routes(facts)
+    found = monitor_routes(facts, "/" if page is None else "/monitoring")
     table = [msgspec.structs.replace(route, pattern=base + route.pattern) for route in found]
-    if options.monitor.topics and kept is not None:
-        table += topics_routes(kept.topics)
+    if page is not None:
+        table += page.routes()
         table.append(openapi_route(lambda: table))
     return Routes(table, None if gate is None else gate.authorize)

@@ -108,6 +108,67 @@ class WatchBody(msgspec.Struct):
     filter: FilterBody | None = None
 
 
+class HeaderWish(msgspec.Struct):
+    """A header that a message must have; without a value any will do."""
+
+    name: str
+    value: str | None = None
+
+
+class JsonWish(msgspec.Struct):
+    """What the JSON of a message must hold at a path such as ``$.order.lines[0].sku``."""
+
+    path: str
+    op: Literal["eq", "ne", "gt", "lt", "contains", "exists"] = "eq"
+    value: Any = None
+
+
+class BrowseBody(msgspec.Struct):
+    """``POST /v0/topics/{topic}/browse``."""
+
+    from_seq: int | None = None
+    order: Literal["newest", "oldest"] | None = None
+    limit: int | None = None
+    preview_bytes: int | None = None
+    max_scan: int | None = None
+    since: int | None = None
+    until: int | None = None
+    subject: str | None = None
+    tag: str | None = None
+    node: str | None = None
+    text: str | None = None
+    header: HeaderWish | None = None
+    json: JsonWish | None = None
+    last_per_subject: bool | None = None
+
+
+class MessageBody(msgspec.Struct):
+    """``POST /v0/publish`` and ``POST /v0/request``: the payload is data, text or base64."""
+
+    subject: str
+    data: msgspec.Raw = ABSENT
+    text: str | None = None
+    base64: str | None = None
+    headers: dict[str, str | list[str]] | None = None
+    reply: str | None = None
+    ack: bool | None = None
+    timeout_ms: int | None = None
+    max_replies: int | None = None
+
+
+class PauseBody(msgspec.Struct):
+    """``POST …/consumers/{consumer}/pause``."""
+
+    seconds: float | None = None
+    until: str | None = None
+
+
+class ResetBody(msgspec.Struct):
+    """``POST …/consumers/{consumer}/reset``; without a sequence it goes back to the ack floor."""
+
+    seq: int | None = None
+
+
 _RECORD = msgspec.json.Decoder(RecordIn)
 _RECORDS = msgspec.json.Decoder(list[RecordIn])
 _VALUE = msgspec.json.Decoder(msgspec.Raw)

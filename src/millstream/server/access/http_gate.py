@@ -17,9 +17,14 @@ class HttpGate:
     """The authorizer of the door, and what keeps it up to date."""
 
     def __init__(
-        self, authorize: Authorizer, watch: KeyWatch | None, wake: Callable[[], None]
+        self,
+        authorize: Authorizer,
+        watch: KeyWatch | None,
+        wake: Callable[[], None],
+        keys: ApiKeyRing,
     ) -> None:
         self.authorize = authorize
+        self.keys = keys
         self._watch = watch
         self._wake = wake
 
@@ -64,7 +69,7 @@ def gate_of(
         probe_auth=monitor.probe_auth,
         max_inflight_per_key=monitor.caps.max_inflight_per_key,
     )
-    return HttpGate(authorize, watch, wake)
+    return HttpGate(authorize, watch, wake, ring)
 
 
 def _subjects_of(reception: Authenticator, account: str, name: str) -> tuple[str, ...] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey
+from millstream.dashboard.masking import MaskRule
 from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
@@ -183,6 +184,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
     allowed_hosts: tuple[str, ...] = ()
+    mask_rules: tuple[MaskRule, ...] = ()
 
     @property
     def listens(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
+from millstream.dashboard.masking import BadRules, MaskRule, read_rules
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
@@ -101,6 +102,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
     test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
     allowed_hosts: tuple[str, ...] = ()
+    mask_file: tuple[MaskRule, ...] = ()
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -116,6 +118,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 probe_auth=self.probe_auth,
                 caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
                 allowed_hosts=self.allowed_hosts,
+                mask_rules=self.mask_file,
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -304,6 +307,13 @@ def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
         raise ConfigError(f"{source}: {error}") from None
 
 
+def _mask(given: Given, source: str) -> tuple[MaskRule, ...]:
+    try:
+        return read_rules(_path(given, source))
+    except BadRules as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
 _READERS: dict[str, Callable[[Given, str], Any]] = {
     "host": _text,
     "port": _port,
@@ -329,4 +339,5 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,
+    "mask_file": _mask,
 }

@@ -24,6 +24,8 @@ class Durability(StrEnum):
 
 UNSYNCED = "unsynced"  # given out since the last sync at most; a power cut took what there was
 DAMAGE = ("corruption", "torn", UNSYNCED)  # the disk lost what somebody may have been promised
+RESTART = "restart"  # in memory alone, and the process that had them ended
+LOSSES = (*DAMAGE, RESTART)  # what whoever reads on hears of, also where no limit took it
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     first: int
     last: int
-    reason: str  # "cap" | "ttl" | "source_trim" | "void" | one of DAMAGE
+    reason: str  # "cap" | "ttl" | "source_trim" | "void" | one of LOSSES
 
     @property
     def size(self) -> int:
