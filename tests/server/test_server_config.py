@@ -56,6 +56,7 @@ def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
         "hot_segments": "4",
         "hot_bytes": "5",
         "allowed_hosts": "mill.example, [FD00::1]",
+        "http_durability": "fsync",
         "mask_file": str(tmp_path / "mask.json"),
     }
     assert told.keys() == {*ServeConfig.__struct_fields__} - set(CAPS)
@@ -80,6 +81,7 @@ def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
         cold="/cold",
         hot_segments=4,
         hot_bytes=5,
+        http_durability="fsync",
         allowed_hosts=("mill.example", "fd00::1"),
         mask_file=(MaskRule("A", paths=("$.b",)),),
     )

@@ -46,7 +46,7 @@ def ls(name: str | None, access: Access, as_json: bool) -> None:
         if name is None:
             _show_topics(topics, as_json)
         elif not _show_letters(topics, name, as_json) and not as_json:
-            click.echo(f"{name} has no dead letters")
+            click.echo(_none(topics, name))
 
 
 @dlq.command(
@@ -81,14 +81,27 @@ def replay(
             if error.code != "topic_not_found" or topic == name:
                 raise
             sent, why = {}, {}  # its first letter would make the topic
+        nothing = "" if sent or why else _none(topics, name)
     for queue, count in sorted(sent.items()):
         click.echo(f"{count} → {queue}")
     if why:
         reasons = ", ".join(f"{count} {REASONS.get(each, each)}" for each, count in why.items())
         click.echo(f"{sum(why.values())} left in {topic}: {reasons}", err=True)
     elif not sent:
-        click.echo(f"{name} has no dead letters")
+        click.echo(nothing)
     return 1 if why else 0
+
+
+def _none(topics: Topics, name: str) -> str:
+    """Say that there are no letters, and why a queue never has any."""
+    state = topics.topic(name).state()
+    if state.type != "queue" or (state.config["dead_letter"] and state.config["max_deliveries"]):
+        return f"{name} has no dead letters"
+    lacks = "no dead_letter topic" if not state.config["dead_letter"] else "no max_deliveries"
+    return (
+        f"{name} has {lacks}: its jobs are never given up. `millstream queue edit {name} "
+        f"--max-deliveries 3 --dead-letter {name}-dead` changes that"
+    )
 
 
 def _letters_of(topics: Topics, name: str) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ import click
 from millstream.cli.banner import banner
 from millstream.cli.command import command
 from millstream.server.facts import ServerFacts
-from millstream.server.options.serve_config import Given, ServeConfig, given
+from millstream.server.options.serve_config import DURABILITIES, Given, ServeConfig, given
 
 DEFAULTS = ServeConfig()
 FILE = click.Path(path_type=Path)
@@ -44,6 +44,11 @@ FILE = click.Path(path_type=Path)
     multiple=True,
     callback=lambda context, parameter, given: given or None,
     help="Host name that a proxy uses for HTTP on this machine; repeatable.",
+)
+@click.option(
+    "--http-durability",
+    type=click.Choice(DURABILITIES),
+    help="What acks of topics made over HTTP promise, unless they say it.  [default: disk]",
 )
 @click.option(
     "--data-dir", type=FILE, help=f"Directory for all data.  [default: ./{DEFAULTS.data_dir}]"

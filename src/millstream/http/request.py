@@ -113,6 +113,7 @@ class Request(msgspec.Struct):
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     most_body: int = MOST_BODY  # bytes that the door takes; they hold for it unpacked too
+    warnings: tuple[str, ...] = ()  # what was ignored, for the answer to say
     _query: dict[str, str] | None = None
     _named: dict[bytes, bytes] | None = None  # the headers by their names
 

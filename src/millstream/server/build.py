@@ -70,6 +70,7 @@ from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import API_LEVEL
+from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream_table import StreamsByName
@@ -192,7 +193,10 @@ def build(
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
-        kept = keep(options.jetstream, info, nats, sharing, streams, runtime)
+        kept = keep(
+            options.jetstream, info, nats, sharing, streams, runtime,
+            TopicDefaults(options.monitor.durability),
+        )  # fmt: skip
     facts = monitored(options, info, nats, kept, runtime)
     system = system_of(nats.sessions, clock, facts, options, orders)
     changes = account_changes(options, nats, sharing, system, kept, runtime)
@@ -366,6 +370,7 @@ def keep(
     sharing: Sharing,
     streams: StreamsByName,
     runtime: Runtime,
+    defaults: TopicDefaults,
 ) -> KeptParts:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
@@ -403,7 +408,9 @@ def keep(
     jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers, sinks, readers, supervisor=supervisor)
+    topics = Topics(
+        catalog, clock, store, timers, sinks, readers, supervisor=supervisor, defaults=defaults
+    )
     return KeptParts(store, shared, jetstream, served, topics, sinks)
 
 

@@ -271,6 +271,7 @@ class Server:
             http_url=self.http_url,
             http_offers=("API", "dashboard", "/metrics") if options.monitor.topics else ("/varz",),
             durability=_promise(options.jetstream),
+            http_durability=options.monitor.durability,
             credentials=options.credentials,
             http_keys=http_keys,
             loopback_only=all(is_loopback(host) for host in open_hosts),

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from millstream.http.request import Request
-from millstream.http.response import Answer
+from millstream.http.response import Answer, Response
 from millstream.http.routes import Route
 from millstream.topics.api.browse import Browse
 from millstream.topics.api.config import delete_topic, get_topic, list_topics, put_topic
@@ -182,10 +182,20 @@ def _streams(watches: Watches, topics: Topics) -> list[Route]:
 
 
 def _handler(operation: Operation, topics: Topics) -> Handler:
-    handler: Handler = partial(operation, topics=topics)
+    handler: Handler = partial(_with_warnings, partial(operation, topics=topics))
     if operation in UNBROKEN:
         handler = partial(_unbroken, handler, topics)
     return partial(_paced, handler, topics) if operation in CHANGES else handler
+
+
+async def _with_warnings(handler: Handler, request: Request) -> Answer:
+    """Answer, and say what of the request was ignored."""
+    answer = await handler(request)
+    if request.warnings and isinstance(answer, Response) and answer.body.endswith(b"}"):
+        told = msgspec.json.encode(request.warnings)
+        body = b'%b,"warnings":%b}' % (answer.body[:-1], told)
+        return msgspec.structs.replace(answer, body=body)
+    return answer
 
 
 def _unbroken(handler: Handler, topics: Topics, request: Request) -> Awaitable[Answer]:

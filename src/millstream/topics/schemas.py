@@ -74,6 +74,7 @@ _ANSWERS: dict[str, Schema] = {
             "create": SWITCH,
             "config": ref("TopicConfig"),
             "disable_backpressure": SWITCH,
+            "delay_ms": MILLISECONDS,
         },
     ),
     "TopicConfig": shape(

@@ -35,7 +35,7 @@ def ls(prefix: str, access: Access, as_json: bool) -> None:
             figures.size(each["bytes"]),
             each["earliest_seq"],
             each["head_seq"],
-            each.get("durability", "fsync" if each.get("durable") else ""),
+            "fsync before ack" if each["durable"] else "weaker: see `topic info`",
         )
         for each in found
     ]

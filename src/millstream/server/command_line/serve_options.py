@@ -29,6 +29,7 @@ _PATHS = {
     "api_keys": "monitor.keys",
     "probe_auth": "monitor.probe_auth",
     "allowed_hosts": "monitor.allowed_hosts",
+    "http_durability": "monitor.durability",
     "mask_file": "monitor.mask_rules",
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",

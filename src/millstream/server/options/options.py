@@ -184,6 +184,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
     allowed_hosts: tuple[str, ...] = ()
+    durability: str = "disk"  # of topics that are made over HTTP, where nobody says it
     mask_rules: tuple[MaskRule, ...] = ()
 
     @property

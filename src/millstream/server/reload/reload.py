@@ -53,6 +53,7 @@ _FIXED: Mapping[str, str] = {
     "port": _REBIND,
     "monitor": _REBIND,
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
+    "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
     "proxy_protocol": _REBIND,
     "trusted_proxies": _REBIND,

@@ -38,6 +38,7 @@ _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 _DURABILITY = "millstream.durability"
 _TYPE = "millstream.type"
+MADE_AS = _TYPE  # in the metadata of what was made over HTTP
 _U64 = 2**64 - 1
 _MAX_TTL_MS = (2**63 - 1) // 1_000_000  # what fits into JetStream's nanoseconds
 
@@ -685,6 +686,9 @@ class _Topic(msgspec.Struct, kw_only=True):
         else:
             return metadata
         return {**metadata, _DURABILITY: chosen}
+
+
+TOPIC_FIELDS = frozenset(_Topic.__struct_fields__)
 
 
 _COUNTS = (
