@@ -59,7 +59,7 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
-from millstream.server.page_parts import PageParts, kick
+from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -405,7 +405,12 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
+    jetstream = JetStream(
+        shared,
+        GLOBAL_ACCOUNT,
+        accounts.interests[GLOBAL_ACCOUNT],
+        lambda: accounts.configured[GLOBAL_ACCOUNT],
+    )
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(
@@ -608,6 +613,8 @@ def with_records(facts: Facts, options: JetStreamOptions, kept: KeptParts) -> Fa
         jetstream=stored(options, kept),
         storage=partial(wal_figures, kept.store),
         cold=kept.store.cold.figures,
+        pressure=partial(pressure_of, kept.topics),
+        disk=partial(disk_of, str(options.directory)),
         wal=meter_of(kept.store),
     )
 
