@@ -199,7 +199,9 @@ class Stream:
 
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> "Frames":
         """Return committed records from ``start_seq`` on, ascending, at least one if any."""
-        return self.log.read(start_seq, max_records, max_bytes)
+        frames = self.log.read(start_seq, max_records, max_bytes)
+        self.index.records_read += len(frames)
+        return frames
 
     def get(self, seq: int) -> Record:
         """Return one record; raises RecordNotFound."""
