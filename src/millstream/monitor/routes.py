@@ -113,7 +113,7 @@ async def _healthz(facts: Facts, request: Request) -> Answer:
 
 async def _metrics(facts: Facts, request: Request) -> Answer:
     _count(facts, "/metrics")
-    text = metrics.describe(facts, request.query.get("prefix", ""))
+    text = await metrics.describe(facts, request.query.get("prefix", ""))
     return Response(200, text, metrics.CONTENT_TYPE)
 
 

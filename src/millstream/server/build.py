@@ -56,7 +56,7 @@ from millstream.server.options.options import (
     Options,
 )
 from millstream.server.options.unsupported import refuse_missing
-from millstream.server.page_parts import PageParts, kick
+from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -394,6 +394,7 @@ def catalog_of(
         quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
         streams=streams,
         reach=ExternalStreams(accounts, options.domain).reach,
+        domain=options.domain,
     )
 
 
@@ -561,6 +562,8 @@ def with_records(facts: Facts, options: JetStreamOptions, kept: KeptParts) -> Fa
         jetstream=stored(options, kept),
         storage=partial(wal_figures, kept.store),
         cold=kept.store.cold.figures,
+        pressure=partial(pressure_of, kept.topics),
+        disk=partial(disk_of, str(options.directory)),
         wal=meter_of(kept.store),
     )
 
