@@ -445,6 +445,7 @@ def catalog_of(
         quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
         streams=streams,
         reach=ExternalStreams(accounts, options.domain).reach,
+        domain=options.domain,
     )
 
 
