@@ -179,5 +179,8 @@ NOTES: dict[tuple[str, str], Usage] = {
     ("GET", "/subscriptionsz"): Usage("The same as /subsz, by its longer name."),
     ("GET", "/routez"): Usage("Routes to the other servers of a cluster."),
     ("GET", "/leafz"): Usage("Links to leafnodes, with what went over each."),
+    ("GET", "/raftz"): Usage("Consensus groups, where there are any."),
+    ("GET", "/ipqueuesz"): Usage("Internal queues and what waits in them."),
+    ("GET", "/stacksz"): Usage("What every thread of the server does at this moment."),
     ("GET", "/gatewayz"): Usage("Gateways to other clusters."),
 }
