@@ -21,6 +21,7 @@ from millstream.server.conf.setting import (
     read,
     unsupported,
 )
+from millstream.server.conf.streams import streams
 from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.conf.tls import tls
 from millstream.server.conf.trust import (
@@ -305,6 +306,7 @@ _TOP: Table = {
     "proxies": ("", unsupported("connections must come directly")),
     # persistence
     "jetstream": ("jetstream", jetstream),
+    "streams": ("streams", streams),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
     "default_js_domain": ("", ignored(_pairs, "it tunes leaf nodes")),
     # other servers

@@ -55,6 +55,7 @@ _FIXED: Mapping[str, str] = {
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
     "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
+    "streams": "they are made at the start; `millstream apply` changes a running server",
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
