@@ -26,7 +26,6 @@ NOT_OURS = {
     "varz.git_commit": "no such build",
     "varz.gomaxprocs": "a setting of Go's runtime",
     "varz.disk_io_wait_stats": "a figure of its own store",
-    "accountz.account_detail.imports": "the system's imports are built in here",
 }
 # What we tell beyond it.
 OURS = {
@@ -46,6 +45,7 @@ ASKED = [
     "/routez",
     "/leafz",
     "/gatewayz",
+    "/ipqueuesz",
     "/jsz?consumers=1&config=1",
     "/healthz",
 ]
@@ -60,6 +60,8 @@ REFUSED = [
     "/accountz?acc=nobody",
     "/accstatz?unused=x",
     "/routez?subs=x",
+    "/ipqueuesz?all=x",
+    "/raftz",
     "/jsz?accounts=x",
     "/healthz?js-enabled-only=x",
     "/healthz?stream=x",

@@ -134,3 +134,50 @@ async def keys(place: Place) -> list[Any]:
 async def test_a_bucket_of_another_account_is_written_read_and_watched(tmp_path: Path):
     seen = await both(tmp_path, CONFIG, keys)
     assert seen[4:6] == [b"3", ["x", "y"]]
+
+
+def _sorted(listed: Any) -> list[str]:
+    return sorted(json.dumps(one, sort_keys=True) for one in listed)
+
+
+async def accounts(place: Place) -> list[Any]:
+    system, seen = await place.client("sys"), []
+    for name in ("A", "B", "SYS", "$G"):
+        asked = f"$SYS.REQ.ACCOUNT.{name}.INFO"
+        told = json.loads((await system.request(asked, b"", timeout=5)).data)["data"]
+        seen.append((name, told["jetstream_enabled"]))
+        seen += [_sorted(told.get("imports", ())), _sorted(told.get("exports", ()))]
+    nobody = await place.client()
+    seen.append((await api(nobody, "INFO")).get("error"))
+    found = place.page("jsz?accounts=1")
+    seen.append(sorted(one["name"] for one in found["account_details"]))
+    owner = await place.client("a")
+    for retention in ("workqueue", "interest", "limits"):
+        await api(
+            owner, "STREAM.CREATE.W", {"name": "W", "subjects": ["w"], "retention": retention}
+        )
+        await api(owner, "STREAM.CREATE.D", {"name": "D", "sources": [{"name": "W"}]})
+        expected = int(retention != "limits")
+        for _ in range(500):  # the reference begins to draw a moment later
+            count = (await api(owner, "STREAM.INFO.W"))["state"]["consumer_count"]
+            if count == expected:
+                break
+            await asyncio.sleep(0.01)
+        seen.append((retention, count))
+        for stream in ("D", "W"):
+            await api(owner, f"STREAM.DELETE.{stream}")
+    return seen
+
+
+async def test_accounts_are_described_and_the_global_one_is_closed_as_at_the_reference(
+    tmp_path: Path,
+):
+    config = CONFIG.replace(
+        "accounts {", "accounts { SYS { users: [{user: sys, password: secret}] }"
+    )
+    config += (
+        "system_account: SYS\nno_auth_user: g\nauthorization { users: [{user: g, password: g}] }\n"
+    )
+    seen = await both(tmp_path, config, accounts)
+    assert ("$G", False) in seen
+    assert ("workqueue", 1) in seen

@@ -273,3 +273,17 @@ async def test_a_snapshot_waits_for_an_inbox_that_is_subscribed_after_the_answer
     assert early.pending_msgs == 2
     await client.close()
     await broker.stop()
+
+
+async def test_a_durable_consumer_in_memory_goes_along(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start())
+    await fill(client, 20)
+    config = {**CONSUMER, "name": "m", "durable_name": "m", "mem_storage": True}
+    await api(client, "CONSUMER.CREATE.S.m", {"stream_name": "S", "config": config})
+    answer, chunks, _ = await back_up(client)
+    await client.jetstream().delete_stream("S")
+    await bring_back(client, answer, chunks)
+    assert (await api(client, "CONSUMER.NAMES.S"))["consumers"] == ["c", "m"]
+    await client.close()
+    await broker.stop()

@@ -59,6 +59,13 @@ class Latency(msgspec.Struct, frozen=True):
     sampling: int = 100
 
 
+class TraceTerms(msgspec.Struct, frozen=True):
+    """Where messages that carry a ``traceparent`` are traced to, and how many in a hundred."""
+
+    dest: str
+    sampling: int = 100
+
+
 class Export(msgspec.Struct, frozen=True):
     """Subjects that others may import; ``accounts`` of None means everybody."""
 
@@ -69,6 +76,7 @@ class Export(msgspec.Struct, frozen=True):
     response_seconds: float = RESPONSE_SECONDS
     account_token_position: int = 0
     latency: Latency | None = None
+    allow_trace: bool = False  # traces of others go on to a service
 
     def is_open_to(self, importer: str, subject: str) -> bool:
         """Say whether ``importer`` may take ``subject``, which this export covers."""
@@ -88,6 +96,7 @@ class Import(msgspec.Struct, frozen=True):
     to: str = ""
     prefix: str = ""
     share: bool = False
+    allow_trace: bool = False  # traces of others go on to our clients
 
     @property
     def local(self) -> str:
@@ -160,6 +169,7 @@ class Account(msgspec.Struct, frozen=True):
     stream_limits: StreamLimits = StreamLimits()
     # Limits by number of replicas: "R1" holds for the streams of one server, others for none.
     tiers: tuple[tuple[str, StreamLimits], ...] = ()
+    trace: TraceTerms | None = None
 
     @property
     def shown_name(self) -> str:
@@ -179,11 +189,14 @@ class Account(msgspec.Struct, frozen=True):
 def accounts_with_defaults(
     accounts: Iterable[Account], *, system: str = SYSTEM_ACCOUNT, jetstream: bool = True
 ) -> tuple[Account, ...]:
-    """Add the accounts that every server has: the global one, and the system's own."""
+    """Add the accounts that every server has: the global one, and the system's own.
+
+    The global one has JetStream by itself only where no other account could.
+    """
     listed = list(accounts)
     names = {account.name for account in listed}
     if GLOBAL_ACCOUNT not in names:
-        listed.append(Account(GLOBAL_ACCOUNT, jetstream=jetstream))
+        listed.append(Account(GLOBAL_ACCOUNT, jetstream=jetstream and names <= {system}))
     if system and system not in names:
         listed.append(Account(system))
     return tuple(listed)

@@ -12,13 +12,20 @@ from millstream.kernel._batch cimport Batch
 from millstream.kernel._buffer cimport pending
 from millstream.kernel._conn cimport LOANS, Conn, Pub, queued
 from millstream.kernel._connections cimport Connections, Peer
-from millstream.kernel._interest cimport Match, Members, SinkSlot, Sub, is_denied, sub_sid
+from millstream.kernel._interest cimport (
+    Match, Members, SinkSlot, Sub, is_denied, sub_pattern, sub_queue, sub_sid,
+)
 from millstream.kernel._memory cimport must_grow
 from millstream.kernel._scan cimport write_decimal
 from millstream.kernel._sids cimport sids_add, sids_find, sids_remove
 from millstream.kernel._subject cimport pattern_is_legal
 
 cdef enum:
+    # why a client did not get a message: _hub.NO_ECHO and so on
+    NO_ECHO = 1
+    HIDDEN = 2
+    ENOUGH = 3
+    GONE = 4
     PACKET = 65483            # what one packet holds on the loopback; a second one costs as much
     LOAN_MIN = 4096           # from here on a payload is sent from where it was read
 
@@ -68,7 +75,7 @@ cdef class Delivery:
         peer.interest.tell()
         return True
 
-    cdef void _drop_spent(self) noexcept:
+    cdef void drop_spent(self) noexcept:
         """Remove subscriptions that reached their maximum in the delivery just made."""
         cdef Sub *sub
         cdef Peer peer
@@ -91,16 +98,16 @@ cdef class Delivery:
             group = &match.groups[i]
             start = 0
             if group.count > 1:
-                start = <uint32_t>(self._random() % group.count)
+                start = <uint32_t>(self.random() % group.count)
             for k in range(group.count):
                 if self._give(group.subs[(start + k) % group.count], pub):
                     delivered += 1
                     break
         if self.spent_count:
-            self._drop_spent()
+            self.drop_spent()
         return delivered
 
-    cdef uint64_t _random(self) noexcept:
+    cdef uint64_t random(self) noexcept:
         self.dice ^= self.dice << 13
         self.dice ^= self.dice >> 7
         self.dice ^= self.dice << 17
@@ -122,6 +129,26 @@ cdef class Delivery:
         if sub.delivered == sub.limit:
             self._spend(sub)
         return 1
+
+    cdef bint give_seen(self, Sub *sub, Pub *pub, bint really, list met) except -1:
+        """Give a message to a client and note that in ``met``, or why not; sinks are noted only."""
+        cdef Conn *conn
+        cdef int why = 0
+        if sub.is_sink:
+            met.append((<SinkSlot>sub.target, (<SinkSlot>sub.target).sink))
+            return True
+        conn = <Conn *>sub.target
+        if conn == pub.origin and not conn.echo:
+            why = NO_ECHO
+        elif sub.limit and sub.delivered >= sub.limit:
+            why = ENOUGH
+        elif sub.denied_count and is_denied(sub, pub.subject, pub.subject_len):
+            why = HIDDEN
+        elif really and not self._give(sub, pub):
+            why = GONE
+        met.append((
+            conn.cid, sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], why))
+        return why == 0
 
     cdef void _spend(self, Sub *sub) noexcept:
         if self.spent_count == self.spent_room:

@@ -172,6 +172,14 @@ def _no_figures() -> dict[str, int]:
     return {}
 
 
+def _no_pressure() -> dict[str, float]:
+    return {}
+
+
+def _no_disk() -> tuple[int, int]:
+    return 0, 0
+
+
 def _closes_nothing(cid: int) -> bool:
     return False
 
@@ -255,6 +263,8 @@ class Facts(msgspec.Struct):
     statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
     http_traffic: dict[str, int] = msgspec.field(default_factory=dict)  # bodies, in bytes
     loop: LoopMeter | None = None
+    pressure: Callable[[], dict[str, float]] = msgspec.field(default=_no_pressure)
+    disk: Callable[[], tuple[int, int]] = msgspec.field(default=_no_disk)  # used, size
     close_connection: Callable[[int], bool] = msgspec.field(default=_closes_nothing)
 
     def tls_ends(self) -> str:

@@ -1,4 +1,4 @@
-"""/routez, /leafz and /gatewayz: this server has no links to others, and says so."""
+"""/routez, /leafz, /gatewayz, /raftz and /ipqueuesz: what only a cluster or another server has."""
 
 from typing import Any
 
@@ -39,3 +39,11 @@ def describe_gateways(facts: Facts) -> dict[str, Any]:
         "outbound_gateways": {},
         "inbound_gateways": {},
     }
+
+
+NO_RAFT = b"No Raft nodes registered"  # one server has nobody to agree with
+
+
+def describe_queues(facts: Facts) -> dict[str, Any]:
+    """Return the object that /ipqueuesz answers: nothing here waits in such queues."""
+    return {}

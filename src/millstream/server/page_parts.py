@@ -54,7 +54,7 @@ class ServerFigures:
         facts, measures = self._facts, self._topics.scheduler.measures
         moved, http = facts.traffic(), facts.http_traffic
         if self._looks % DISK_EVERY == 0:
-            self._disk = _disk(self._directory)
+            self._disk = disk_of(self._directory)
         self._looks += 1
         shown: dict[str, Any] = {
             "uptime": (facts.clock.time_ns() - facts.started_ns) // 1_000_000,
@@ -89,7 +89,19 @@ class ServerFigures:
         return shown
 
 
-def _disk(directory: str) -> tuple[int, int]:
+def pressure_of(topics: "Topics") -> dict[str, float]:
+    """Return how hard the server is pressed, in figures."""
+    scheduler = topics.scheduler
+    return {
+        "pressure_ratio": scheduler.measures.pressure,
+        "scheduler_waiting": scheduler.depth,
+        "scheduler_latency_seconds": scheduler.latency_ms / 1000,
+        "refused_writes": topics.commits.refused,
+    }
+
+
+def disk_of(directory: str) -> tuple[int, int]:
+    """Return how much of the file system of a directory is used, and how large it is."""
     try:
         found = shutil.disk_usage(directory if os.path.isdir(directory) else ".")
     except OSError:

@@ -29,7 +29,8 @@ class AccountStreams:
 
     def all(self) -> list[JetStream]:
         """Return the API of every account that has one."""
-        return [self._first, *self._served.values()]
+        first = self._first
+        return [*([first] if first.is_open or first.streams() else ()), *self._served.values()]
 
     def start(self) -> None:
         """Serve every account that shall have JetStream and has not; again after a reload."""

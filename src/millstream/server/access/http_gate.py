@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.api_keys import ApiKeyRing
 from millstream.clock import Clock
 from millstream.nats.accounts.accounts import Accounts
@@ -78,4 +79,8 @@ def _subjects_of(reception: Authenticator, account: str, name: str) -> tuple[str
 
 def _keeps_streams(accounts: Accounts, catalog: Catalog | None, account: str) -> bool:
     space = accounts.get(account)
-    return catalog is not None and space is not None and space.account.jetstream
+    return (
+        catalog is not None
+        and space is not None
+        and (space.account.jetstream or space.name == GLOBAL_ACCOUNT)
+    )

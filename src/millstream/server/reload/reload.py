@@ -56,6 +56,8 @@ _FIXED: Mapping[str, str] = {
     "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
     "streams": "they are made at the start; `millstream apply` changes a running server",
+    "proxy_protocol": _REBIND,
+    "trusted_proxies": _REBIND,
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
