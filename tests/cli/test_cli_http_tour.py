@@ -169,7 +169,7 @@ def test_keys_close_http_and_disable_opens_it(
         until(lambda: run(capsys, ["topic", "ls", *web]).code == 1)
         assert run(capsys, ["topic", "ls", *web, "--token", secret]).code == 0
         assert run(capsys, ["rtt", "--count", "1", "-s", broker.url]).code == 0  # NATS stays open
-        assert "did you mean 'ci'" in run(capsys, ["key", "revoke", "cj", *here]).err
+        assert "did you mean 'ci'" in run(capsys, ["key", "revoke", "cii", *here]).err
         assert run(capsys, ["key", "disable", *here]).code == 2  # nobody is there to ask
         assert run(capsys, ["key", "disable", "--force", *here]).code == 0
         until(lambda: run(capsys, ["topic", "ls", *web]).code == 0)

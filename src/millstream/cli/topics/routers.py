@@ -71,7 +71,7 @@ def info(name: str, access: Access, as_json: bool) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("dest", metavar="TO")
 @click.option("--tag", "tags", multiple=True, help="Only records with this tag; it may end in *.")
-@click.option("--create-dest", is_flag=True, help="Create TO if it is missing.")
+@click.option("--create-dest/--no-create-dest", default=None, help="Create a missing TO, or fail.")
 @click.option("--guarantee", help="How carefully records are copied.")
 @over_http
 @json_option
@@ -80,13 +80,15 @@ def add(
     source: str,
     dest: str,
     tags: tuple[str, ...],
-    create_dest: bool,
+    create_dest: bool | None,
     guarantee: str | None,
     access: Access,
     as_json: bool,
 ) -> None:
     """Create or change ROUTER: what is written to topic FROM is copied to topic TO."""
-    body: Json = {"source": source, "dest": dest, "create_dest": create_dest}
+    body: Json = {"source": source, "dest": dest}
+    if create_dest is not None:
+        body["create_dest"] = create_dest
     if tags:
         body["filter"] = list(tags)
     if guarantee:
