@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import json_option, over_both
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import as_text, sure
 
@@ -38,7 +38,7 @@ def apply(
     dry_run: bool,
     yes: bool,
     data_dir: Path,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Make a server as FILE describes it: streams, consumers, topics, queues, routers, kv, users.

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import click
 
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.declared.live import Live
-from millstream.cli.declared.plan import Step
+from millstream.cli.declared.plan import PlanStep
 from millstream.cli.topics.routers import ask
-from millstream.client.jetstream.api import JetStream
+from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 _BUCKET = {
@@ -27,16 +27,16 @@ _BUCKET = {
 class Hands:
     """Does what a step says."""
 
-    def __init__(self, js: JetStream, access: Access, data_dir: Path) -> None:
+    def __init__(self, js: JetStreamApi, access: ServerAccess, data_dir: Path) -> None:
         self._js = js
         self._access = access
         self._data_dir = data_dir
 
-    def do(self, step: Step) -> None:
+    def do(self, step: PlanStep) -> None:
         """Carry one step out; raises what the server refused."""
         getattr(self, f"_{step.section}")(step)
 
-    def _streams(self, step: Step) -> None:
+    def _streams(self, step: PlanStep) -> None:
         if step.verb == "remove":
             self._js.about("STREAM.DELETE", step.name)
         elif step.verb == "create":
@@ -45,7 +45,7 @@ class Hands:
             config = {**step.before, **step.after, "name": step.name}
             self._js.about("STREAM.UPDATE", step.name, body=config)
 
-    def _consumers(self, step: Step) -> None:
+    def _consumers(self, step: PlanStep) -> None:
         stream, _, name = step.name.partition("/")
         if step.verb == "remove":
             self._js.about("CONSUMER.DELETE", stream, name)
@@ -56,7 +56,7 @@ class Hands:
         body = {"stream_name": stream, "config": config, "action": action}
         self._js.about("CONSUMER.CREATE", stream, name, body)
 
-    def _kv(self, step: Step) -> None:
+    def _kv(self, step: PlanStep) -> None:
         name = f"KV_{step.name}"
         if step.verb == "remove":
             self._js.about("STREAM.DELETE", name)
@@ -80,7 +80,7 @@ class Hands:
         }
         self._js.about("STREAM.CREATE", name, body=config)
 
-    def _topics(self, step: Step, kind: str = "log") -> None:
+    def _topics(self, step: PlanStep, kind: str = "log") -> None:
         with self._access.topics() as topics:
             topic = topics.topic(step.name)
             if step.verb == "remove":
@@ -88,10 +88,10 @@ class Hands:
             else:
                 topic.put(**{"type": kind, **step.before, **step.after})
 
-    def _queues(self, step: Step) -> None:
+    def _queues(self, step: PlanStep) -> None:
         self._topics(step, "queue")
 
-    def _routers(self, step: Step) -> None:
+    def _routers(self, step: PlanStep) -> None:
         path = f"/v0/routers/{quote(step.name, safe='')}"
         if step.verb == "remove":
             ask(self._access, "DELETE", path)
@@ -100,7 +100,7 @@ class Hands:
         fields: Json = {field: known[field] for field in ("source", "dest") if field in known}
         ask(self._access, "PUT", f"{path}?strict=true", {**fields, **step.after})
 
-    def _users(self, step: Step) -> None:
+    def _users(self, step: PlanStep) -> None:
         from millstream.server.access.user_file import UserFile
 
         with UserFile(self._data_dir).changed() as users:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import over_both
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 
 Json = dict[str, Any]
@@ -17,7 +17,7 @@ KINDS = ["streams", "consumers", "kv", "topics", "queues", "routers"]
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Format.")
 @click.option("--json", "as_json", is_flag=True, help="As --output json.")
 @over_both
-def get(kinds: tuple[str, ...], output: str, as_json: bool, access: Access) -> None:
+def get(kinds: tuple[str, ...], output: str, as_json: bool, access: ServerAccess) -> None:
     """Write what a server has as a file for `millstream apply`: all, or only some KINDs.
 
     KIND is streams, consumers, kv, topics, queues or routers. Values that are the default are

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.declared.document import QUEUE_FIELDS, SECTIONS, TOPIC_FIELDS
 from millstream.cli.topics.routers import ask
-from millstream.client.jetstream.api import JetStream
+from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 MADE_OVER_HTTP = "millstream.type"
@@ -71,7 +71,7 @@ def without_defaults(config: Json, defaults: Json, fields: frozenset[str]) -> Js
 class Live:
     """Asks a server for what it has; sections over HTTP need millstream."""
 
-    def __init__(self, js: JetStream, access: Access) -> None:
+    def __init__(self, js: JetStreamApi, access: ServerAccess) -> None:
         self._js = js
         self._access = access
         self._streams: list[Json] | None = None

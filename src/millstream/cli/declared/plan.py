@@ -22,7 +22,7 @@ SINGULAR = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One thing to do: ``verb`` is create, change or remove."""
 
     verb: str
@@ -48,14 +48,14 @@ class Step:
 
 def planned(
     wanted: dict[str, dict[str, Json]], live: dict[str, dict[str, Json]], prune: bool
-) -> list[Step]:
+) -> list[PlanStep]:
     """Return the steps in the order that works: what others need comes first, and goes last."""
     makes = [step for section in ORDER if section in wanted for step in
              _section(section, wanted[section], live.get(section, {}))]  # fmt: skip
     if not prune:
         return makes
     removes = [
-        Step("remove", section, name, known, {})
+        PlanStep("remove", section, name, known, {})
         for section in reversed(ORDER)
         if section in wanted
         for name, known in sorted(live.get(section, {}).items())
@@ -70,13 +70,13 @@ def planned(
     return makes + kept
 
 
-def _section(section: str, wanted: dict[str, Json], live: dict[str, Json]) -> Iterator[Step]:
+def _section(section: str, wanted: dict[str, Json], live: dict[str, Json]) -> Iterator[PlanStep]:
     for name, fields in wanted.items():
         known = live.get(name)
         if known is None:
-            yield Step("create", section, name, {}, fields)
+            yield PlanStep("create", section, name, {}, fields)
         elif changed := {field: v for field, v in fields.items() if not same(known.get(field), v)}:
-            yield Step("change", section, name, known, changed)
+            yield PlanStep("change", section, name, known, changed)
 
 
 def same(live: object, wanted: object) -> bool:
