@@ -14,6 +14,7 @@ from millstream.http.door import HttpDoor
 from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
 from millstream.server.about import websocket_shown
 from millstream.server.build import ServerParts, build
+from millstream.server.declared_streams import declare
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.opening import Opening, begin
 from millstream.server.options.loaded import Load
@@ -174,6 +175,8 @@ class Server:
                     terms.host, terms.port, terms, parts.guards.websocket_tls
                 )
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
+        if parts.kept is not None:
+            await declare(parts.kept.shared.catalog, options.streams)
         self.write_files(options)
 
     async def _start_http(self, http: HttpDoor) -> tuple[str, int]:

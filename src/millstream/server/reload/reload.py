@@ -55,6 +55,7 @@ _FIXED: Mapping[str, str] = {
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
     "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
+    "streams": "they are made at the start; `millstream apply` changes a running server",
     "proxy_protocol": _REBIND,
     "trusted_proxies": _REBIND,
     "jetstream": _STORE,
