@@ -46,7 +46,7 @@ class Operations:
         self.sessions[cid].unsub(sid, max_msgs)
 
     def on_ping(self, cid: int) -> None:
-        """Take a connection's first PING; the hub answered it."""
+        """Answer a connection's first PING; the hub answers the others."""
         self.sessions[cid].first_ping()
 
     def on_pong(self, cid: int) -> None:
