@@ -12,6 +12,10 @@ cdef class Peer:
     cdef Interest interest
     cdef dict subs            # sid → address of the Sub
     cdef bytes mapped_to      # where the publish under way really goes
+    cdef dict wishes          # of a link: (account, subject, queue) → address of the Sub
+    cdef dict spaces          # of a link: account → Interest
+    cdef bytes account        # of a link: the one of its last message
+    cdef bytes cluster        # of a leaf: the name of its cluster
 
 
 cdef class Connections(Outboxes):
@@ -50,3 +54,6 @@ cdef class Connections(Outboxes):
     cdef void _end_stalls(self) noexcept
     cdef bint _is_worth_waiting(self, Conn *publisher, Conn *client) noexcept
     cdef void _close_stuck(self, double now) noexcept
+
+
+cdef Py_ssize_t drop_wishes(Peer peer, bytes account) noexcept

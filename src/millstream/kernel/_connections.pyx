@@ -254,6 +254,8 @@ cdef class Connections(Outboxes):
         for address in peer.subs.values():
             peer.interest.remove(<Sub *><size_t>address)
         peer.subs.clear()
+        if peer.wishes:
+            drop_wishes(peer, None)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -401,3 +403,13 @@ cdef int port_of(int fd) noexcept nogil:
     if fd < 0 or getpeername(fd, <sockaddr *>&address, &size) < 0:
         return 0
     return ntohs(address.sin6_port)
+
+
+cdef Py_ssize_t drop_wishes(Peer peer, bytes account) noexcept:
+    """Forget what a link wants, in one account or in all; return how much that was."""
+    cdef list keys = [key for key in peer.wishes if account is None or key[0] == account]
+    cdef Interest interest
+    for key in keys:
+        interest = peer.spaces[key[0]]
+        interest.remove(<Sub *><size_t>peer.wishes.pop(key))
+    return len(keys)

@@ -20,9 +20,14 @@ cdef class Delivery(Connections):
 
     cdef void _drop_spent(self) noexcept
     cdef int _deliver(self, Match *match, Pub *pub) noexcept
+    cdef int _deliver_linked(self, Match *match, Pub *pub) noexcept
     cdef uint64_t _random(self) noexcept
     cdef int _give(self, Sub *sub, Pub *pub) noexcept
     cdef void _spend(self, Sub *sub) noexcept
     cdef int _give_sink(self, SinkSlot slot, Pub *pub) noexcept
     cdef void _write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept
     cdef void _relieve(self, Conn *conn, Conn *publisher) noexcept
+
+
+cdef Py_ssize_t write_tail(char *to, const Pub *pub, bint with_headers) noexcept nogil
+cdef check_patterns(tuple patterns)

@@ -96,6 +96,8 @@ cdef class Delivery(Connections):
         cdef int delivered = 0
         cdef uint32_t i, k, start
         cdef Members *group
+        if match.linked:
+            return self._deliver_linked(match, pub)
         for i in range(match.plain_count):
             delivered += self._give(match.plain[i], pub)
         for i in range(match.group_count):
@@ -110,6 +112,9 @@ cdef class Delivery(Connections):
         if self.spent_count:
             self._drop_spent()
         return delivered
+
+    cdef int _deliver_linked(self, Match *match, Pub *pub) noexcept:
+        return 0  # Linked has the real one
 
     cdef uint64_t _random(self) noexcept:
         self.dice ^= self.dice << 13
@@ -209,7 +214,7 @@ cdef class Delivery(Connections):
         if queued(conn) > conn.max_pending:
             conn.slow = True
         elif queued(conn) > conn.nearly_full and not conn.hopeless and publisher != NULL \
-                and publisher != conn and publisher.stalled_on == NULL:
+                and publisher != conn and publisher.stalled_on == NULL and not publisher.link:
             self._stall(publisher, <void *>conn, True)
 
     def stats(self):

@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from millstream.kernel._publishing import Publishing
+from millstream.kernel._interest import Interest
+from millstream.kernel._linked import Linked
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION: int
@@ -53,8 +54,16 @@ class Handler(Protocol):
 
         What is returned is what the permissions are about, and what receivers see.
         """
+    def on_wish(
+        self, cid: int, account: bytes, subject: bytes, queue: bytes, weight: int, origin: bytes
+    ) -> None:
+        """Called when a link tells what it wants; a weight of 0 means that it wants it no more."""
+    def on_err(self, cid: int, text: bytes) -> None:
+        """Called when a link says -ERR."""
+    def space_of(self, cid: int, account: bytes) -> Interest | None:
+        """Asked for the subjects of an account that a route names; None drops its messages."""
 
-class Hub(Publishing):
+class Hub(Linked):
     """Every NATS connection's bytes: parse, match, copy, flush."""
 
     def __init__(

@@ -25,8 +25,9 @@ from millstream.kernel._conn cimport (
 )
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._interest cimport Interest, SinkSlot
+from millstream.kernel._linked cimport Linked
 from millstream.kernel._memory cimport must_alloc
-from millstream.kernel._publishing cimport Publishing
+
 from millstream.kernel._system cimport (
     EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, epoll_event, epoll_wait, eventfd_read,
     eventfd_write, monotonic_ns, recv, sched_yield,
@@ -69,7 +70,7 @@ cdef enum:
     MOST_SKIPS_LOG2 = 7       # after looks in vain, at least one small turn in 128 is followed by one
 
 
-cdef class Hub(Publishing):
+cdef class Hub(Linked):
     """Owns an epoll descriptor: when it is readable, call ``poll``."""
 
     cdef char *chunk

@@ -17,6 +17,9 @@ cdef struct Sub:
     uint32_t queue_len
     uint32_t pattern_len
     uint32_t denied_count
+    uint32_t weight       # members that a link's subscription stands for
+    uint32_t cluster      # the leaf cluster that a route's subscription is for; 0 = none
+    int link              # the kind of the link that wants it; 0 = a client or a sink
     Word *denied          # patterns whose subjects this subscription does not get
     char *sid             # b" 17 ", ready to follow the subject of a MSG
     char *queue
@@ -51,6 +54,7 @@ cdef struct Node:
 cdef struct Match:
     Match *chain
     bint stale
+    bint linked           # some of it goes to other servers
     bint is_own           # the last token made a difference: a subject beside it may match others
     uint64_t hash
     char *subject
@@ -100,6 +104,9 @@ cdef class Interest:
     cdef uint64_t removes
     cdef uint64_t matches
     cdef uint64_t cache_hits
+    cdef uint64_t links               # subscriptions of other servers
+    cdef bint linking                 # the one that is being made is such a one
+    cdef list observers               # told of each subscription that comes or goes here
     cdef bint many                    # sinks come or go: all that is cached is stale already
     cdef dict slots
     cdef list resume_hooks
@@ -123,6 +130,7 @@ cdef class Interest:
     cdef SinkSlot displaced(self, uint64_t handle)
     cdef void begin_many(self, Py_ssize_t count) noexcept
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
+    cdef void observed(self, Sub *sub, int step) noexcept
     cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept
     cdef Match *find(

@@ -7,6 +7,7 @@ from millstream.kernel._scan cimport Word
 cdef class Operations(Delivery):
     cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
+    cdef Py_ssize_t _link_operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
     cdef Py_ssize_t _line(
         self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
     ) noexcept
@@ -32,3 +33,17 @@ cdef class Operations(Delivery):
     cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept
     cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept
     cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept
+
+
+cdef enum:
+    # why input is refused: _hub.UNKNOWN_OPERATION and so on
+    BAD_OPERATION = 1
+    BAD_ARGUMENTS = 2
+    TOO_LARGE = 3
+    TOO_LONG = 4
+    NO_HEADERS = 5
+
+cdef const char *plain_tail(
+    const Word *sizes, bint headed, const char *line_end, const char *body
+) noexcept nogil
+cdef bint body_is_sound(const char *body, const char *end, Py_ssize_t size) noexcept nogil

@@ -23,12 +23,6 @@ from millstream.kernel._subject cimport subject_is_legal
 log = logging.getLogger(__name__)
 
 cdef enum:
-    # why input is refused: _hub.UNKNOWN_OPERATION and so on
-    BAD_OPERATION = 1
-    BAD_ARGUMENTS = 2
-    TOO_LARGE = 3
-    TOO_LONG = 4
-    NO_HEADERS = 5
     BRIEF = 1024              # a subject up to here needs no memory of its own in an answer
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
@@ -60,10 +54,16 @@ cdef class Operations(Delivery):
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
         cdef Py_ssize_t reach = self.max_control_line + 2
-        cdef const char *lf = <const char *>memchr(at, b"\n", size if size < reach else reach)
+        cdef const char *lf
+        if conn.link:
+            return self._link_operation(conn, at, size)
+        lf = <const char *>memchr(at, b"\n", size if size < reach else reach)
         if lf == NULL:
             return self._incomplete(conn, at, size)
         return self._line(conn, at, lf, size)
+
+    cdef Py_ssize_t _link_operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+        return -1  # Linked has the real one
 
     cdef Py_ssize_t _line(
         self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
@@ -363,7 +363,7 @@ cdef class Operations(Delivery):
             self._failed(conn, "taking UNSUB failed cid=%d")
 
 
-cdef inline const char *plain_tail(
+cdef const char *plain_tail(
     const Word *sizes, bint headed, const char *line_end, const char *body
 ) noexcept nogil:
     """Return where the sizes begin if all from there on can follow a MSG as it is, else NULL."""
@@ -376,7 +376,7 @@ cdef inline const char *plain_tail(
     return sizes[0].at if end == line_end and line_end[0] == b"\r" and body == end + 2 else NULL
 
 
-cdef inline bint body_is_sound(
+cdef bint body_is_sound(
     const char *body, const char *end, Py_ssize_t size
 ) noexcept nogil:
     """False once what is there cannot be ``size`` bytes and CRLF any more."""

@@ -296,6 +296,12 @@ class Session:
             )
             self._hub.write(self.cid, info.line())
 
+    def relocated(self, urls: list[str]) -> None:
+        """Tell the client where else it can connect, if it understands."""
+        self.greeting = self.greeting.with_(connect_urls=urls)
+        if self.connected and self.options.protocol >= 1:
+            self._hub.write(self.cid, self.greeting.line())
+
     def send_away(self) -> None:
         """Tell the client to look for another server, if it understands."""
         if self.options.protocol >= 1:

@@ -18,6 +18,10 @@ from millstream.http.limits import Limits as HttpLimits
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.links.exchange import Exchange
+from millstream.links.leafs import Leafs
+from millstream.links.links import Links
+from millstream.links.mesh import Mesh
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.routes import monitor_routes
@@ -153,6 +157,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     facts: Facts
     system: System
     changes: AccountChanges
+    links: Links | None
 
 
 def build(
@@ -182,10 +187,28 @@ def build(
         kept = keep(options.jetstream, info, nats, sharing, streams, runtime)
     facts = monitored(options, info, nats, kept, runtime)
     system = system_of(nats.sessions, clock, facts, options, orders)
-    changes = account_changes(options, nats, sharing, system, kept)
+    links = links_of(options, info, nats, runtime)
+    changes = account_changes(options, nats, sharing, system, kept, links)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     http = http_door(options, facts, kept, gate, runtime) if options.monitor.listens else None
-    return ServerParts(info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes)
+    return ServerParts(
+        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links
+    )
+
+
+def links_of(options: Options, info: ServerInfo, nats: NatsDoor, runtime: Runtime) -> Links | None:
+    """Return what connects this server to others, None where nothing is configured."""
+    if options.leafnodes is None and options.cluster is None:
+        return None
+    loop, supervisor = runtime.loop, runtime.supervisor
+    exchange = Exchange(nats.sessions, runtime.clock, loop)
+    leafs = mesh = None
+    if options.leafnodes is not None:
+        plain = frozenset(name for name, domain in options.default_js_domains if not domain)
+        leafs = Leafs(loop, exchange, options.leafnodes, supervisor, plain)
+    if options.cluster is not None:
+        mesh = Mesh(loop, exchange, options.cluster, supervisor)
+    return Links(exchange, leafs, mesh)
 
 
 def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
@@ -204,12 +227,19 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
 
 
 def account_changes(
-    options: Options, nats: NatsDoor, sharing: Sharing, system: System, kept: KeptParts | None
+    options: Options,
+    nats: NatsDoor,
+    sharing: Sharing,
+    system: System,
+    kept: KeptParts | None,
+    links: Links | None,
 ) -> AccountChanges:
     """Return what puts other accounts in force, which the system account may ask for too."""
     renewals: list[Callable[[], object]] = [sharing.renew, system.renew]
     if kept is not None:
         renewals += [kept.accounts.start, kept.shared.catalog.refresh_feeds]
+    if links is not None:
+        renewals.append(links.renew)
     changes = AccountChanges(options, nats.sessions, renewals)
     space = nats.sessions.reception.accounts.system
     if space is not None:
@@ -451,10 +481,17 @@ def describe(options: Options) -> ServerInfo:
     domain = options.jetstream.domain if options.jetstream is not None else ""
     return info.with_(
         headers=options.headers,
-        cluster=options.cluster_name,
+        cluster=cluster_name_of(options),
         domain=domain,
         api_lvl=API_LEVEL,
     )
+
+
+def cluster_name_of(options: Options) -> str:
+    """Return the cluster's name; a cluster without one has a name until it meets another."""
+    if options.cluster is None or options.cluster_name:
+        return options.cluster_name
+    return secrets.token_hex(11).upper()
 
 
 def monitored(

@@ -84,6 +84,8 @@ class RunningParts:
         nats = self._nats
         nats.stop_listening()
         self._parts.system.leaving()
+        if self._parts.links is not None:
+            self._parts.links.leave()
         for session in nats.sessions.all():
             session.send_away()
         nats.hub.flush()

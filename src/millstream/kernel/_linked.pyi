@@ -1,0 +1,40 @@
+from millstream.kernel._interest import Interest
+from millstream.kernel._publishing import Publishing
+
+class Linked(Publishing):
+    """Links: connections to other servers, what they want, and what they send."""
+
+    def link(self, cid: int, kind: int, max_pending: int, cluster: bytes = b"") -> None: ...
+    def name_cluster(self, cid: int, cluster: bytes) -> None: ...
+    def open_link(
+        self,
+        cid: int,
+        *,
+        headers: bool,
+        guarded: bool = False,
+        mapped: bool = False,
+        trusted: bool = True,
+        tells_origin: bool = False,
+        interest: Interest | None = None,
+        max_payload: int | None = None,
+    ) -> None: ...
+    def wish(
+        self,
+        cid: int,
+        account: bytes,
+        interest: Interest,
+        subject: bytes,
+        queue: bytes = b"",
+        weight: int = 1,
+        deny: tuple[bytes, ...] = (),
+        cluster: bytes = b"",
+    ) -> bool: ...
+    def unwish(self, cid: int, account: bytes, subject: bytes, queue: bytes = b"") -> bool: ...
+    def drop_wishes(self, cid: int, account: bytes | None = None) -> int: ...
+    def wishes(self, cid: int) -> list[tuple[bytes, bytes, bytes, int, int]]: ...
+    def wish_count(self, cid: int) -> int: ...
+    def match_remote(
+        self, interest: Interest, subject: bytes
+    ) -> tuple[list[int], dict[bytes, list[int]]]: ...
+    def has_remote_interest(self, interest: Interest, subject: bytes) -> bool: ...
+    def link_stats(self) -> dict[str, int]: ...

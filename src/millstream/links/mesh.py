@@ -1,0 +1,337 @@
+"""Mesh: the routes to all members of our cluster, which tell each other of those they know."""
+
+import asyncio
+import logging
+import random
+import socket
+from urllib.parse import urlsplit
+
+import msgspec
+
+from millstream.links.arrivals import Arrivals
+from millstream.links.demand import LinkKind
+from millstream.links.dialing import dial, encrypt, first_info
+from millstream.links.encrypted import EncryptedLink
+from millstream.links.exchange import Exchange
+from millstream.links.leaf import rule_told
+from millstream.links.link import Link, Remote
+from millstream.links.route import Route
+from millstream.links.terms import MAX_PENDING, Address, RouteTerms
+from millstream.listener import Listener
+from millstream.nats.transport.closed import Closed
+from millstream.nats.transport.tls import Tls
+from millstream.supervisor import Supervisor
+from millstream.wire.link_info import LinkConnect, LinkInfo
+
+log = logging.getLogger(__name__)
+
+_DELAY = 1.0
+_LONGEST_DELAY = 30.0
+_JITTER = 0.3
+_DIAL_TIMEOUT = 1.0
+_TOLD_EVERY = 30
+_MOST_IMPLICIT = 256
+LARGEST_MESSAGE = 64 << 20  # another member may allow its clients more than we do
+
+
+class Mesh:
+    """Listens for members, calls those that are configured or told of, and knows them all."""
+
+    largest_message = LARGEST_MESSAGE
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        exchange: Exchange,
+        terms: RouteTerms,
+        supervisor: Supervisor,
+        client_places: "list[str] | None" = None,
+    ) -> None:
+        self.exchange = exchange
+        self.terms = terms
+        self.address: tuple[str, int] | None = None
+        self._loop = loop
+        self._supervisor = supervisor
+        self._tls = Tls(terms.tls) if terms.tls is not None else None
+        self._arrivals = Arrivals(loop, exchange, self, self._tls, supervisor, tls_first=True)
+        self._listener = Listener(loop, self._arrivals.accepted)
+        self._callers: dict[str, asyncio.Task[None]] = {}
+        self._own_urls = client_places or []
+        self._is_dynamic = terms.is_dynamic
+        self._is_leaving = False
+        self._is_over = False
+
+    # ---- starting and stopping -----------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Take members from here on."""
+        assert self.terms.port is not None
+        self.address = self._listener.start(self.terms.host, self.terms.port)
+        log.info("Listening for route connections on %s:%d", *self.address)
+
+    def start(self, client_places: list[str]) -> None:
+        """Call the configured members; ``client_places`` is where clients reach us."""
+        self._own_urls = [] if self.terms.no_advertise else client_places
+        self.tell_clients()
+        for address in self.terms.routes:
+            self._keep(address, implicit=False)
+
+    def _keep(self, address: Address, *, implicit: bool) -> None:
+        task = self._loop.create_task(self._call_again(address, implicit=implicit))
+        over = (lambda: True) if implicit else (lambda: self._is_over)
+        self._supervisor.task(f"the route {address.place}", task, over, lambda error: None)
+        self._callers[address.place] = task
+        task.add_done_callback(lambda _: self._callers.pop(address.place, None))
+
+    def stop(self) -> None:
+        """Listen no more, call no more, and close every route."""
+        self._is_over = True
+        self._listener.stop()
+        self._arrivals.stop()
+        for task in list(self._callers.values()):
+            task.cancel()
+        for route in self.all():
+            self.exchange.hub.close_connection(route.cid, Closed.SHUTDOWN)
+
+    def leave(self) -> None:
+        """Tell members and clients that this server goes."""
+        self._is_leaving = True
+        self._listener.stop()
+        for route in self.all():
+            if route.is_open:
+                self.exchange.hub.write(route.cid, self.greeting().line())
+        self.exchange.hub.flush()
+
+    def all(self) -> list[Route]:
+        """Return every route, also one that did not say yet who it is."""
+        return [link for link in self.exchange.all() if isinstance(link, Route)]
+
+    def tick(self) -> None:
+        """Look at deadlines."""
+        for route in self.all():
+            route.ping(self.terms.ping_interval, self.terms.ping_max)
+
+    def renew(self) -> None:
+        """Tell members of accounts that came since."""
+        for route in self.all():
+            if route.is_open:
+                for demand in self.exchange.demands():
+                    route.join(demand.account)
+
+    # ---- those that come -----------------------------------------------------------------------
+
+    def received(self, cid: int, peer: str) -> Link:
+        """Return the route of a connection that came."""
+        self.exchange.hub.link(cid, LinkKind.ROUTE, MAX_PENDING)
+        return Route(self, cid, Remote(peer=peer), None, implicit=False)
+
+    def greet(self, link: Link) -> bytes:
+        """Return the INFO that it is greeted with."""
+        return self.greeting().line()
+
+    def knows(self, link: Link, names: tuple[str, ...]) -> None:
+        """Take the names in its certificate: between members they mean nothing more."""
+
+    def greeting(self) -> LinkInfo:
+        """Return what we say of ourselves; never of JetStream, which is not shared by routes."""
+        info = self.exchange.sessions.info
+        host, port = self.address or ("", 0)
+        return LinkInfo(
+            server_id=info.server_id,
+            server_name=info.server_name,
+            version=info.version,
+            proto=1,
+            go=info.go,
+            host=host,
+            port=port,
+            headers=info.headers,
+            max_payload=info.max_payload,
+            auth_required=bool(self.terms.user),
+            tls_required=self._tls is not None,
+            tls_verify=self._tls is not None,
+            cluster=info.cluster,
+            cluster_dynamic=self._is_dynamic,
+            domain=info.domain,
+            connect_urls=self._own_urls or None,
+            ip=f"nats-route://{self.terms.advertise}/" if self.terms.advertise else "",
+            ldm=self._is_leaving,
+            lnoc=True,
+            imports=rule_told(self.terms.imports) if self.terms.imports is not None else None,
+            exports=rule_told(self.terms.exports) if self.terms.exports is not None else None,
+        )
+
+    def shares_cluster(self, name: str, *, dynamic: bool) -> bool:
+        """Say whether a member is of our cluster; one without a name of its own takes another's."""
+        sessions = self.exchange.sessions
+        ours = sessions.info.cluster
+        if name == ours:
+            return True
+        if not self._is_dynamic or (dynamic and name < ours):
+            return False
+        self._is_dynamic = dynamic
+        sessions.info = sessions.info.with_(cluster=name)
+        return True
+
+    def problem_with(self, route: Route, said: LinkInfo) -> str:
+        """Return why a server cannot be a member, nothing if it can."""
+        info = self.exchange.sessions.info
+        if said.server_id == info.server_id:
+            route.is_duplicate = True
+            return "this is a route to itself"
+        if said.server_name == info.server_name:
+            return f'Remote server has a duplicate name: "{said.server_name}"'
+        if info.jetstream and said.jetstream and said.domain == info.domain:
+            return (
+                f'JetStream runs on both servers with the domain "{info.domain}": give each its own'
+            )
+        older = next((r for r in self.all() if r.is_open and r.remote.id == said.server_id), None)
+        if older is None:
+            return ""
+        if not self._is_better(route, older, said):
+            route.is_duplicate = True
+            return "Duplicate Route"
+        older.is_duplicate = True
+        self.exchange.hub.close_connection(older.cid, Closed.PROTOCOL)
+        return ""
+
+    def _is_better(self, route: Route, older: Route, said: LinkInfo) -> bool:
+        """Of two routes between the same servers both keep the one that the greater id opened."""
+        info = self.exchange.sessions.info
+        if said.go != info.go or (route.dialled is None) == (older.dialled is None):
+            return False  # nats-server keeps the older
+        opener = info.server_id if route.dialled is not None else said.server_id
+        return opener == max(info.server_id, said.server_id)
+
+    # ---- those that we call --------------------------------------------------------------------
+
+    def introduction(self, dialled: Address) -> LinkConnect:
+        """Return what we say of ourselves to a member that we called."""
+        info = self.exchange.sessions.info
+        return LinkConnect(
+            name=info.server_id,
+            user=dialled.user,
+            password=dialled.password,
+            headers=info.headers,
+            cluster=info.cluster,
+            cluster_dynamic=self._is_dynamic,
+            lnoc=True,
+            tls_required=self.terms.dial_tls is not None,
+        )
+
+    def heard_of(self, said: LinkInfo) -> None:
+        """Call a member that another one told us of."""
+        info = self.exchange.sessions.info
+        if said.server_id == info.server_id or len(self._callers) >= _MOST_IMPLICIT:
+            return
+        if any(route.remote.id == said.server_id for route in self.all()):
+            return
+        place = urlsplit(said.ip) if said.ip else urlsplit(f"nats-route://{said.host}:{said.port}")
+        if not place.hostname or not place.port:
+            return
+        address = Address(place.hostname, place.port, self.terms.user, self.terms.password)
+        if address.place not in self._callers:
+            self._keep(address, implicit=True)
+
+    async def _call_again(self, address: Address, *, implicit: bool) -> None:
+        failures = 0
+        while not self._is_over:
+            delay = _DELAY
+            if self.terms.connect_backoff:
+                delay = min(_DELAY * 2**failures, _LONGEST_DELAY)
+            try:
+                route = await self._call(address, implicit=implicit)
+            except (OSError, TimeoutError, ValueError) as error:
+                if failures % _TOLD_EVERY == 0:
+                    log.error(
+                        "Error trying to connect to route %s (attempt %d): %s",
+                        address.place, failures + 1, error or "no answer in time",
+                    )  # fmt: skip
+                failures += 1
+                if implicit and failures > self.terms.connect_retries:
+                    return
+            else:
+                await route.gone.wait()
+                failures = 0
+                if route.is_duplicate and route.remote.id == self.exchange.sessions.info.server_id:
+                    await self._for_ever()
+                await self._while_connected(route.remote.id)
+                if implicit and not route.was_open:
+                    return
+            await asyncio.sleep(delay + random.uniform(0, _JITTER))
+
+    async def _for_ever(self) -> None:
+        """Wait: this address is our own."""
+        await asyncio.Event().wait()
+
+    async def _while_connected(self, remote_id: str) -> None:
+        """Wait while another route leads to the same member."""
+        while True:
+            other = next((r for r in self.all() if r.is_open and r.remote.id == remote_id), None)
+            if other is None:
+                return
+            await other.gone.wait()
+
+    async def _call(self, address: Address, *, implicit: bool) -> Route:
+        sock = await dial(address, _DIAL_TIMEOUT)
+        try:
+            return await self._introduce(address, sock, implicit=implicit)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _introduce(self, address: Address, sock: socket.socket, *, implicit: bool) -> Route:
+        hub, tls, said = self.exchange.hub, self.terms.dial_tls, b""
+        carrier = EncryptedLink(hub)
+        if tls is None:
+            said = await first_info(sock, self.terms.auth_timeout)
+            cid = self.exchange.sessions.open_link(sock.detach())
+        else:
+            cid = self.exchange.sessions.open_link(None, carrier)
+            carrier.bind(cid)
+        hub.link(cid, LinkKind.ROUTE, MAX_PENDING)
+        there = Remote(peer=address.host, host=address.host, port=address.port)
+        route = Route(self, cid, there, address, implicit=implicit)
+        self.exchange.add(route)
+        if tls is not None:
+            try:
+                await encrypt(sock, tls, address.host, lambda: carrier)
+            except BaseException:
+                hub.close_connection(cid, Closed.TLS_HANDSHAKE)
+                raise
+        if said:
+            route.info(said)
+        hub.flush()
+        return route
+
+    # ---- what routes tell ----------------------------------------------------------------------
+
+    def opened(self, route: Route, said: LinkInfo) -> None:
+        """Have the members that we know call the new one, and clients hear of it."""
+        log.info("Route connection %s: server %s", route.cid, route.remote.name)
+        told = said
+        if not told.ip:
+            host = f"[{route.remote.peer}]" if ":" in route.remote.peer else route.remote.peer
+            told = msgspec.structs.replace(said, ip=f"nats-route://{host}:{said.port}/")
+        for other in self.all():
+            if other is not route and other.is_open and said.port:
+                self.exchange.hub.write(other.cid, told.line())
+        self.tell_clients()
+
+    def closed(self, route: Route) -> None:
+        """Have clients hear that a member is gone."""
+        if route.was_open and not self._is_over:
+            self.tell_clients()
+
+    def tell_clients(self) -> None:
+        """Tell clients where else they can connect, if that changed."""
+        sessions = self.exchange.sessions
+        if self.terms.no_advertise:
+            return
+        urls = [*self._own_urls, *(url for r in self.all() if r.is_open for url in r.urls)]
+        known = list(dict.fromkeys(urls))
+        if known == sessions.info.connect_urls:
+            return
+        sessions.info = sessions.info.with_(connect_urls=known)
+        for session in sessions.all():
+            session.relocated(known)
+        self._loop.call_soon(self.exchange.hub.flush)
