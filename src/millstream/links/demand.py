@@ -81,7 +81,7 @@ class AccountDemand:
             self.change(source, wish, count - before)
 
     def _is_told(self, subject: bytes) -> bool:
-        """Whether others hear of what this server listens to: its own API is for its own clients."""
+        """Whether others hear of it: the API of this server is for its own clients."""
         if subject.startswith((b"$JS.API.", b"$MILLSTREAM.", b"$MS.")):
             return False
         return self._is_system or not subject.startswith(b"$SYS.")
@@ -107,6 +107,4 @@ class AccountDemand:
             return other.kind is LinkKind.HUB
         if link.kind is LinkKind.SPOKE:
             return other.kind is LinkKind.HUB or is_loop_mark
-        if link.isolated and other.kind is not LinkKind.ROUTE and not is_loop_mark:
-            return False
-        return True
+        return is_loop_mark or not link.isolated or other.kind is LinkKind.ROUTE

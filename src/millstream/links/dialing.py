@@ -15,7 +15,7 @@ class DialFailed(OSError):
     """The other server cannot be reached, or is no server."""
 
 
-async def dial(address: Address, timeout: float) -> socket.socket:
+async def dial(address: Address, patience: float) -> socket.socket:
     """Return a connected, non-blocking socket; raises ``OSError``."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -24,20 +24,20 @@ async def dial(address: Address, timeout: float) -> socket.socket:
         sock = socket.socket(family, kind, proto)
         sock.setblocking(False)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(patience):
                 await loop.sock_connect(sock, place)
         except (OSError, TimeoutError) as error:
             sock.close()
-            problem = OSError(str(error) or f"no answer within {timeout:g} s")
+            problem = OSError(str(error) or f"no answer within {patience:g} s")
         else:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
     raise problem
 
 
-async def first_info(sock: socket.socket, timeout: float) -> bytes:
+async def first_info(sock: socket.socket, patience: float) -> bytes:
     """Return the argument of the INFO that a server greets with; all behind it stays unread."""
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(patience):
         while True:
             await _readable(sock)
             seen = sock.recv(_LONGEST_INFO, socket.MSG_PEEK)
@@ -81,4 +81,10 @@ async def encrypt(
         server_hostname=host,
         ssl_handshake_timeout=max(terms.timeout, 0.1),
     )
+    if terms.pinned_certs:
+        from millstream.nats.transport.certificate import fingerprint  # slow to load
+
+        shown = carrier.certificate
+        if shown is None or fingerprint(shown) not in terms.pinned_certs:
+            raise DialFailed("the other server's certificate is not one of the pinned ones")
     return carrier

@@ -84,6 +84,9 @@ class Leaf(Link):
             log.error("%s: its credentials are not believed", self.label)
             self.end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
             return
+        if self._leafs.is_full(admitted.space):
+            self.end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
+            return
         self.user = admitted.identity.name
         self._know(said.name, said.server_id, said.version, said.cluster, said.domain)
         self.remote.account = said.remote_account
@@ -187,9 +190,10 @@ class Leaf(Link):
             interest=self.space.interest,
             max_payload=self.greeting.max_payload,
         )
+        mark = self._leafs.loop_mark(self.space.name)
         if told is not None:
             self.hub.write(self.cid, self._leafs.confirmation(self, told).line())
-        self.hub.write(self.cid, self._line("", (self._leafs.loop_mark(self.space.name), b""), 1))
+        self.hub.write(self.cid, self.told.line("", (mark, b""), 1))
         self.join(self.space.name)
         if told is not None:
             self.ask()
@@ -221,7 +225,7 @@ class Leaf(Link):
         super().wish(account, wish, weight, self.cluster)
 
     def _is_forbidden(self, subject: bytes, queue: bytes) -> bool:
-        """Whether a leaf asks for a subject that it may not hear; we simply do not send to a hub."""
+        """Whether a leaf asks for a subject that it may not hear; to a hub we just do not send."""
         if self.kind is LinkKind.SPOKE or b"*" in subject or b">" in subject:
             return False
         return not self.rules.outgoing.permits(subject.decode("utf-8", "surrogateescape"))

@@ -20,6 +20,7 @@ from millstream.links.leaf import JETSTREAM, SYSTEM_JETSTREAM, Leaf, rule_told, 
 from millstream.links.link import Link, LinkRules, Remote
 from millstream.links.terms import MAX_PENDING, Address, DialTls, LeafRemote, LeafTerms
 from millstream.listener import Listener
+from millstream.nats.accounts.accounts import Space
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Kind
@@ -81,7 +82,8 @@ class Leafs:
     def _keep(self, at: int, remote: LeafRemote) -> None:
         task = self._loop.create_task(self._call_again(at, remote))
         name = f"the leafnode remote {remote.urls[0].place}"
-        self._supervisor.task(name, task, lambda: self._is_over, lambda error: None)
+        over = lambda: self._is_over or task not in self._callers.values()  # noqa: E731
+        self._supervisor.task(name, task, over, lambda error: None)
         self._callers[at] = task
 
     def stop(self) -> None:
@@ -93,6 +95,25 @@ class Leafs:
             task.cancel()
         for leaf in self.all():
             self.exchange.hub.close_connection(leaf.cid, Closed.SHUTDOWN)
+
+    def change(self, terms: LeafTerms) -> None:
+        """Call the remotes that are configured now; links to those that are gone close."""
+        before = dict(enumerate(self.terms.remotes))
+        kept = [remote for remote in terms.remotes if not remote.disabled]
+        for at, remote in before.items():
+            if remote not in kept and at in self._callers:
+                self._callers.pop(at).cancel()
+        for leaf in self.all():
+            if leaf.dialled is not None and leaf.dialled not in kept:
+                self.exchange.hub.close_connection(leaf.cid, Closed.CLIENT)
+        called = {before[at]: task for at, task in self._callers.items()}
+        self.terms = terms
+        self._callers, self._discovered = {}, {}
+        for at, remote in enumerate(terms.remotes):
+            if remote in called:
+                self._callers[at] = called.pop(remote)
+            elif not remote.disabled:
+                self._keep(at, remote)
 
     def all(self) -> list[Leaf]:
         """Return every leafnode link that is there, also one that did not say yet who it is."""
@@ -164,6 +185,12 @@ class Leafs:
             least = ".".join(str(part) for part in self.terms.min_version)
             return f'connection rejected since minimum version required is "{least}"'
         return ""
+
+    def is_full(self, space: Space) -> bool:
+        """Whether an account has as many leafnodes as it may."""
+        most = space.account.limits.max_leafnodes
+        here = sum(leaf.is_open and leaf.space is space for leaf in self.all())
+        return 0 <= most <= here
 
     def replace_older(self, leaf: Leaf) -> None:
         """Close a link of the same server and account that we have not missed yet."""
@@ -296,7 +323,7 @@ class Leafs:
     def without_jetstream(self, rules: LinkRules, leaf: Leaf, *, is_system: bool) -> LinkRules:
         """Return rules that keep each side's JetStream API, and its buckets, to itself.
 
-        Over there it has the name of its domain. What a leaf sends us is judged by its user's rights.
+        Over there it has the name of its domain. A leaf's messages are judged by its user's rights.
         """
         assert leaf.space is not None
         if leaf.space.name in self._default_domains:

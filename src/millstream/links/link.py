@@ -1,7 +1,6 @@
 """Link: one connection to another server, whatever is at its other end."""
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,13 +8,14 @@ import msgspec
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import text_of
 from millstream.kernel._hub import ALLOWED, DENIED
-from millstream.kernel._interest import Interest
-from millstream.links.demand import LOOP_PREFIX, LinkKind, Wish
-from millstream.links.narrowing import narrowed
+from millstream.links.announcements import Announcements
+from millstream.links.demand import LinkKind, Wish
+from millstream.links.held_wishes import HeldWishes
 from millstream.nats.transport.closed import Closed, reason_text
 from millstream.wire import errors
 
 if TYPE_CHECKING:
+    from millstream.kernel._interest import Interest
     from millstream.links.exchange import Exchange
     from millstream.nats.accounts.accounts import Space
 
@@ -66,8 +66,6 @@ class Pulse(msgspec.Struct):
 class Link:
     """What is told to and heard from one server; subclasses know how it introduces itself."""
 
-    verb = b"LS"
-
     def __init__(
         self, exchange: "Exchange", cid: int, kind: LinkKind, remote: Remote, *, patience: float
     ) -> None:
@@ -82,101 +80,41 @@ class Link:
         self.hub = exchange.hub
         now = exchange.clock.monotonic()
         self.pulse = Pulse(now + patience, exchange.clock.time_ns(), pinged_at=now)
-        self._told: dict[tuple[str, Wish], int] = {}
-        self._asked: dict[tuple[bytes, Wish], tuple[str, ...]] = {}
-        self._held: Counter[tuple[bytes, bytes, bytes]] = Counter()
+        self.told = Announcements(kind)
+        self.held = HeldWishes(exchange.hub, cid)
 
-    # ---- what it is told -----------------------------------------------------------------------
+    # ---- what it is told and says --------------------------------------------------------------
 
     def tell(self, account: str, wish: Wish, count: int) -> None:
         """Say how many here want it now, where that makes a difference over there."""
-        line = self._news(account, wish, count)
+        line = self.told.news(account, wish, count, self.rules.asked)
         if line:
             self.hub.write(self.cid, line)
             self.exchange.flush_soon()
 
-    def _news(self, account: str, wish: Wish, count: int) -> bytes:
-        before = self._told.get((account, wish), 0)
-        if count == before or not self._may_ask(wish):
-            return b""
-        if count:
-            self._told[account, wish] = count
-        else:
-            del self._told[account, wish]
-        if not wish[1] and bool(before) == bool(count):
-            return b""
-        return self._line(account, wish, count)
-
-    def _may_ask(self, wish: Wish) -> bool:
-        if wish[0].startswith(LOOP_PREFIX):
-            return True
-        return self.rules.asked.permits(text_of(wish[0]), text_of(wish[1]))
-
-    def _line(self, account: str, wish: Wish, count: int) -> bytes:
-        subject, queue = wish
-        words = [self.verb + (b"+" if count else b"-"), *self._place(account), subject]
-        if queue:
-            words.append(queue)
-            if count:
-                words.append(b"%d" % count)
-        return b" ".join(words) + b"\r\n"
-
-    def _place(self, account: str) -> tuple[bytes, ...]:
-        """Return how the account is named in a line, if at all."""
-        return ()
-
     def join(self, account: str) -> None:
         """Tell all that is wanted in an account, and every change from here on."""
         wished = self.exchange.demand(account).join(self)
-        lines = [self._news(account, wish, count) for wish, count in wished]
+        lines = [self.told.news(account, *item, self.rules.asked) for item in wished]
         if lines:
             self.hub.write(self.cid, b"".join(lines))
-
-    # ---- what it says --------------------------------------------------------------------------
 
     def wish(self, account: bytes, wish: Wish, weight: int, origin: bytes) -> None:
         """Take up what the other server wants, its new weight, or (0) that it wants it no more."""
         space = self.space_named(account)
         if space is None:
             return
-        if weight:
-            self._want(space, account, wish, weight, origin)
-        elif (account, wish) in self._asked:
-            self._unwant(space, account, wish)
+        if not weight:
+            self.held.drop(space, account, wish)
+        elif not self.held.take(space, account, wish, weight, self.rules.outgoing, origin):
+            self.hub.write(self.cid, errors.err("Invalid Subscription"))
+            return
+        if (account, wish) in self.held or not weight:
+            self.exchange.demand(space.name).set(self.cid, wish, weight)
 
     def space_named(self, account: bytes) -> "Space | None":
         """Return the account that the other server means."""
         raise NotImplementedError
-
-    def _want(self, space: "Space", account: bytes, wish: Wish, weight: int, origin: bytes) -> None:
-        subject, queue = wish
-        patterns = tuple(narrowed(text_of(subject), self._outgoing(subject)))
-        deny = tuple(p.encode("utf-8", "surrogateescape") for p in self.rules.outgoing.filters())
-        is_new = (account, wish) not in self._asked
-        for pattern in (p.encode("utf-8", "surrogateescape") for p in patterns):
-            if not self.hub.wish(
-                self.cid, account, space.interest, pattern, queue, weight, deny, origin
-            ):
-                self.hub.write(self.cid, errors.err("Invalid Subscription"))
-                return
-            self._held[account, pattern, queue] += is_new
-        self._asked[account, wish] = patterns
-        self.exchange.demand(space.name).set(self.cid, wish, weight)
-        if is_new:
-            space.listened(self.cid, _sid(wish), subject)
-
-    def _outgoing(self, subject: bytes) -> Rule:
-        return Rule() if subject.startswith(LOOP_PREFIX) else self.rules.outgoing
-
-    def _unwant(self, space: "Space", account: bytes, wish: Wish) -> None:
-        for text in self._asked.pop((account, wish)):
-            key = (account, text.encode("utf-8", "surrogateescape"), wish[1])
-            self._held[key] -= 1
-            if self._held[key] <= 0:
-                del self._held[key]
-                self.hub.unwish(self.cid, *key)
-        self.exchange.demand(space.name).set(self.cid, wish, 0)
-        space.unlistened(self.cid, _sid(wish))
 
     def may_publish(self, subject: bytes) -> int:
         """Judge a message that comes in."""
@@ -255,17 +193,13 @@ class Link:
         self.is_open = False
         for demand in self.exchange.demands():
             demand.leave(self.cid)
-        for space in {name: None for name, _ in self._asked}:
-            known = self.space_named(space)
-            if known is not None:
-                known.leave(self.cid)
+        for account in self.held.accounts():
+            space = self.space_named(account)
+            if space is not None:
+                space.leave(self.cid)
         log.info("%s: closed: %s", self.label, reason_text(reason))
 
     @property
     def label(self) -> str:
         """How the log names it."""
         return f"link {self.cid} to {self.remote.name or self.remote.peer}"
-
-
-def _sid(wish: Wish) -> bytes:
-    return b" ".join(wish)

@@ -3,6 +3,7 @@
 from millstream.links.exchange import Exchange
 from millstream.links.leafs import Leafs
 from millstream.links.mesh import Mesh
+from millstream.links.terms import LeafTerms, RouteTerms
 
 
 class Links:
@@ -48,6 +49,13 @@ class Links:
         self.exchange.renew()
         if self.mesh is not None:
             self.mesh.renew()
+
+    def change(self, leafs: LeafTerms | None, routes: RouteTerms | None) -> None:
+        """Call the servers that are configured now."""
+        if self.leafs is not None and leafs is not None:
+            self.leafs.change(leafs)
+        if self.mesh is not None and routes is not None:
+            self.mesh.change(routes)
 
     def leave(self) -> None:
         """Tell other servers that this one goes."""

@@ -2,20 +2,17 @@
 
 import asyncio
 import logging
-import random
-import socket
 from urllib.parse import urlsplit
 
 import msgspec
 
 from millstream.links.arrivals import Arrivals
 from millstream.links.demand import LinkKind
-from millstream.links.dialing import dial, encrypt, first_info
-from millstream.links.encrypted import EncryptedLink
 from millstream.links.exchange import Exchange
 from millstream.links.leaf import rule_told
 from millstream.links.link import Link, Remote
 from millstream.links.route import Route
+from millstream.links.route_callers import RouteCallers
 from millstream.links.terms import MAX_PENDING, Address, RouteTerms
 from millstream.listener import Listener
 from millstream.nats.transport.closed import Closed
@@ -25,12 +22,6 @@ from millstream.wire.link_info import LinkConnect, LinkInfo
 
 log = logging.getLogger(__name__)
 
-_DELAY = 1.0
-_LONGEST_DELAY = 30.0
-_JITTER = 0.3
-_DIAL_TIMEOUT = 1.0
-_TOLD_EVERY = 30
-_MOST_IMPLICIT = 256
 LARGEST_MESSAGE = 64 << 20  # another member may allow its clients more than we do
 
 
@@ -45,18 +36,16 @@ class Mesh:
         exchange: Exchange,
         terms: RouteTerms,
         supervisor: Supervisor,
-        client_places: "list[str] | None" = None,
     ) -> None:
         self.exchange = exchange
         self.terms = terms
         self.address: tuple[str, int] | None = None
         self._loop = loop
-        self._supervisor = supervisor
         self._tls = Tls(terms.tls) if terms.tls is not None else None
         self._arrivals = Arrivals(loop, exchange, self, self._tls, supervisor, tls_first=True)
         self._listener = Listener(loop, self._arrivals.accepted)
-        self._callers: dict[str, asyncio.Task[None]] = {}
-        self._own_urls = client_places or []
+        self._callers = RouteCallers(loop, self, supervisor)
+        self._own_urls: list[str] = []
         self._is_dynamic = terms.is_dynamic
         self._is_leaving = False
         self._is_over = False
@@ -74,22 +63,14 @@ class Mesh:
         self._own_urls = [] if self.terms.no_advertise else client_places
         self.tell_clients()
         for address in self.terms.routes:
-            self._keep(address, implicit=False)
-
-    def _keep(self, address: Address, *, implicit: bool) -> None:
-        task = self._loop.create_task(self._call_again(address, implicit=implicit))
-        over = (lambda: True) if implicit else (lambda: self._is_over)
-        self._supervisor.task(f"the route {address.place}", task, over, lambda error: None)
-        self._callers[address.place] = task
-        task.add_done_callback(lambda _: self._callers.pop(address.place, None))
+            self._callers.keep(address, implicit=False)
 
     def stop(self) -> None:
         """Listen no more, call no more, and close every route."""
         self._is_over = True
         self._listener.stop()
         self._arrivals.stop()
-        for task in list(self._callers.values()):
-            task.cancel()
+        self._callers.stop()
         for route in self.all():
             self.exchange.hub.close_connection(route.cid, Closed.SHUTDOWN)
 
@@ -110,6 +91,13 @@ class Mesh:
         """Look at deadlines."""
         for route in self.all():
             route.ping(self.terms.ping_interval, self.terms.ping_max)
+
+    def change(self, terms: RouteTerms) -> None:
+        """Call the members that are configured now, and no others; who is connected stays."""
+        self.terms = terms
+        self._callers.forget({address.place for address in terms.routes})
+        for address in terms.routes:
+            self._callers.keep(address, implicit=False)
 
     def renew(self) -> None:
         """Tell members of accounts that came since."""
@@ -221,7 +209,7 @@ class Mesh:
     def heard_of(self, said: LinkInfo) -> None:
         """Call a member that another one told us of."""
         info = self.exchange.sessions.info
-        if said.server_id == info.server_id or len(self._callers) >= _MOST_IMPLICIT:
+        if said.server_id == info.server_id:
             return
         if any(route.remote.id == said.server_id for route in self.all()):
             return
@@ -229,79 +217,7 @@ class Mesh:
         if not place.hostname or not place.port:
             return
         address = Address(place.hostname, place.port, self.terms.user, self.terms.password)
-        if address.place not in self._callers:
-            self._keep(address, implicit=True)
-
-    async def _call_again(self, address: Address, *, implicit: bool) -> None:
-        failures = 0
-        while not self._is_over:
-            delay = _DELAY
-            if self.terms.connect_backoff:
-                delay = min(_DELAY * 2**failures, _LONGEST_DELAY)
-            try:
-                route = await self._call(address, implicit=implicit)
-            except (OSError, TimeoutError, ValueError) as error:
-                if failures % _TOLD_EVERY == 0:
-                    log.error(
-                        "Error trying to connect to route %s (attempt %d): %s",
-                        address.place, failures + 1, error or "no answer in time",
-                    )  # fmt: skip
-                failures += 1
-                if implicit and failures > self.terms.connect_retries:
-                    return
-            else:
-                await route.gone.wait()
-                failures = 0
-                if route.is_duplicate and route.remote.id == self.exchange.sessions.info.server_id:
-                    await self._for_ever()
-                await self._while_connected(route.remote.id)
-                if implicit and not route.was_open:
-                    return
-            await asyncio.sleep(delay + random.uniform(0, _JITTER))
-
-    async def _for_ever(self) -> None:
-        """Wait: this address is our own."""
-        await asyncio.Event().wait()
-
-    async def _while_connected(self, remote_id: str) -> None:
-        """Wait while another route leads to the same member."""
-        while True:
-            other = next((r for r in self.all() if r.is_open and r.remote.id == remote_id), None)
-            if other is None:
-                return
-            await other.gone.wait()
-
-    async def _call(self, address: Address, *, implicit: bool) -> Route:
-        sock = await dial(address, _DIAL_TIMEOUT)
-        try:
-            return await self._introduce(address, sock, implicit=implicit)
-        except BaseException:
-            sock.close()
-            raise
-
-    async def _introduce(self, address: Address, sock: socket.socket, *, implicit: bool) -> Route:
-        hub, tls, said = self.exchange.hub, self.terms.dial_tls, b""
-        carrier = EncryptedLink(hub)
-        if tls is None:
-            said = await first_info(sock, self.terms.auth_timeout)
-            cid = self.exchange.sessions.open_link(sock.detach())
-        else:
-            cid = self.exchange.sessions.open_link(None, carrier)
-            carrier.bind(cid)
-        hub.link(cid, LinkKind.ROUTE, MAX_PENDING)
-        there = Remote(peer=address.host, host=address.host, port=address.port)
-        route = Route(self, cid, there, address, implicit=implicit)
-        self.exchange.add(route)
-        if tls is not None:
-            try:
-                await encrypt(sock, tls, address.host, lambda: carrier)
-            except BaseException:
-                hub.close_connection(cid, Closed.TLS_HANDSHAKE)
-                raise
-        if said:
-            route.info(said)
-        hub.flush()
-        return route
+        self._callers.keep(address, implicit=True)
 
     # ---- what routes tell ----------------------------------------------------------------------
 
@@ -333,5 +249,5 @@ class Mesh:
             return
         sessions.info = sessions.info.with_(connect_urls=known)
         for session in sessions.all():
-            session.relocated(known)
+            session.announce(connect_urls=known)
         self._loop.call_soon(self.exchange.hub.flush)

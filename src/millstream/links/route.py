@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 class Route(Link):
     """One member of the cluster, as it introduced itself."""
 
-    verb = b"RS"
-
     def __init__(
         self, mesh: "Mesh", cid: int, remote: Remote, dialled: "Address | None", *, implicit: bool
     ) -> None:
@@ -137,9 +135,6 @@ class Route(Link):
         self._mesh.opened(self, said)
 
     # ---- accounts ------------------------------------------------------------------------------
-
-    def _place(self, account: str) -> tuple[bytes, ...]:
-        return (account.encode(),)
 
     def space_named(self, account: bytes) -> "Space | None":
         """Return the account of that name, None where we have none."""

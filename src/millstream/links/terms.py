@@ -17,7 +17,6 @@ class Address(msgspec.Struct, frozen=True):
     password: str = ""
     has_password: bool = False
     tls: bool = False
-    websocket: bool = False
 
     def __repr__(self) -> str:
         """Leave the password out."""

@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -296,16 +296,11 @@ class Session:
             )
             self._hub.write(self.cid, info.line())
 
-    def relocated(self, urls: list[str]) -> None:
-        """Tell the client where else it can connect, if it understands."""
-        self.greeting = self.greeting.with_(connect_urls=urls)
-        if self.connected and self.options.protocol >= 1:
-            self._hub.write(self.cid, self.greeting.line())
-
-    def send_away(self) -> None:
-        """Tell the client to look for another server, if it understands."""
+    def announce(self, **changes: Any) -> None:
+        """Tell the client what changed in INFO, if it understands: other servers, a departure."""
+        self.greeting = self.greeting.with_(**changes)
         if self.options.protocol >= 1:
-            self._hub.write(self.cid, self.greeting.with_(ldm=True).line())
+            self._hub.write(self.cid, self.greeting.line())
 
     def pong(self, now: float) -> None:
         """Note that the client is alive, and how long its answer took."""

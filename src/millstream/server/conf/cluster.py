@@ -1,5 +1,6 @@
 """The ``cluster`` block: where members find us, and whom we call."""
 
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
@@ -10,7 +11,9 @@ from millstream.server.conf.permissions import subject_rules
 from millstream.server.conf.setting import Setting, Table, Values, ignored, read
 from millstream.server.conf.tls import link_tls
 from millstream.server.conf.users import simple_authorization
-from millstream.server.options.options import TlsOptions
+
+if TYPE_CHECKING:
+    from millstream.server.options.options import TlsOptions
 
 ROUTE_PORT = 6222
 LEAF_PORT = 7422

@@ -1,6 +1,7 @@
 """The ``leafnodes`` block: where leafs find us, and the hubs that we call."""
 
 import re
+from typing import TYPE_CHECKING
 
 from millstream.links.terms import Address, DialTls, LeafRemote, LeafTerms
 from millstream.server.conf.cluster import LEAF_PORT, addresses, listen, port
@@ -8,7 +9,9 @@ from millstream.server.conf.setting import Setting, Table, Values, ignored, read
 from millstream.server.conf.syntax import ConfError
 from millstream.server.conf.tls import link_tls
 from millstream.server.options.auth_options import LeafAuthorization, UserOptions
-from millstream.server.options.options import TlsOptions
+
+if TYPE_CHECKING:
+    from millstream.server.options.options import TlsOptions
 
 _PLAIN = "links are not compressed here, and say so to the other server"
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-.*)?")

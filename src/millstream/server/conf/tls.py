@@ -158,7 +158,7 @@ def _curves(setting: Setting) -> tuple[str, ...]:
 
 def _known_urls(setting: Setting) -> None:
     if setting.switch():
-        raise setting.wrong("makes sense between servers only: leave it out")
+        raise setting.wrong("is not supported: the authority that signed a certificate is checked")
 
 
 def _ocsp_peer(setting: Setting) -> None:
