@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ class Exchange:
     def __init__(self, sessions: Sessions, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self.sessions = sessions
         self.clock = clock
+        self.given_up: Counter[str] = Counter()  # links that were slow or stale, by kind
+        self.met = 0  # links since the start
         self._loop = loop
         self._flushes = False
         self._demands: dict[str, AccountDemand] = {}
@@ -74,6 +77,7 @@ class Exchange:
     def add(self, link: "Link") -> None:
         """Have what happens to a connection go to its link."""
         self.sessions.links[link.cid] = link
+        self.met += 1
 
     def all(self) -> "list[Link]":
         """Return every link."""

@@ -11,7 +11,7 @@ from millstream.kernel._hub import ALLOWED, DENIED
 from millstream.links.announcements import Announcements
 from millstream.links.demand import LinkKind, Wish
 from millstream.links.held_wishes import HeldWishes
-from millstream.nats.transport.closed import Closed, reason_text
+from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed, reason_text
 from millstream.wire import errors
 
 if TYPE_CHECKING:
@@ -190,6 +190,9 @@ class Link:
 
     def closed(self, reason: int) -> None:
         """Forget all that the other server wanted and was told."""
+        kind = "routes" if self.kind is LinkKind.ROUTE else "leafs"
+        self.exchange.given_up[f"slow_{kind}"] += reason in SLOW_CONSUMERS
+        self.exchange.given_up[f"stale_{kind}"] += reason == Closed.STALE
         self.is_open = False
         for demand in self.exchange.demands():
             demand.leave(self.cid)

@@ -49,6 +49,11 @@ class Route(Link):
         self._believed = dialled is not None
         self._tells_origin = False
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether the configuration names it."""
+        return self.dialled is not None and not self.is_implicit
+
     # ---- who is there --------------------------------------------------------------------------
 
     def connect(self, options: bytes) -> None:

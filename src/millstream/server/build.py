@@ -47,6 +47,7 @@ from millstream.server.about import end_of_certificate, show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
 from millstream.server.account_changes import AccountChanges
+from millstream.server.link_facts import LinkObserver
 from millstream.server.observer import Observer
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
@@ -185,9 +186,11 @@ def build(
     kept = None
     if options.jetstream is not None:
         kept = keep(options.jetstream, info, nats, sharing, streams, runtime)
+    links = links_of(options, nats, runtime)
     facts = monitored(options, info, nats, kept, runtime)
+    if links is not None:
+        facts = with_links(facts, LinkObserver(links))
     system = system_of(nats.sessions, clock, facts, options, orders)
-    links = links_of(options, info, nats, runtime)
     changes = account_changes(options, nats, sharing, system, kept, links)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     http = http_door(options, facts, kept, gate, runtime) if options.monitor.listens else None
@@ -196,7 +199,20 @@ def build(
     )
 
 
-def links_of(options: Options, info: ServerInfo, nats: NatsDoor, runtime: Runtime) -> Links | None:
+def with_links(facts: Facts, seen: LinkObserver) -> Facts:
+    """Add what there is to ask about links to other servers."""
+    return msgspec.structs.replace(
+        facts,
+        traffic=seen.totals,
+        links=seen.links,
+        link_traffic=seen.traffic,
+        connect_urls=seen.connect_urls,
+        cluster=seen.cluster,
+        leafnodes=seen.leafnodes,
+    )
+
+
+def links_of(options: Options, nats: NatsDoor, runtime: Runtime) -> Links | None:
     """Return what connects this server to others, None where nothing is configured."""
     if options.leafnodes is None and options.cluster is None:
         return None
