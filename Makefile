@@ -87,7 +87,7 @@ clean:          ## remove everything that was built, but no data
 	@touch $@
 
 .venv/.kernel: $(wildcard $(KERNEL)/*.pyx $(KERNEL)/*.pxd) setup.py .venv/.run
-	$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+	MILLSTREAM_KERNEL=require $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
 millstream: scripts/launcher.sh

@@ -30,7 +30,7 @@ collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines"]
 
 # Even the short forms of these take a while: `make test` runs them, `make check` does not.
 SLOW_PLACES = {
-    *("compat", "crash", "fuzz"),
+    *("compat", "crash", "fuzz", "packages"),
     # Files elsewhere that sweep crashes, or start many servers, often beside nats-server.
     *(
         "test_backup_cli.py",
@@ -62,7 +62,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(item, "obj", None)
     if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(test):
         item.obj = without_stray_tasks(item.obj)
-    if SLOW_PLACES.intersection(item.path.parts):
+    if SLOW_PLACES.intersection(item.path.relative_to(Path(__file__).parent).parts):
         item.add_marker(pytest.mark.slow)
 
 

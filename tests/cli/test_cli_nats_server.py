@@ -81,7 +81,7 @@ def test_launchers_find_the_log_lines_and_files_that_they_wait_for(tmp_path: Pat
         when = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6}"
         for line in server.lines:
             assert re.match(rf"\[{server.process.pid}\] {when} \[(INF|WRN)\] ", line), line
-        assert pid.read_text() == f"{server.process.pid}\n"
+        assert pid.read_text() == f"{server.process.pid}"
         file = tmp_path / f"nats-server_{server.process.pid}.ports"
         ports = json.loads(file.read_text())
         assert ports["nats"] == [url]
@@ -175,7 +175,7 @@ def test_a_reload_applies_what_can_change_and_names_the_rest(conf: Path, tmp_pat
         said = "\n".join(server.lines)
         assert "[INF] Reloaded: limits.ping_max" in said
         assert "[WRN] Reload: 'server_name' stays as it is: clients and streams know" in said
-        assert (tmp_path / "pid").read_text() == f"{server.process.pid}\n"
+        assert (tmp_path / "pid").read_text() == f"{server.process.pid}"
 
 
 def test_a_reload_holds_clients_to_the_new_limits(conf: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.cli.main import run
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.files import OsFiles
 from millstream.store.log.log import Durability
 from support.store_bench import SMALL, Bench

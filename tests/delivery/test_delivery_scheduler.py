@@ -37,7 +37,7 @@ class Bench:
         """Let the governor look after so long, of which the loop was busy for a part."""
         self.clock.advance(seconds)
         self.busy += busy * seconds
-        self.scheduler._look()
+        self.scheduler._pressure._look()
         return self.scheduler.measures
 
 
@@ -101,15 +101,15 @@ async def test_what_is_called_off_is_not_served() -> None:
 
 async def test_nobody_looks_while_there_is_nothing_to_do() -> None:
     bench = Bench()
-    assert not bench.scheduler._watching
+    assert not bench.scheduler._pressure._watching
     bench.ready("a")
-    assert bench.scheduler._watching
+    assert bench.scheduler._pressure._watching
     for _ in range(6):
         bench.look()
-    assert not bench.scheduler._watching
+    assert not bench.scheduler._pressure._watching
     await turns()
     bench.ready("b")
-    assert bench.scheduler._watching
+    assert bench.scheduler._pressure._watching
 
 
 async def test_under_pressure_deliveries_wait_for_more() -> None:

@@ -19,6 +19,7 @@ from millstream.kernel import _acks, _frames, _index, _interest, _scan, _xxh3
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.kernel._phrases import Phrases
 
 WORDS = [b"a", b"b.c", b"a.*", b">", b"a.>", b"*", b"x..y", b"_R_.1", b"$JS.ACK.1", b"q", b"", b"."]
 VERBS = [
@@ -28,6 +29,12 @@ VERBS = [
 NUMBERS = [b"0", b"1", b"2", b"12", b"16", b"300", b"5000", b"99999999", b"-1", b"1e3", b"007"]
 ENDS = [b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r", b" \r\n", b""]
 HEADERS = b"NATS/1.0\r\n\r\n"
+PHRASES = Phrases(
+    bad_subject=b"-ERR\r\n",
+    reserved_reply=(b"-ERR ", b"\r\n"),
+    reserved=((b"_R_.", 4), (b"$JS.ACK.", 9)),
+    nobody=(b"NATS/1.0 503\r\nAbout: ", b"\r\n\r\n"),
+)
 
 
 def mutated(random: Random, data: bytes) -> bytes:
@@ -81,7 +88,7 @@ class Door:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.interests = [Interest(cache=4, sweep=1), Interest()]
-        self.hub = Hub(self, max_payload=6000, max_pending=random.choice([2_000, 100_000]))
+        self.hub = Hub(self, PHRASES, max_payload=6000, max_pending=random.choice([2_000, 100_000]))
         self.cids: list[int] = []
 
     def attach(self, fd: int | None = None) -> int:

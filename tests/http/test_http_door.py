@@ -182,7 +182,7 @@ async def test_no_more_than_the_read_ahead_is_taken_while_a_request_is_answered(
     connection.data_received(b"GET /" + b"a" * door.limits.read_ahead_bytes)
     assert read == ["paused"]
     gate.set()
-    await eventually(lambda: not connection.busy)
+    await eventually(lambda: not connection._busy)
     assert read[:2] == ["paused", "answered"]
     connection.connection_lost(None)
 

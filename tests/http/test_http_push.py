@@ -47,22 +47,22 @@ def connected(transport: Transport) -> HttpConnection:
 
 
 async def test_a_piece_is_sent_as_a_chunk(transport: Transport) -> None:
-    assert connected(transport).push(chunk(b"piece"))
+    assert connected(transport).answers.push(chunk(b"piece"))
     assert transport.written == b"5\r\npiece\r\n"
 
 
 async def test_nothing_is_pushed_to_a_client_that_is_behind_or_gone(transport: Transport) -> None:
     connection = connected(transport)
     connection.pause_writing()
-    assert not connection.push(chunk(b"piece"))
+    assert not connection.answers.push(chunk(b"piece"))
     connection.resume_writing()
     connection.connection_lost(None)
-    assert not connection.push(chunk(b"piece"))
+    assert not connection.answers.push(chunk(b"piece"))
     assert transport.written == b""
 
 
 async def test_who_joined_is_sent_to_without_being_asked(transport: Transport) -> None:
-    writer = connected(transport).writer(lambda: None)
+    writer = connected(transport).answers.writer(lambda: None)
     assert writer is not None
     writer.send(chunk(b"piece"))
     assert transport.written == b"5\r\npiece\r\n"
@@ -73,8 +73,8 @@ async def test_who_joined_says_once_that_it_is_behind_or_gone(
     transport: Transport, leaves: bool
 ) -> None:
     connection, told = connected(transport), []
-    connection.writer(lambda: told.append("before"))
-    connection.writer(lambda: told.append("now"))
+    connection.answers.writer(lambda: told.append("before"))
+    connection.answers.writer(lambda: told.append("now"))
     if leaves:
         connection.connection_lost(None)
     else:
@@ -87,11 +87,11 @@ async def test_who_joined_says_once_that_it_is_behind_or_gone(
 async def test_who_is_behind_or_gone_does_not_join(transport: Transport) -> None:
     connection = connected(transport)
     connection.pause_writing()
-    assert connection.writer(lambda: None) is None
+    assert connection.answers.writer(lambda: None) is None
     connection.resume_writing()
-    assert connection.writer(lambda: None) is not None
+    assert connection.answers.writer(lambda: None) is not None
     connection.connection_lost(None)
-    assert connection.writer(lambda: None) is None
+    assert connection.answers.writer(lambda: None) is None
 
 
 class Kept(asyncio.Protocol):

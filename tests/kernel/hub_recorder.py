@@ -6,6 +6,7 @@ from millstream.kernel import _hub
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.nats.phrases import PHRASES
 
 QUIET = {
     "verbose": False,
@@ -23,7 +24,7 @@ class Recorder:
     """A handler that carries out SUB and UNSUB and keeps what it was told."""
 
     def __init__(self, **options: Any) -> None:
-        self.hub = Hub(self, **options)
+        self.hub = Hub(self, PHRASES, **options)
         self.interest = Interest()
         self.calls: list[tuple[object, ...]] = []
         self.output: dict[int, bytes] = {}

@@ -1,12 +1,13 @@
 """What an observer sees of the hub's connections: subscriptions, activity, ports, endings."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.kernel._phrases import Phrases
 
 opened: list[Hub] = []
 
@@ -21,8 +22,8 @@ def close_hubs() -> Iterator[None]:
 class Recorder:
     """A hub and a handler that carries out SUB and UNSUB."""
 
-    def __init__(self) -> None:
-        self.hub = Hub(self)
+    def __init__(self, on_closing: Callable[[int, int], None] | None = None) -> None:
+        self.hub = Hub(self, Phrases(), on_closing=on_closing)
         self.interest = Interest()
         opened.append(self.hub)
 
@@ -68,14 +69,13 @@ def test_a_connections_subscriptions_are_listed_as_they_were_asked_for() -> None
 
 
 def test_an_observer_sees_a_closing_connection_whole_and_once() -> None:
-    recorder = Recorder()
     seen: list[tuple[int, int, int, int]] = []
 
     def look(cid: int, reason: int) -> None:
         stats = recorder.hub.connection_stats(cid)
         seen.append((cid, reason, stats["in_msgs"], len(recorder.hub.subscriptions(cid))))
 
-    recorder.hub.on_closing = look
+    recorder = Recorder(look)
     cid = recorder.client()
     recorder.hub.feed(cid, b"SUB a 1\r\nPUB a 2\r\nhi\r\n")
     recorder.hub.close_connection(cid, 100)

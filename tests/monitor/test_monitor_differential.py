@@ -25,12 +25,8 @@ from support.peers import Peer, free_port, nats_server_path, running, scratch_di
 NOT_OURS = {
     "varz.git_commit": "no such build",
     "varz.gomaxprocs": "a setting of Go's runtime",
-    "varz.config_digest": "not computed",
-    "varz.feature_flags": "flags of its own code",
     "varz.disk_io_wait_stats": "a figure of its own store",
-    "varz.jetstream.limits.default_max_consumers": "no such default",
     "accountz.account_detail.imports": "the system's imports are built in here",
-    "jsz.limits.default_max_consumers": "no such default",
 }
 # What we tell beyond it.
 OURS = {

@@ -41,7 +41,8 @@ async def api(client: Client, subject: str, body: Any = b"") -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     reply = await client.request(f"$JS.API.{subject}", data, timeout=20)
     answer = json.loads(re.sub(r'"20\d\d-[^"]*Z"', '"TIME"', reply.data.decode()))
-    answer.pop("cluster", None)
+    if "cluster" in answer:
+        answer["cluster"] = sorted(answer["cluster"])
     return answer
 
 

@@ -109,3 +109,59 @@ async def test_the_newest_of_many_subjects_say_which_they_are_also_without_heade
     ours, theirs = await both(tmp_path, scenario)
     assert ours == theirs
     assert ours[0][0]["Nats-Subject"] == "s.0"
+
+
+BATCHES: list[dict[str, Any]] = [
+    {"batch": 3, "seq": 2},
+    {"batch": 3, "seq": 2, "no_hdr": True},
+    {"batch": 50, "next_by_subj": "s.1", "no_hdr": True},
+    {"batch": 50, "next_by_subj": "s.*", "seq": 4},
+    {"batch": 5, "start_time": "2001-01-01T00:00:00Z", "no_hdr": True},
+    {"multi_last": ["s.*"], "seq": 8, "up_to_seq": 4},
+    {"multi_last": ["s.*"], "seq": 4, "up_to_seq": 4},
+    {"multi_last": ["s.none"], "seq": 4},
+]
+
+
+async def test_batches_end_with_the_count_that_the_reference_gives(tmp_path: Path):
+    async def scenario(client: Client) -> list[list[tuple[dict[str, str], bytes]]]:
+        stream = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+        await ask(client, "STREAM.CREATE.S", stream)
+        for number in range(9):
+            await client.request(f"s.{number % 2}", b"x", timeout=5)
+        seen = []
+        for at, asked in enumerate(BATCHES):
+            inbox = await client.subscribe(f"answers.{at}")
+            await client.publish(f"{GET}.S", json.dumps(asked).encode(), reply=f"answers.{at}")
+            found = [await inbox.next_msg(5)]
+            while "Status" not in (found[-1].headers or {}):
+                found.append(await inbox.next_msg(5))
+            seen.append([({**(m.headers or {}), "Nats-Time-Stamp": ""}, m.data) for m in found])
+        return seen
+
+    ours, theirs = await both(tmp_path, scenario)
+    assert ours == theirs
+    assert ours[5][0][0]["Status"] == "204"
+
+
+async def test_a_copy_is_out_and_readable_before_its_publisher_has_the_ack(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    await ask(client, "STREAM.CREATE.C", {"name": "C", "subjects": ["c.>"], "allow_direct": True})
+    copied = {"src": "s.>", "dest": "c.>"}
+    await ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "republish": copied})
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.connected_url.port)
+    writer.write(b'CONNECT {"verbose":false,"headers":true}\r\nSUB c.> 1\r\nSUB ack 2\r\n')
+    for number in range(20):
+        writer.write(b"PUB s.%d ack 1\r\nx\r\n" % number)
+        lines = []
+        while not lines or b"MSG ack" not in lines[-1]:
+            lines.append(await reader.readline())
+        assert any(b"HMSG c.%d " % number in line for line in lines)
+        (answer,) = await raw(client.connected_url.port, [(f"{GET}.C.c.{number}", b"")])
+        assert b"Nats-Subject: c.%d\r\n" % number in answer
+        last = await ask(client, "STREAM.MSG.GET.C", {"last_by_subj": f"c.{number}"})
+        assert last["message"]["seq"] == number + 1
+    writer.close()
+    await client.close()
+    await broker.stop()

@@ -239,3 +239,20 @@ def test_a_stream_of_chunks_is_read_however_it_is_cut():
 def test_what_is_no_s2_stream_is_refused():
     with pytest.raises(BadArchive):
         list(Decoder().feed(b"\xff\x06\x00\x00nonono"))
+
+
+async def test_a_snapshot_waits_for_an_inbox_that_is_subscribed_after_the_answer(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start())
+    await fill(client, 20)
+    inbox = client.new_inbox()
+    early = await client.subscribe(inbox.rpartition(".")[0] + ".*")  # as a client's own wildcard
+    await api(client, "STREAM.SNAPSHOT.S", {"deliver_subject": inbox})
+    await client.flush()
+    sub = await client.subscribe(inbox)
+    message = await sub.next_msg(timeout=5)
+    assert message.data.startswith(b"\xff\x06\x00\x00sNaPpY")
+    assert (await sub.next_msg(timeout=5)).data == b""
+    assert early.pending_msgs == 2
+    await client.close()
+    await broker.stop()

@@ -279,7 +279,7 @@ def test_answers_have_the_fields_that_nats_server_gives(observed: Observed) -> N
         for rule in ("publish", "subscribe"):
             told["data"]["permissions"][rule]["allow"].sort()
     assert ours["data"] == theirs["data"]
-    assert set(ours["server"]) == set(theirs["server"]) - {"feature_flags"}
+    assert set(ours["server"]) == set(theirs["server"])
     assert set(our_event) == set(their_event)
     assert set(our_event["client"]) >= set(their_event["client"]) - {"rtt"}
 

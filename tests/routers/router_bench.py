@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 from millstream.clock import ManualClock
 from millstream.delivery.timers import Timers
 from millstream.message import NewRecord
-from millstream.routers.registry import SECTION as ROUTERS
 from millstream.routers.registry import RouterRequest, Routers
 from millstream.routers.router import Router
+from millstream.routers.saved_routers import SECTION as ROUTERS
 from millstream.routers.tag_filter import TagFilter
 from millstream.store.options import StoreOptions
 from millstream.streams.catalog import SECTION as STREAMS

@@ -8,7 +8,7 @@ from router_bench import RouterBench
 
 from millstream.errors import StreamNotFound
 from millstream.kernel._frames import RECORD, scan
-from millstream.routers.registry import MOST_ROUTERS
+from millstream.routers.turns import MOST_ROUTERS
 from millstream.store.log.derived import DERIVE
 from millstream.store.log.log import Durability, Gap
 from millstream.store.options import StoreOptions
@@ -177,7 +177,7 @@ async def test_records_go_round_an_allowed_cycle_for_eight_hops() -> None:
     await bench.write("a", b"1")
     bench.turn()
     assert (len(bench.seen("a")), len(bench.seen("b"))) == (5, 4)
-    assert not bench.routers._forwarder.hops[bench.stream("b").incarnation]
+    assert not bench.routers._turns.forwarder.hops[bench.stream("b").incarnation]
 
 
 async def test_hops_count_on_after_a_restart() -> None:

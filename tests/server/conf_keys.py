@@ -383,7 +383,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "max_concurrent_io": Warned("7", _OWN_STORE),
     },
     "jetstream limits": {
-        **each(Acts("7"), "max_ack_pending", "max_request_batch"),
+        **each(Acts("7"), "max_ack_pending", "max_request_batch", "default_max_consumers"),
         "max_ha_assets": Warned("7", _ONE),
         "duplicate_window": Acts("'7s'"),
         "batch": Acts("{ max_msgs: 7 }"),
@@ -537,7 +537,8 @@ NATS_SERVER: dict[str, str] = {
         prev_key prev_ek prev_encryption_key cipher extension_hint limits tpm unique_tag
         max_outstanding_catchup max_buffered_size max_buffered_msgs request_queue_limit
         info_queue_limit meta_compact meta_compact_size meta_compact_sync max_concurrent_io""",
-    "jetstream limits": "max_ack_pending max_ha_assets max_request_batch duplicate_window batch",
+    "jetstream limits": """max_ack_pending max_ha_assets max_request_batch duplicate_window batch
+        default_max_consumers""",
     "jetstream batch": "max_inflight_per_stream max_inflight_total max_msgs timeout",
     "resolver": "dir type allow_delete hard_delete limit ttl interval timeout",
     "cluster": """name listen port host net authorization routes tls cluster_advertise advertise

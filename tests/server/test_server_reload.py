@@ -162,4 +162,4 @@ def test_every_option_is_either_reloadable_or_says_why_not() -> None:
     from millstream.server.reload import reload
 
     known = {*reload._ASPECTS, *(path.partition(".")[0] for path in reload._FIXED)}
-    assert {*Options.__struct_fields__} - {"config_file"} == known
+    assert {*Options.__struct_fields__} - {"config_file", "config_digest"} == known

@@ -11,7 +11,7 @@ from millstream.errors import ColdUnavailable, MillstreamError, NotHere
 from millstream.kernel._batch import Batch
 from millstream.store.cold import manifest as cold_manifest
 from millstream.store.cold.manifest import Manifest
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.files import Files
 from millstream.store.disk.objects import DirectoryObjects, open_objects
 from millstream.store.log.file_log import FileLog

@@ -9,7 +9,7 @@ from test_store_cold import COLD, OPTIONS, cold_segments, filled, settle
 
 from millstream.errors import NotHere, ObjectsFailed
 from millstream.store.cold.manifest import folder
-from millstream.store.cold.tier import SCRUB_DELAY
+from millstream.store.cold.scrubs import SCRUB_DELAY
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.objects import Objects, RemoteObjects, open_objects
 from millstream.store.options import StoreOptions
@@ -63,7 +63,7 @@ def test_a_damaged_object_is_mended_from_its_twin(bucket: Objects) -> None:
         bench.clock.advance(1)
         bench.store.tick()
         bench.run()
-    assert (bench.store.cold.mended, bench.store.cold.lost) == (1, 0)
+    assert (bench.store.cold.scrubs.mended, bench.store.cold.scrubs.lost) == (1, 0)
     assert bucket.get(f"{folder(1)}/{name}") == sound
     assert records(log) == before
 

@@ -18,7 +18,7 @@ from millstream.store.disk.files import Files, OsFiles, ensure_dir
 from millstream.store.wal.commit import OK, CommitEngine, Outcome, Taken
 from millstream.store.wal.commit_queue import Limits
 from millstream.store.wal.committer import Committer
-from millstream.store.wal.entry import Run, decode_entry, encode_entry, scan_entries
+from millstream.store.wal.entry import FrameRun, decode_entry, encode_entry, scan_entries
 from millstream.store.wal.local_engine import HEADER, LocalEngine, wal_indexes, wal_name
 from millstream.store.wal.positions import LONGEST_PAUSE, PATIENCE, Positions
 from millstream.store.wal.submission import Submission
@@ -45,7 +45,7 @@ def entry(position: int, text: bytes = b"x") -> tuple[bytes, bytes]:
     batch = Batch()
     batch.add(b"s", b"", b"", text)
     data = encode_batch(batch, 0, 1, 1, position, 1, None, 0, False)
-    return encode_entry(position, *STAMP, 0, True, [Run(1, position, 1, len(data))], [data])
+    return encode_entry(position, *STAMP, 0, True, [FrameRun(1, position, 1, len(data))], [data])
 
 
 class Place:

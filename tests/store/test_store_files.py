@@ -16,7 +16,7 @@ from millstream.store.disk.files import (
     write_all,
     write_parts,
 )
-from millstream.store.wal.entry import Run, WalEntry, encode_entry, scan_entries
+from millstream.store.wal.entry import FrameRun, WalEntry, encode_entry, scan_entries
 from support.fake_disk import Crashed, FakeDisk, Mode
 
 
@@ -130,7 +130,7 @@ def test_reserved_space_is_known_to_hold_zeros_without_a_look(tmp_path: Path) ->
 
 
 def test_entries_are_not_looked_for_where_nothing_was_written() -> None:
-    entry = b"".join(encode_entry(1, 1, 1, 0, True, [Run(1, 0, 1, 3)], [b"abc"]))
+    entry = b"".join(encode_entry(1, 1, 1, 0, True, [FrameRun(1, 0, 1, 3)], [b"abc"]))
     buffer = memoryview(bytes(64) + entry + bytes(1000) + b"not to be seen")
     found = list(scan_entries(buffer, 64, 0, 64 + len(entry)))
     assert [type(item) for item in found] == [WalEntry]

@@ -10,6 +10,7 @@ from millstream.kernel._batch import Batch
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.file_log import FileLog, LogOptions
 from millstream.store.log.log import Durability
+from millstream.store.segments.tags import LARGEST_RUN
 from millstream.store.upkeep.dump import dump_directory
 from millstream.store.upkeep.inspect import CLEAN, UNUSABLE, check_directory
 from support.fake_disk import FakeDisk, FakeFile, Mode
@@ -391,3 +392,25 @@ def test_a_sealed_file_whose_sync_failed_is_not_trusted_by_the_next_start() -> N
     assert isinstance(after, FileLog)
     assert records(after)[: len(expected)] == expected
     assert not after.gaps
+
+
+def test_a_search_by_tag_reads_a_stretch_at_a_time() -> None:
+    bench = Bench(FakeDisk(), replace(SMALL, log=LogOptions(), wal_file_bytes=4 << 20))
+    log = bench.store.create_log(1, Durability.FSYNC)
+    for _ in range(6):
+        batch = Batch()
+        for i in range(2000):
+            batch.add(b"s", b"", b"", b"x", b"tag:%d" % (i % 3))
+        log.append(batch, 0, len(batch), bench.clock.time_ns(), lambda error: None)
+        bench.run()
+    largest, steps, at, found = 0, 0, 0, []
+    while at is not None:
+        before = log._tags[1]._read if 1 in log._tags else 0
+        some, at = log.some_by_tag(b"tag:1", False, at, 1 << 63)
+        largest = max(largest, log._tags[1]._read - before, len(some))
+        steps += 1
+        found += some
+    assert found == [i + 1 for i in range(12_000) if i % 2000 % 3 == 1]
+    assert steps >= 12
+    assert largest <= LARGEST_RUN
+    assert log.by_tag(b"tag:1") == found

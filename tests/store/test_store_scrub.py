@@ -14,7 +14,7 @@ from test_store_cold import (
     settle,
 )
 
-from millstream.store.cold.tier import SCRUB_DELAY
+from millstream.store.cold.scrubs import SCRUB_DELAY
 from millstream.store.log.file_log import FileLog
 from support.fake_disk import FakeDisk, Mode
 from support.store_bench import SEALED, Bench, records
@@ -43,8 +43,8 @@ def test_a_damaged_segment_is_mended_from_its_twin_and_nothing_is_lost(compresse
     file.sync()
     scrub(bench, log)
     tier = bench.store.cold
-    assert (tier.mended, tier.lost) == (1, 0)
-    assert tier.scrubbed > len(cold_segments(log))
+    assert (tier.scrubs.mended, tier.scrubs.lost) == (1, 0)
+    assert tier.scrubs.scrubbed > len(cold_segments(log))
     assert compressed or disk.content()[path] == sound
     assert records(log) == before
     assert not log.state().gaps
@@ -71,7 +71,7 @@ def test_a_reader_that_meets_damage_gets_the_record_from_the_twin(compressed: bo
     assert records(found) == before
     assert not found.state().gaps
     settle(again)  # the scrub has a look at once
-    assert again.store.cold.mended == 1
+    assert again.store.cold.scrubs.mended == 1
 
 
 def test_a_damaged_twin_is_made_again() -> None:
@@ -84,7 +84,7 @@ def test_a_damaged_twin_is_made_again() -> None:
     file.pwritev((b"?" * 9,), 100)
     file.sync()
     scrub(bench, log)
-    assert (bench.store.cold.mended, bench.store.cold.lost) == (1, 0)
+    assert (bench.store.cold.scrubs.mended, bench.store.cold.scrubs.lost) == (1, 0)
     assert disk.content()[path] == sound
 
 
@@ -95,7 +95,7 @@ def test_what_no_form_has_is_an_exact_gap() -> None:
     path = next(p for p in names(disk, "/cold") if p.endswith("00001.data"))
     damage(disk, path, b"000002xx")
     scrub(bench, log)
-    assert bench.store.cold.lost == 1
+    assert bench.store.cold.scrubs.lost == 1
     assert [(g.first, g.last, g.reason) for g in log.state().gaps] == [(3, 3, "corruption")]
     assert [r[0] for r in records(log)] == [1, 2, *range(4, 61)]
     killed = Bench(disk.after_crash(Mode.KEEP, 0), OPTIONS).store.log(1)
@@ -114,7 +114,7 @@ def test_rot_in_a_hot_segment_is_found_without_a_read() -> None:
     damage(disk, path, b"000002xx")
     scrub(bench, log)
     assert [(g.first, g.last) for g in log.state().gaps] == [(3, 3)]
-    assert bench.store.cold.lost == 1
+    assert bench.store.cold.scrubs.lost == 1
 
 
 @pytest.mark.parametrize("twins", ["plain", "none"])
@@ -159,7 +159,7 @@ def test_what_was_mended_can_be_withdrawn_after_a_restart() -> None:
     file.pwritev((b"?" * 9,), 200)
     file.sync()
     scrub(bench, log)
-    assert bench.store.cold.mended == 1
+    assert bench.store.cold.scrubs.mended == 1
     bench.close()
     again = Bench(disk, options)
     found = again.store.log(1)

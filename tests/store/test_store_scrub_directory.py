@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from test_store_cold import COLD, OPTIONS, damage, filled, manifest_of, names, settle
 
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.upkeep.inspect import CLEAN, DAMAGED, UNUSABLE
 from millstream.store.upkeep.scrub import Scrubbed, scrub_directory
 from support.fake_disk import FakeDisk

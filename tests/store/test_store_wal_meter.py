@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.store.wal.entry import Run, encode_entry
+from millstream.store.wal.entry import FrameRun, encode_entry
 from millstream.store.wal.meter import WalMeter
 
 THREADS, WRITES = 4, 3000
@@ -23,7 +23,7 @@ def busy_switching() -> Iterator[None]:
 
 def test_writes_of_several_threads_are_all_counted(busy_switching: None) -> None:
     meter = WalMeter()
-    head, body = encode_entry(1, 1, 1, 0, True, [Run(1, 1, 3, 4)], [b"body"])
+    head, body = encode_entry(1, 1, 1, 0, True, [FrameRun(1, 1, 3, 4)], [b"body"])
     size = len(head) + len(body)
 
     def write() -> None:

@@ -33,7 +33,7 @@ async def test_what_is_above_the_limit_is_hidden_at_once_and_removed_a_moment_la
     world.timers.run_due()
     assert stream.log.state().count == 2
     assert stream.state().messages == 2
-    assert not stream.index.hides_any
+    assert not stream.index.hidden.seqs
 
 
 async def test_what_is_hidden_is_neither_found_nor_copied():

@@ -9,7 +9,7 @@ from typing import Any
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.kernel._batch import Batch
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.files import Files
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.file_log import FileLog, LogOptions

@@ -1,8 +1,11 @@
 """Deleting records: by position, by tag, silent for readers and permanent."""
 
+import asyncio
 from typing import Any
 
 import pytest
+
+from millstream.store.segments.tags import STRETCH
 
 
 async def tagged(api: Any, *tags: str | None) -> None:
@@ -86,3 +89,23 @@ async def test_a_missing_body_or_topic_is_refused(api: Any) -> None:
     assert await api.error("POST", "/v0/topics/no/delete") == (415, "unsupported_media_type")
     body = {"before_seq": 1}
     assert await api.error("POST", "/v0/topics/no/delete", body) == (404, "topic_not_found")
+
+
+async def test_others_have_the_loop_while_the_first_search_reads_every_tag(api: Any) -> None:
+    for start in range(0, 40_000, 10_000):
+        records = [{"data": n, "tag": f"job:{n % 7}"} for n in range(start, start + 10_000)]
+        await api.call("POST", "/v0/topics/t", {"records": records})
+    turns, is_over = 0, False
+
+    async def bystander() -> None:
+        nonlocal turns
+        while not is_over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    standing_by = asyncio.ensure_future(bystander())
+    answer = (await api.call("POST", "/v0/topics/t/delete", {"match": "job:3"}))[1]
+    is_over = True
+    await standing_by
+    assert answer["deleted"] == len(range(3, 40_000, 7))
+    assert turns >= 40_000 // STRETCH

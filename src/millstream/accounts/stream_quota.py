@@ -1,9 +1,10 @@
 """What an account may have of JetStream, decided before a stream is made, at whichever door."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from millstream.accounts.account import StreamLimits
+from millstream.streams.account_quota import Others
 from millstream.streams.refusals import AccountLimit
 
 if TYPE_CHECKING:
@@ -21,11 +22,10 @@ def check_tiers(tiers: Mapping[str, StreamLimits], tier: str = OUR_TIER) -> None
 
 
 def check_stream(
-    limits: StreamLimits, config: "StreamConfig", others: Iterable["StreamConfig"], *, is_new: bool
+    limits: StreamLimits, config: "StreamConfig", others: Others, *, is_new: bool
 ) -> None:
     """Refuse a stream that the account has no room for beside ``others``; raises AccountLimit."""
-    others = list(others)
-    if 0 < limits.max_streams <= len(others):
+    if 0 < limits.max_streams <= others.streams:
         text = "maximum number of streams reached"
         raise AccountLimit(400, 10027, text, "max_streams", limits.max_streams)
     if limits.max_bytes_required and config.max_bytes <= 0:
@@ -39,15 +39,14 @@ def check_stream(
     if 0 < limits.max_consumers < config.max_consumers:
         text = "maximum consumers limit reached"
         raise AccountLimit(400, 10026, text, "max_consumers", limits.max_consumers)
-    _check_reserved(limits, config, others, is_new=is_new)
+    _check_reserved(limits, config, others.promised, is_new=is_new)
 
 
 def _check_reserved(
-    limits: StreamLimits, config: "StreamConfig", others: list["StreamConfig"], *, is_new: bool
+    limits: StreamLimits, config: "StreamConfig", reserved: int, *, is_new: bool
 ) -> None:
     in_memory = config.storage == "memory"
     room = limits.max_memory if in_memory else limits.max_storage
-    reserved = sum(max(c.max_bytes, 0) for c in others if c.storage == config.storage)
     asked = max(config.max_bytes, 1 if is_new else 0)  # without a bound it still needs some
     if 0 <= room < reserved + asked:
         what, limit = ("memory", "max_memory") if in_memory else ("storage", "max_storage")

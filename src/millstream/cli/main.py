@@ -10,6 +10,12 @@ from millstream import __version__
 from millstream.cli.lazy import LazyGroup
 
 DEBUG = "MILLSTREAM_DEBUG"
+KERNEL = "millstream.kernel."
+NO_KERNEL = (
+    "this command needs the compiled kernel, and this installation has none. The kernel needs "
+    "Linux, gcc and Python's headers (Debian: apt-get install gcc python3-dev); with those, "
+    "install millstream again"
+)
 
 cli = LazyGroup(
     purpose="A durable message broker: one log for NATS clients, HTTP and Spark.",
@@ -87,6 +93,8 @@ def run(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> str:
     if _is_meant_for_people(error):
         return str(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(KERNEL):
+        return NO_KERNEL
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (set {DEBUG}=1 to see where)"

@@ -55,7 +55,7 @@ def _follow(flags: Flags) -> int:
 
 def _check(flags: Flags) -> int:
     """Say whether the file could be served from; doubtful spellings count as mistakes here."""
-    from millstream.server.command_line.options_file import digest, load
+    from millstream.server.command_line.options_file import load
 
     file = flags.text("config")
     if not file:
@@ -63,7 +63,10 @@ def _check(flags: Flags) -> int:
     loaded = load(flags, os.environ)
     if loaded.warnings:
         raise ConfigError("\n".join(loaded.warnings))
-    click.echo(f"nats-server: configuration file {file} is valid ({digest(file)})", err=True)
+    click.echo(
+        f"nats-server: configuration file {file} is valid ({loaded.options.config_digest})",
+        err=True,
+    )
     return 0
 
 
@@ -86,7 +89,7 @@ def _serve(flags: Flags) -> int:
 
 
 def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
-    from millstream.server.command_line.options_file import digest, load
+    from millstream.server.command_line.options_file import load
     from millstream.server.options.unsupported import without_effect
     from millstream.server.server import run
 
@@ -94,9 +97,7 @@ def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
     log.info("Starting nats-server")
     log.info("  Version:  %s", NATS_VERSION)
     if options.config_file:
-        log.info(
-            "Using configuration file: %s (%s)", options.config_file, digest(options.config_file)
-        )
+        log.info("Using configuration file: %s (%s)", options.config_file, options.config_digest)
     for text in (*loaded.warnings, *loaded.notes, *without_effect(options)):
         log.warning("%s", text)
     if not options.credentials and not is_loopback(options.host):

@@ -109,6 +109,23 @@ class Subscription:
             raise SlowSubscription(self.subject, dropped)
 
 
+class ReplyInbox:
+    """Where the answers to a client's requests arrive: one subscription for all of them."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._prefix = f"_INBOX.{secrets.token_hex(11)}"
+        self._replies: Subscription | None = None
+        self._requests = 0
+
+    def open(self) -> tuple[str, Subscription]:
+        """Return a subject for the answers to one request, and who receives them."""
+        if self._replies is None:
+            self._replies = self._client.subscribe(f"{self._prefix}.*")
+        self._requests += 1
+        return f"{self._prefix}.{self._requests}", self._replies
+
+
 class Client:
     """One connection. Close it, or use it as a context manager; it is not thread-safe."""
 
@@ -127,9 +144,7 @@ class Client:
         self._pings = 0
         self._pongs = 0
         self._last_sid = 0
-        self._inbox = f"_INBOX.{secrets.token_hex(11)}"
-        self._replies: Subscription | None = None
-        self._last_request = 0
+        self._inbox = ReplyInbox(self)
         self._closed = False
         self._greeted = False
 
@@ -165,9 +180,7 @@ class Client:
         headers: Mapping[str, str | Sequence[str]] | None = None,
     ) -> Message:
         """Publish and return the first reply."""
-        replies = self._reply_subscription()
-        self._last_request += 1
-        inbox = f"{self._inbox}.{self._last_request}"
+        inbox, replies = self._inbox.open()
         self.publish(subject, payload, headers, reply=inbox)
         deadline = _deadline(timeout)
         self._send(timeout)
@@ -341,11 +354,6 @@ class Client:
             raise self._errors.popleft()
 
     # -- requests -------------------------------------------------------------------------
-
-    def _reply_subscription(self) -> Subscription:
-        if self._replies is None:
-            self._replies = self.subscribe(f"{self._inbox}.*")
-        return self._replies
 
     def _reply_to(
         self,

@@ -17,7 +17,7 @@ from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.removal_news import RemovalNews
-from millstream.consumers.replay import ConsumerReplay
+from millstream.consumers.replay import ConsumerReplay, ConsumersByName
 from millstream.consumers.state import KeptConsumer
 from millstream.delivery.timers import Timers
 from millstream.eager_task import next_turn
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
 
 SECTION = "consumers"
+_NO_CONSUMERS = ConsumersByName()
 
 
 class _Arrivals:
     """New consumers that are being written down: they count for their stream's limit already."""
 
-    def __init__(self) -> None:
+    def __init__(self, default_max: int) -> None:
+        self._default_max = default_max  # of a stream that names no limit; below 1 means none
         self._count: Counter[int] = Counter()  # by stream
 
     @contextmanager
@@ -52,12 +54,11 @@ class _Arrivals:
         finally:
             self._count[stream.incarnation] -= 1
 
-    def check_limit(self, stream: Stream, known: dict[str, Consumer]) -> None:
-        """Refuse one consumer too many; they are counted only where the limit is close."""
+    def check_limit(self, stream: Stream, known: ConsumersByName) -> None:
+        """Refuse one consumer too many."""
         limit, arriving = stream.config.max_consumers, self._count[stream.incarnation]
-        if not 0 < limit <= len(known) + arriving:
-            return
-        if limit <= sum(not other.config.is_internal for other in known.values()) + arriving:
+        limit = limit if limit > 0 else self._default_max
+        if 0 < limit <= known.counted + arriving:
             raise ConsumerRefused(10026, "maximum consumers limit reached")
 
 
@@ -73,17 +74,22 @@ class Registry:
         hub: "Hub",
         interests: "Mapping[str, Interest]",
         is_awaited: Callable[[str, bytes], bool] | None = None,
+        default_max: int = -1,
     ) -> None:
-        """``is_awaited`` says whether another account listens at a reply subject of an account."""
+        """Keep the consumers of a catalog's streams.
+
+        ``is_awaited`` says whether another account listens at a reply subject of an account.
+        ``default_max`` bounds the consumers of a stream that names no bound; below 1 means none.
+        """
         self._catalog = catalog
         self._store = store
         self._clock = clock
         self._timers = timers
         self._hub = hub
         self._interests = interests
-        self._consumers: dict[int, dict[str, Consumer]] = {}
+        self._consumers: dict[int, ConsumersByName] = {}
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-        self._arrivals = _Arrivals()
+        self._arrivals = _Arrivals(default_max)
         self._is_awaited = is_awaited
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)
@@ -92,23 +98,27 @@ class Registry:
 
     def get(self, stream: Stream, name: str) -> Consumer:
         """Return a consumer; raises ConsumerNotFound."""
-        consumer = self._consumers.get(stream.incarnation, {}).get(name)
+        consumer = self.by_name(stream).get(name)
         if consumer is None:
             raise ConsumerNotFound()
         return consumer
 
+    def by_name(self, stream: Stream) -> ConsumersByName:
+        """Return where a stream's consumers are found; to look, and not to keep."""
+        return self._consumers.get(stream.incarnation, _NO_CONSUMERS)
+
     def of(self, stream: Stream) -> list[Consumer]:
         """Return a stream's consumers by name."""
-        found = self._consumers.get(stream.incarnation, {}).values()
-        return sorted(found, key=lambda consumer: consumer.name)
+        return sorted(self.by_name(stream).values(), key=lambda consumer: consumer.name)
 
     def count(self, stream: Stream) -> int:
         """Return how many consumers a stream has."""
-        return len(self._consumers.get(stream.incarnation, {}))
+        return len(self.by_name(stream))
 
     def listed(self, stream: Stream) -> list[Consumer]:
         """Return those that a stream's lists and counts show, by name: not the direct ones."""
-        return [consumer for consumer in self.of(stream) if not consumer.config.direct]
+        found = self.by_name(stream)
+        return found.page(0, found.listed)
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -123,11 +133,11 @@ class Registry:
         shared = stream.config.retention == "workqueue"
         key = (stream.incarnation, "" if shared else config.name)
         if config.mem_storage and not shared and key not in self._changing:
-            known = self._consumers.get(stream.incarnation, {}).get(config.name)
+            known = self.by_name(stream).get(config.name)
             if known is None:  # nothing is written down, so that nobody can come in between
                 return await self._create(stream, config, action), True
         async with self._alone(*key):
-            known = self._consumers.get(stream.incarnation, {}).get(config.name)
+            known = self.by_name(stream).get(config.name)
             if known is None:
                 return await self._create(stream, config, action), True
             if action == "create" and not known.config.same_as(config):
@@ -148,11 +158,12 @@ class Registry:
     async def _create(self, stream: Stream, config: ConsumerConfig, action: str) -> Consumer:
         if action == "update":
             raise ConsumerRefused(10149, "consumer does not exist")
-        self._arrivals.check_limit(stream, self._consumers.get(stream.incarnation, {}))
+        self._arrivals.check_limit(stream, self.by_name(stream))
         if stream.config.retention == "workqueue":
-            work_queue.check_new(config, (other.config for other in self.of(stream)))
+            others = self.of(stream)
+            work_queue.check_new(config, (other.config for other in others))
             if not config.is_internal:
-                await _check_shares(config, self.of(stream))
+                await _check_shares(config, others)
         name = config.name or _fresh_name()
         config = config.stamped(durable=bool(config.durable_name))
         consumer = self._build(stream, name, config, self._clock.time_ns())
@@ -165,7 +176,7 @@ class Registry:
             except BaseException:
                 stream.removal.unclaim(name)
                 raise
-        self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
+        self._consumers.setdefault(stream.incarnation, ConsumersByName()).put(consumer)
         consumer.open()
         return consumer
 
@@ -195,7 +206,7 @@ class Registry:
             self._forget(consumer)
 
     def _forget(self, consumer: Consumer) -> None:
-        self._consumers.get(consumer.stream.incarnation, {}).pop(consumer.name, None)
+        self.by_name(consumer.stream).drop(consumer.name)
         consumer.close()
         consumer.stream.removal.unclaim(consumer.name)
 
@@ -221,7 +232,7 @@ class Registry:
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
         if not alive:
-            for consumer in list(self._consumers.pop(stream.incarnation, {}).values()):
+            for consumer in list(self._consumers.pop(stream.incarnation, _NO_CONSUMERS).values()):
                 consumer.advisories.deleted()
                 consumer.close()
         else:
@@ -229,7 +240,7 @@ class Registry:
 
     def with_deliveries(self, stream: Stream) -> list[Consumer]:
         """Return the consumers that await answers, or count what they gave up."""
-        found = self._consumers.get(stream.incarnation, {}).values()
+        found = self.by_name(stream).values()
         return [c for c in found if len(c.ledger.pending) or c.ledger.redelivered]
 
     def _above_limits(self, stream: Stream, config: StreamConfig) -> list[str]:
@@ -275,7 +286,7 @@ class Registry:
             consumer.cursor.resume(position, kept.first, gap=kept.gap)
         consumer.claim()
         await consumer.state.create(consumer.config)
-        self._consumers.setdefault(stream.incarnation, {})[consumer.name] = consumer
+        self._consumers.setdefault(stream.incarnation, ConsumersByName()).put(consumer)
         consumer.open()
 
     # -- what consumers ask ------------------------------------------------------------------

@@ -2,22 +2,21 @@
 
 A topic that grew is served at once while nothing else waits. What comes while others are served
 waits in the ready set for its turn; a turn serves until enough was set in motion, then the loop
-goes round so that it happens. The governor looks every 100 ms while there is work, and at nothing
-when there is none.
+goes round so that it happens.
 """
 
 import asyncio
 from collections.abc import Callable, Hashable
 
 from millstream.clock import Clock, thread_seconds
-from millstream.delivery.governor import SAMPLE_MS, Governor, Measures, PressureSample
+from millstream.delivery.governor import Governor, Measures
+from millstream.delivery.pressure_watch import PressureWatch
 from millstream.delivery.priority import TOP, band_of
 from millstream.delivery.ready_set import ReadySet
 from millstream.supervisor import Supervisor, described
 
 ENOUGH = 64  # deliveries that one turn sets in motion
 LONGEST_MS = 0.2  # that a turn lasts, so that what comes meanwhile is seen soon
-QUIET_SAMPLES = 5  # without work, after which nobody looks any more
 
 Work = Callable[[], int]  # returns how many deliveries it set in motion
 
@@ -35,22 +34,18 @@ class Scheduler:
         supervisor: Supervisor | None = None,
     ) -> None:
         self._clock = clock
-        self._ingest_full = ingest_full
-        self._measured = measured
-        self._busy_seconds = busy_seconds
         self._supervisor = supervisor or Supervisor()
-        self._sample = self._supervisor.repeated("the governor's look", self._measure)
         self._governor = Governor()
         self._ready = ReadySet()
+        self._pressure = PressureWatch(
+            clock, self._supervisor, self._governor, self._ready,
+            ingest_full=ingest_full, measured=measured, busy_seconds=busy_seconds,
+            relieved=self._turn_later,
+        )  # fmt: skip
         self._work: dict[Hashable, Work] = {}
         self._turning = False
         self._holding = False  # the next turn waits for more to come
-        self._watching = False
-        self._quiet = 0
-        self._busy = 0.0
-        self._looked = 0.0
         self._due_ms = 0.0
-        self._late = 0.0  # milliseconds, at the last look
         self.served = 0
 
     @property
@@ -76,7 +71,7 @@ class Scheduler:
         self, key: Hashable, work: Work, priority: Callable[[], int], *, is_copying: bool = False
     ) -> None:
         """Have ``work`` done once, soon: it covers whatever came until then."""
-        self._watch()
+        self._pressure.watch()
         if key in self._ready:
             return
         held = self._holding or self.measures.coalesce_ms > 0
@@ -142,48 +137,6 @@ class Scheduler:
         """Have the rest of a turn that took too long as soon as the loop has seen who else came."""
         self._turning = True
         asyncio.get_running_loop().call_soon(self._turn)
-
-    # -- the governor --------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        self._quiet = 0
-        if self._watching:
-            return
-        self._watching = True
-        self._late = 0.0
-        self._busy, self._looked = self._busy_seconds(), self._clock.monotonic()
-        self._look_later()
-
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(SAMPLE_MS / 1000, self._look)
-
-    def _look(self) -> None:
-        """Measure; whatever that raises, the next look comes while there is work."""
-        self._sample()
-        self._quiet += 1
-        at_rest = not len(self._ready) and self.measures.pressure < 0.2
-        if self._quiet >= QUIET_SAMPLES and at_rest:
-            self._watching = False
-        else:
-            self._look_later()
-
-    def _measure(self) -> None:
-        now, busy = self._clock.monotonic(), self._busy_seconds()
-        passed = now - self._looked
-        # A loop that comes late to this look was late for everything else too. Once may be the
-        # machine's doing, and over already: to gather deliveries then would only add to it.
-        late = 1000 * passed - SAMPLE_MS
-        self._governor.waited(min(late, self._late))
-        self._late = late
-        share = (busy - self._busy) / passed if passed > 0 else 0.0
-        self._busy, self._looked = busy, now
-        seen = PressureSample(self._ready.depth, min(1.0, share), self._ingest_full())
-        before, measures = self.measures, self._governor.sample(seen)
-        self._ready.defers = measures.defers
-        if measures != before:
-            self._measured(measures)
-        if before.defers and not measures.defers and len(self._ready):
-            self._turn_later()
 
     def _now_ms(self) -> float:
         return 1000 * self._clock.monotonic()

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.eager_task import begin
+from millstream.http.answer_writer import AnswerWriter
+from millstream.http.client_deadline import ClientDeadline
 from millstream.http.parser import Refusal, RequestParser
 from millstream.http.peer import peer_of
 from millstream.http.response import (
@@ -16,11 +18,9 @@ from millstream.http.response import (
     Response,
     StreamedResponse,
     Upgraded,
-    chunk,
     encode_head,
     error_body,
 )
-from millstream.http.socket_writer import SocketWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,13 +33,15 @@ log = logging.getLogger(__name__)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # what a client of HTTP/2 opens with
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-ONE_WRITE = 64 * 1024  # head and body up to this size leave in one send
 
 
 class Connection(Protocol):
     """What the door asks of a client's connection, whatever version it speaks."""
 
-    deadline: float | None
+    @property
+    def deadline(self) -> float | None:
+        """Return the moment at which ``expire`` is to be called, None for never."""
+        ...
 
     @property
     def stalled(self) -> bool:
@@ -93,36 +95,34 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, door: Door, app: Callable[[Request], Awaitable[Answer]]) -> None:
         self._door = door
         self._app = app
-        self._limits = door.limits
         self._parser = RequestParser(door.limits)
         self._transport: asyncio.Transport | None = None
+        self._due = ClientDeadline(door)
+        self.answers = AnswerWriter(door, self._due)
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
         self._busy = False  # a request is being answered
-        self._streaming = False
         self._closing = False  # nothing that arrives now is read
         self._paused = False
         self._half_closed = False
-        self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
-        self.stalled = False  # an answer waits for the client to read
-        self._on_behind: Callable[[], None] | None = None  # or gone; called once
-        self._writer: SocketWriter | None = None  # of pieces that are pushed
-        self._body_since = 0.0
         self._read_at = 0.0  # when what came last was read
-        self._was_in_head = False
         self._sniffed: bytes | None = b""  # None once these are known not to be HTTP/2
-        self.deadline: float | None = None
 
     @property
-    def busy(self) -> bool:
-        """Return whether a request is being answered."""
-        return self._busy
+    def deadline(self) -> float | None:
+        """Return by when the client owes something."""
+        return self._due.at
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether an answer waits for the client to read."""
+        return self.answers.is_stalled
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the first head."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self.answers.transport = cast("asyncio.Transport", transport)
         self._peer = peer_of(self._transport)
-        self.deadline = self._door.now() + self._limits.head_seconds
+        self._due.expect_head()
         if not self._door.admit(self):
             self._refuse(Refusal(503, "too_many_connections", "no room for more connections"))
 
@@ -130,9 +130,8 @@ class HttpConnection(asyncio.Protocol):
         """Cancel what nobody will read."""
         self._closing = True
         self._transport = None
-        self.deadline = None
-        self._tell_behind()
-        self.resume_writing()
+        self._due.at = None
+        self.answers.leave()
         if self._task is not None:
             self._task.cancel()
         self._door.forget(self)
@@ -156,14 +155,14 @@ class HttpConnection(asyncio.Protocol):
         self._parser.feed(data)
         if not self._busy:
             self._advance()
-        elif self._parser.buffered > self._limits.read_ahead_bytes:
+        elif self._parser.buffered > self._door.limits.read_ahead_bytes:
             self._pause()
 
     def _switch(self, data: bytes) -> None:
         """Hand the connection over once its first bytes are HTTP/2's preface."""
         if len(data) < len(PREFACE) or self._transport is None:
             return
-        self._closing, self.deadline = True, None
+        self._closing, self._due.at = True, None
         self._door.forget(self)
         # Imported here: only clients that speak HTTP/2 pay for its tables.
         from millstream.http.http2 import Http2Connection
@@ -176,24 +175,21 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer what was asked before the client closed its half, then close."""
         self._half_closed = True
-        if self._streaming and self._task is not None:
+        if self.answers.is_streaming and self._task is not None:
             self._task.cancel()
-        return self._busy and not self._streaming
+        return self._busy and not self.answers.is_streaming
 
     def pause_writing(self) -> None:
         """Let answers wait until the client reads again."""
-        self.stalled = True
-        self._tell_behind()
+        self.answers.stall()
 
     def resume_writing(self) -> None:
         """Let answers go on."""
-        self.stalled = False
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        self.answers.go_on()
 
     def expire(self) -> None:
         """Act on the deadline: tell a late sender, drop everyone else."""
-        self.deadline = None
+        self._due.at = None
         if self._closing or self._busy or self._transport is None:
             self.abort()
         elif self._parser.in_body or self._parser.in_head:
@@ -224,8 +220,7 @@ class HttpConnection(asyncio.Protocol):
             self._take(event)
 
     def _take(self, request: Request) -> None:
-        self.deadline = None
-        self._was_in_head = False
+        self._due.clear()
         self._busy = True
         self._door.turns.take(request, partial(self._begin, request), self._read_at, self)
 
@@ -239,24 +234,15 @@ class HttpConnection(asyncio.Protocol):
             self._task = task
 
     def _await_rest(self, was_in_body: bool) -> None:
-        now, parser = self._door.now(), self._parser
-        if parser.in_body:
-            if not was_in_body:
-                self._body_since = now
-                self._was_in_head = False
-                if parser.expects_continue and self._transport is not None:
-                    self._transport.write(CONTINUE)
-            allowed = parser.body_received / self._limits.body_bytes_per_second
-            self.deadline = self._body_since + self._limits.body_grace_seconds + allowed
-        elif parser.in_head and not self._was_in_head:
-            # Each further byte of a slow head leaves the deadline where it is.
-            self._was_in_head = True
-            self.deadline = min(self.deadline or now, now) + self._limits.head_seconds
+        begins = self._parser.in_body and not was_in_body
+        self._due.expect_rest(self._parser, begins)
+        if begins and self._parser.expects_continue and self._transport is not None:
+            self._transport.write(CONTINUE)
         self._resume()
 
     def _refuse(self, refusal: Refusal) -> None:
         body = error_body(refusal.code, refusal.message)
-        self._send(Response(refusal.status, body), keep_alive=False)
+        self.answers.send(Response(refusal.status, body), keep_alive=False)
         self._linger()
 
     def _linger(self) -> None:
@@ -268,7 +254,7 @@ class HttpConnection(asyncio.Protocol):
         if self._half_closed:
             self._transport.close()
             return
-        self.deadline = self._door.now() + self._limits.linger_seconds
+        self._due.linger()
         if self._transport.can_write_eof():
             with suppress(OSError):  # asyncio's own loop says so of a client that has gone
                 self._transport.write_eof()
@@ -295,7 +281,8 @@ class HttpConnection(asyncio.Protocol):
             if self._half_closed:
                 self._transport.close()
             else:
-                self._await_next()
+                self._due.expect_next(self._parser)
+                self._resume()
 
     def _next_waiting(self) -> Request | None:
         if not self._parser.buffered:
@@ -309,28 +296,20 @@ class HttpConnection(asyncio.Protocol):
             self._await_rest(was_in_body)
         return event
 
-    def _await_next(self) -> None:
-        if not self._parser.in_body:
-            limits = self._limits
-            late = limits.head_seconds if self._parser.in_head else limits.idle_seconds
-            self._was_in_head = self._parser.in_head
-            self.deadline = self._door.now() + late
-        self._resume()
-
     async def _answer(self, request: Request) -> bool:
         """Write one answer; returns whether the connection goes on."""
         request.peer = self._peer
-        request.most_body = self._limits.body_bytes
+        request.most_body = self._door.limits.body_bytes
         answer = await self._app(request)
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):
-            return await self._stream(request, answer, keep)
+            return await self.answers.stream(request, answer, keep)
         if isinstance(answer, Upgraded):
             return self._leave(answer)
         keep = keep and not answer.close
-        self._send(answer, keep, head_only=request.method == "HEAD")
-        if self.stalled:
-            await self._drain()
+        self.answers.send(answer, keep, head_only=request.method == "HEAD")
+        if self.answers.is_stalled:
+            await self.answers.drain()
         return keep
 
     def _leave(self, answer: Upgraded) -> bool:
@@ -342,102 +321,14 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(Refusal(400, "websocket_refused", early))
             return False
         transport.write(encode_head(101, b"", answer.headers, None, self._door.date(), True))
-        self._closing, self.deadline = True, None
+        self._closing, self._due.at = True, None
         self._door.forget(self)
         self._resume()
         heir = answer.heir(self._door)
         transport.set_protocol(heir)
         heir.connection_made(transport)
-        self._transport = None
+        self._transport = self.answers.transport = None
         return True
-
-    def _send(self, answer: Response, keep_alive: bool, head_only: bool = False) -> None:
-        if self._transport is None:
-            return
-        length = None if answer.status in (204, 304) else len(answer.body)
-        head = encode_head(
-            answer.status,
-            answer.content_type if length is not None else b"",
-            answer.headers,
-            length,
-            self._door.date(),
-            keep_alive,
-        )
-        if head_only or length is None:
-            self._transport.write(head)
-        elif len(answer.body) <= ONE_WRITE:
-            self._transport.write(head + answer.body)
-        else:
-            self._transport.writelines((head, answer.body))
-
-    async def _stream(self, request: Request, answer: StreamedResponse, keep: bool) -> bool:
-        chunked = request.version == "1.1"
-        keep = keep and chunked
-        try:
-            self._streaming = True
-            self._write(
-                encode_head(
-                    answer.status,
-                    answer.content_type,
-                    answer.headers,
-                    None,
-                    self._door.date(),
-                    keep,
-                    chunked,
-                )
-            )
-            if request.method == "HEAD":
-                return keep
-            if chunked and answer.attach is not None:
-                answer.attach(self)
-            async for piece in answer.chunks:
-                if piece:
-                    self._write(chunk(piece) if chunked else piece)
-                    await self._drain()
-            if chunked:
-                self._write(b"0\r\n\r\n")
-            return keep
-        finally:
-            self._streaming = False
-            closer = getattr(answer.chunks, "aclose", None)
-            if closer is not None:
-                await closer()
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def push(self, piece: bytes) -> bool:
-        """Send a framed piece of the stream under way, unless the client is behind with it."""
-        if self._transport is None or self.stalled:
-            return False
-        self._writer_to(self._transport).send(piece)
-        return True
-
-    def writer(self, on_behind: Callable[[], None]) -> SocketWriter | None:
-        """Return what sends pieces without asking, until the client is behind or gone."""
-        if self._transport is None or self.stalled:
-            return None
-        self._on_behind = on_behind
-        return self._writer_to(self._transport)
-
-    def _writer_to(self, transport: asyncio.Transport) -> SocketWriter:
-        if self._writer is None:
-            self._writer = SocketWriter(transport)
-        return self._writer
-
-    def _tell_behind(self) -> None:
-        on_behind, self._on_behind = self._on_behind, None
-        if on_behind is not None:
-            on_behind()
-
-    async def _drain(self) -> None:
-        """Wait for room; the sweep drops a client that leaves its answer unread."""
-        if self.stalled:
-            self.deadline = self._door.now() + self._limits.stall_seconds
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
-            self._room = self.deadline = None
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:

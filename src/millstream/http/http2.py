@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from millstream.http.connection import Door
+    from millstream.http.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ class Http2Connection(asyncio.Protocol):
             request.peer = peer_of(self._transport)
             request.most_body = self._door.limits.body_bytes
             stream = self._streams[event.stream_id] = _Stream(request, self._door.now())
-            refusal = self._why_refused(event.headers, request)
+            refusal = _why_refused(event.headers, request, self._door.limits)
             if refusal:
                 answer = Response(431, error_body("headers_too_large", refusal))
                 self._run(event.stream_id, stream, _answer_with(answer))
@@ -220,13 +221,6 @@ class Http2Connection(asyncio.Protocol):
         elif isinstance(event, h2.events.ConnectionTerminated):
             self._finishing = True
             self._close_if_done()
-
-    def _why_refused(self, headers: list[tuple[bytes, bytes]], request: Request) -> str:
-        """Say what is wrong with the size of a head, as HTTP/2 counts it; empty when nothing is."""
-        limits = self._door.limits
-        if sum(len(name) + len(value) + FIELD_BYTES for name, value in headers) > limits.head_bytes:
-            return "the header block is too large"
-        return "too many headers" if len(request.headers) > limits.header_count else ""
 
     def _take(self, event: h2.events.DataReceived) -> None:
         self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -277,7 +271,7 @@ class Http2Connection(asyncio.Protocol):
             if isinstance(answer, Upgraded):  # streams of HTTP/2 do not become anything else
                 answer.refuse()
                 answer = Response(400, error_body("invalid_request", "ask over HTTP/1.1"))
-            headers = self._head(answer)
+            headers = _head(answer, self._door.date())
             ends = request.method == "HEAD" or (isinstance(answer, Response) and not answer.body)
             self._h2.send_headers(stream_id, headers, end_stream=ends)
             self._flush()
@@ -328,20 +322,28 @@ class Http2Connection(asyncio.Protocol):
             if last:
                 return
 
-    def _head(self, answer: Response | StreamedResponse) -> list[tuple[bytes, bytes]]:
-        headers = [(b":status", b"%d" % answer.status), (b"date", self._door.date())]
-        if answer.status not in (204, 304):
-            headers.append((b"content-type", answer.content_type))
-            headers.append((b"x-content-type-options", b"nosniff"))
-        if isinstance(answer, Response):
-            headers.append((b"content-length", b"%d" % len(answer.body)))
-        headers.extend((name.lower(), value) for name, value in answer.headers)
-        return headers
-
     def _flush(self) -> None:
         data = self._h2.data_to_send()
         if data and self._transport is not None:
             self._transport.write(data)
+
+
+def _why_refused(headers: list[tuple[bytes, bytes]], request: Request, limits: Limits) -> str:
+    """Say what is wrong with the size of a head, as HTTP/2 counts it; empty when nothing is."""
+    if sum(len(name) + len(value) + FIELD_BYTES for name, value in headers) > limits.head_bytes:
+        return "the header block is too large"
+    return "too many headers" if len(request.headers) > limits.header_count else ""
+
+
+def _head(answer: Response | StreamedResponse, date: bytes) -> list[tuple[bytes, bytes]]:
+    headers = [(b":status", b"%d" % answer.status), (b"date", date)]
+    if answer.status not in (204, 304):
+        headers.append((b"content-type", answer.content_type))
+        headers.append((b"x-content-type-options", b"nosniff"))
+    if isinstance(answer, Response):
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    headers.extend((name.lower(), value) for name, value in answer.headers)
+    return headers
 
 
 def _answer_with(answer: Answer) -> Callable[[Request], Awaitable[Answer]]:

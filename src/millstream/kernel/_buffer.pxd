@@ -48,6 +48,12 @@ cdef inline void append(Buffer *b, const char *at, Py_ssize_t size) noexcept nog
     b.tail += size
 
 
+# Write at ``to`` and return where the next goes.
+cdef inline char *put(char *to, const char *what, Py_ssize_t size) noexcept nogil:
+    memcpy(to, what, size)
+    return to + size
+
+
 cdef inline void drain(Buffer *b, Py_ssize_t size) noexcept nogil:
     b.head += size
     if b.head == b.tail:

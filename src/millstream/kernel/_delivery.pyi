@@ -1,11 +1,15 @@
+from typing import final
+
 from millstream.kernel._connections import Connections
 
-class Delivery(Connections):
-    """Subscriptions, and what happens to a message that matches some."""
+@final
+class Relay:
+    """The links that a message goes to; opaque."""
 
-    def subscribe(
-        self, cid: int, subject: bytes, queue: bytes, sid: bytes, deny: tuple[bytes, ...] = ()
-    ) -> bool: ...
-    def unsubscribe(self, cid: int, sid: bytes, max_msgs: int) -> bool: ...
-    def unsubscribe_all(self, cid: int) -> None: ...
-    def stats(self) -> dict[str, int]: ...
+    def __init__(self, connections: Connections) -> None: ...
+
+@final
+class Delivery:
+    """What happens to a message that matches subscriptions; opaque."""
+
+    def __init__(self, connections: Connections) -> None: ...

@@ -1,8 +1,11 @@
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, final
 
+from millstream.kernel._batch import Batch
+from millstream.kernel._frames import Frames
 from millstream.kernel._interest import Interest
-from millstream.kernel._linked import Linked
+from millstream.kernel._links import Wishes
+from millstream.kernel._phrases import Phrases
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION: int
@@ -26,7 +29,7 @@ ALLOWED: int  # and until the subject changes
 ALLOWED_ONCE: int  # ask again for the next message
 
 class Handler(Protocol):
-    """What the NATS door implements: control operations, never messages.
+    """What the door implements: control operations, never messages.
 
     One that configures ``track_replies`` also has ``on_delivered_reply(cid, reply)``: the reply
     subjects of messages delivered to such a connection, told before ``may_publish`` is asked.
@@ -63,12 +66,25 @@ class Handler(Protocol):
     def space_of(self, cid: int, account: bytes) -> Interest | None:
         """Asked for the subjects of an account that a route names; None drops its messages."""
 
-class Hub(Linked):
-    """Every NATS connection's bytes: parse, match, copy, flush."""
+@final
+class Hub:
+    """Every client's bytes: parse, match, copy, flush."""
+
+    max_payload: int
+    """Of connections to come; ``configure`` changes that of others."""
+    max_control_line: int
+    """Of an operation's arguments."""
+    write_deadline: float
+    """After so many seconds without taking anything a client is closed."""
+    holds_publishers: bool
+    """Whether publishers wait a moment for a client whose outbox is nearly full."""
+    now_ns: int
+    """What activity is stamped with; whoever wants to know keeps it current."""
 
     def __init__(
         self,
         handler: Handler,
+        phrases: Phrases,
         *,
         max_payload: int = ...,
         max_pending: int = ...,
@@ -77,11 +93,82 @@ class Hub(Linked):
         max_control_line: int = 4096,
         holds_publishers: bool = True,
         on_closing: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """``on_closing`` hears of cid and reason before a connection loses what it has."""
+    @property
+    def fd(self) -> int: ...
+    @property
+    def wishes(self) -> Wishes: ...
+    def attach(self, fd: int, interest: Interest) -> int: ...
+    def attach_fed(self, interest: Interest) -> int: ...
+    def move(self, cid: int, interest: Interest) -> None: ...
+    def configure(
+        self,
+        cid: int,
+        *,
+        verbose: bool,
+        pedantic: bool,
+        echo: bool,
+        headers: bool,
+        no_responders: bool,
+        guarded: bool = False,
+        track_replies: bool = False,
+        mapped: bool = False,
+        max_payload: int | None = None,
     ) -> None: ...
+    def write(self, cid: int, data: bytes) -> None: ...
+    def close_connection(self, cid: int, reason: int) -> None: ...
+    def tick(self, now: float = -1.0) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
     def take(self, cid: int, most: int = 0) -> bytes: ...
+    def is_stalled(self, cid: int) -> bool: ...
+    def take_activity(self, cid: int) -> bool: ...
+    def connections(self) -> list[int]: ...
+    def connection_stats(self, cid: int) -> dict[str, int]: ...
+    def stats(self) -> dict[str, int]: ...
+    def subscribe(
+        self, cid: int, subject: bytes, queue: bytes, sid: bytes, deny: tuple[bytes, ...] = ()
+    ) -> bool: ...
+    def unsubscribe(self, cid: int, sid: bytes, max_msgs: int) -> bool: ...
+    def unsubscribe_all(self, cid: int) -> None: ...
+    def subscriptions(
+        self, cid: int, most: int = -1
+    ) -> list[tuple[bytes, bytes, bytes, int, int]]: ...
+    def publish(
+        self,
+        interest: Interest,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        shown: bytes = b"",
+        origin: int = 0,
+    ) -> int: ...
+    def publish_acks(
+        self,
+        interest: Interest,
+        batch: Batch,
+        start: int,
+        count: int,
+        first_seq: int,
+        prefix: bytes,
+        suffix: bytes,
+    ) -> int: ...
+    def publish_frames(
+        self,
+        interest: Interest,
+        routes: list[bytes],
+        frames: Frames,
+        start: int,
+        replies: list[bytes],
+    ) -> int: ...
+    def publish_record(
+        self, interest: Interest, reply: bytes, frames: Frames, i: int, about: bytes
+    ) -> int: ...
+    def room(self, interest: Interest, subject: bytes) -> int: ...
+    def heard_for(self, interest: Interest, subject: bytes) -> int: ...
     def poll(self) -> None: ...
+    def flush(self) -> None: ...
     def defer(self, call: Callable[[], object]) -> bool: ...
     def post(self, call: Callable[[], object]) -> bool: ...
-    def flush(self) -> None: ...
     def close(self) -> None: ...

@@ -1,39 +1,28 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Hub: every connection's bytes. Parse, match, copy, flush; no Python object per message.
+"""Hub: every connection's bytes, and the one object that Python sees of it.
 
-Nothing in here blocks and nothing recurses: whatever Python code the hub calls (the handler, a
-sink) may call back into the hub, which only marks connections and sinks dirty. They are served at
-the end of the chunk, round after round, until none is left.
-
-Each module adds one idea to the one before it: outboxes, connections, delivery, operations,
-publishing, and here the turn of the loop.
+The hub makes its parts and holds them. Each knows those before it: outboxes (what waits to be
+sent), connections (who is there), delivery (from a match to outboxes and batches), operations
+(what clients say), publishing (what the server says), turns (when it all happens).
 """
 
-import logging
-
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy, memmove
+
+cimport cython
 
 from millstream.kernel._batch cimport Batch
-from millstream.kernel._buffer cimport Buffer, append, discard, drain, pending, reserve, to_front
-from millstream.kernel._conn cimport (
-    CLOSED_AS_SLOW, CLOSED_BY_CLIENT, CLOSED_BY_SHUTDOWN, CLOSED_ON_WRITE, Conn, note_taken,
-    queued,
-)
-from millstream.kernel._connections cimport Peer
-from millstream.kernel._interest cimport Interest, SinkSlot
-from millstream.kernel._linked cimport Linked
-from millstream.kernel._memory cimport must_alloc
-
-from millstream.kernel._system cimport (
-    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, MSG_DONTWAIT, epoll_event, epoll_wait, eventfd_read,
-    eventfd_write, monotonic_ns, recv, sched_yield,
-)
-
-log = logging.getLogger(__name__)
+from millstream.kernel._conn cimport Conn
+from millstream.kernel._connections cimport Connections, Peer
+from millstream.kernel._delivery cimport Delivery
+from millstream.kernel._frames cimport Frames
+from millstream.kernel._interest cimport Interest
+from millstream.kernel._operations cimport Operations
+from millstream.kernel._outboxes cimport Outboxes
+from millstream.kernel._phrases cimport Phrases
+from millstream.kernel._publishing cimport Publishing
+from millstream.kernel._turns cimport Turns
+from millstream.kernel._links cimport Wishes
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION = 1
@@ -56,359 +45,275 @@ DENIED = 0
 ALLOWED = 1        # and until the subject changes
 ALLOWED_ONCE = 2   # ask again for the next message
 
-cdef enum:
-    READ_SIZE = 512 * 1024
-    LARGE_SIZE = 4096         # whoever is in the middle of so large an operation sends large ones
-    LONG_READ = 1 << 20       # and is read in longer pieces: each client gets fewer, longer sends
-    KEEP_SIZE = 64 * 1024     # a longer remainder is completed in the connection's own buffer
-    CHUNK_SIZE = 4 << 20      # one poll reads about this much before it serves sinks and outboxes
-    EVENTS = 256
-    ROUNDS = 64               # then the rest waits for the next turn of the loop
-    SMALL_SIZE = 16 * 1024    # a turn that read more than this is not somebody waiting for an answer
-    LOOK_NS = 100_000         # so long the hub looks for more after a small turn
-    TURN_NS = 250_000         # then whatever else the loop serves has its turn
-    MOST_SKIPS_LOG2 = 7       # after looks in vain, at least one small turn in 128 is followed by one
 
-
-cdef class Hub(Linked):
+@cython.final
+@cython.no_gc_clear
+cdef class Hub:
     """Owns an epoll descriptor: when it is readable, call ``poll``."""
 
-    cdef char *chunk
-    cdef Py_ssize_t long_read    # what one read brings at most
-    cdef bint was_small          # the last turn read a little: somebody may wait for an answer
-    cdef list deferred           # calls for when the sinks of this round are served
-    cdef list posted             # calls from other threads
-    cdef bint serving
-    cdef int looks_in_vain
-    cdef int turns_to_skip
+    cdef Outboxes outboxes
+    cdef Connections conns
+    cdef Delivery delivery
+    cdef Operations operations
+    cdef Publishing publishing
+    cdef Wishes links
+    cdef Turns turns
 
     def __cinit__(
-        self, object handler not None, *, Py_ssize_t max_payload=1 << 20,
-        Py_ssize_t max_pending=8 << 20, object decorate=None, double write_deadline=10.0,
-        Py_ssize_t max_control_line=4096, bint holds_publishers=True, object on_closing=None,
+        self, object handler not None, Phrases phrases not None, *,
+        Py_ssize_t max_payload=1 << 20, Py_ssize_t max_pending=8 << 20, object decorate=None,
+        double write_deadline=10.0, Py_ssize_t max_control_line=4096, bint holds_publishers=True,
+        object on_closing=None,
     ):
-        # A client that is nearly full holds its publisher back, but takes what was read already: so
-        # much must fit into the quarter that it has left.
-        self.long_read = LONG_READ if max_pending >= 4 * LONG_READ else READ_SIZE
-        self.chunk = <char *>must_alloc(KEEP_SIZE + self.long_read)
-        self.deferred = []
-        self.posted = []
-
-    def __dealloc__(self):
-        free(self.chunk)
+        self.outboxes = Outboxes()
+        self.conns = Connections(self.outboxes, handler, on_closing)
+        self.conns.max_payload = max_payload
+        self.conns.max_pending = max_pending
+        self.conns.write_deadline = write_deadline
+        self.conns.holds_publishers = holds_publishers
+        self.delivery = Delivery(self.conns)
+        self.operations = Operations(self.delivery, phrases)
+        self.operations.max_control_line = max_control_line
+        self.publishing = Publishing(self.delivery, phrases, decorate)
+        self.links = Wishes(self.delivery)
+        self.turns = Turns(self.operations)
 
     def __del__(self):
-        self.close()
+        self.turns.close()
 
-    def poll(self):
-        """Read every readable connection once, deliver, flush; call it when ``fd`` is readable.
+    @property
+    def fd(self):
+        """The epoll descriptor, -1 once the hub is closed."""
+        return self.outboxes.fd
 
-        After a small exchange the answer to it is often a few microseconds away, which is less
-        than going to sleep and being woken costs: the hub looks for it a moment longer.
-        """
-        cdef epoll_event events[EVENTS]
-        cdef uint64_t until
-        cdef int count
-        if self.busy:
-            return
-        self._turn(events, epoll_wait(self.fd, events, EVENTS, 0))
-        if not self._expects_more():
-            return
-        until = monotonic_ns() + TURN_NS
-        while self.was_small and monotonic_ns() < until:
-            count = self._await_more(events)
-            if count <= 0:
-                return
-            self._turn(events, count)
+    @property
+    def now_ns(self):
+        """What activity is stamped with; whoever wants to know keeps it current."""
+        return self.conns.now_ns
 
-    cdef void _turn(self, epoll_event *events, int count) noexcept:
-        cdef int i
-        cdef Py_ssize_t total = 0
-        cdef bint answers = len(self.posted) > 0  # to which somebody may answer in turn
-        self.was_small = True
-        self.busy += 1
-        for i in range(count):
-            total += self._event(<Conn *>events[i].data.ptr, events[i].events)
-            if total >= CHUNK_SIZE:
-                break
-        self._call_posted()
-        self.busy -= 1
-        self._end_of_chunk()
-        if (total == 0 and not answers) or total > SMALL_SIZE:
-            self.was_small = False
+    @now_ns.setter
+    def now_ns(self, uint64_t value):
+        self.conns.now_ns = value
 
-    cdef bint _expects_more(self) noexcept:
-        """Whether a look is due: after looks in vain, ever fewer turns are followed by one."""
-        if not self.was_small:
-            return False
-        if self.turns_to_skip:
-            self.turns_to_skip -= 1
-            return False
-        return True
+    @property
+    def max_payload(self):
+        """Of connections to come; ``configure`` changes that of others."""
+        return self.conns.max_payload
 
-    cdef int _await_more(self, epoll_event *events) noexcept:
-        """Return how many events came within a moment; other threads and processes may run."""
-        cdef int fd = self.fd
-        cdef int count = 0
-        cdef uint64_t until = monotonic_ns() + LOOK_NS
-        with nogil:
-            while count == 0 and monotonic_ns() < until:
-                sched_yield()
-                count = epoll_wait(fd, events, EVENTS, 0)
-        if count > 0:
-            self.looks_in_vain = 0
-        else:
-            if self.looks_in_vain < MOST_SKIPS_LOG2:
-                self.looks_in_vain += 1
-            self.turns_to_skip = 1 << self.looks_in_vain
-        return count
+    @max_payload.setter
+    def max_payload(self, Py_ssize_t value):
+        self.conns.max_payload = value
 
-    cdef Py_ssize_t _event(self, Conn *conn, uint32_t what) noexcept:
-        cdef uint64_t ignored
-        if conn == NULL:
-            eventfd_read(self.wake_fd, &ignored)
-            return 0
-        if <void *>conn == <void *>&self.timer_fd:
-            eventfd_read(self.timer_fd, &ignored)
-            self._end_stalls()
-            return 0
-        if conn.closed:
-            return 0
-        if what & EPOLLOUT:
-            self._send(conn)
-            self._mark(conn)
-            if queued(conn) < conn.max_pending >> 1:
-                self._release(<void *>conn)
-        if conn.stalled_on != NULL:
-            if what & (EPOLLERR | EPOLLHUP):
-                self._close(conn, CLOSED_BY_CLIENT)
-            return 0
-        if what & (EPOLLIN | EPOLLERR | EPOLLHUP):
-            return self._read(conn)
-        return 0
+    @property
+    def max_control_line(self):
+        """Of an operation's arguments."""
+        return self.operations.max_control_line
 
-    cdef Py_ssize_t _read(self, Conn *conn) noexcept:
-        """Receive once and parse. A short remainder is put in front of what arrives, so that
+    @max_control_line.setter
+    def max_control_line(self, Py_ssize_t value):
+        self.operations.max_control_line = value
 
-        operations lie in one piece; a long one (a large payload) is completed in place.
-        """
-        cdef Py_ssize_t kept = conn.inbox.tail
-        cdef ssize_t got
-        if kept > KEEP_SIZE:
-            got = conn.needs + 1 - kept
-            if got < 1 or got > READ_SIZE:
-                got = READ_SIZE
-            got = recv(conn.fd, reserve(&conn.inbox, got), got, MSG_DONTWAIT)
-            if got <= 0:
-                self._ended(conn, got)
-                return 0
-            conn.inbox.tail += got
-            self._parse_inbox(conn)
-            return got
-        got = self.long_read if conn.needs > LARGE_SIZE else READ_SIZE
-        got = recv(conn.fd, self.chunk + kept, got, MSG_DONTWAIT)
-        if got <= 0:
-            self._ended(conn, got)
-            return 0
-        memcpy(self.chunk, conn.inbox.data, kept)
-        conn.inbox.tail = 0
-        self._take_in(conn, self.chunk, kept + got)
-        return got
+    @property
+    def write_deadline(self):
+        """After so many seconds without taking anything a client is closed."""
+        return self.conns.write_deadline
 
-    cdef void _ended(self, Conn *conn, ssize_t got) noexcept:
-        if got == 0 or (errno != EAGAIN and errno != EINTR):
-            self._close(conn, CLOSED_BY_CLIENT)
+    @write_deadline.setter
+    def write_deadline(self, double value):
+        self.conns.write_deadline = value
 
-    cdef void _take_in(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
-        """Parse ``data`` and keep what is left over."""
-        cdef Py_ssize_t used = 0
-        if size >= conn.needs:
-            self.chunk_bytes = size + (size >> 1)  # an entry's head is longer than a PUB line
-            used = self._parse(conn, data, size)
-        if not conn.closed and used < size:
-            append(&conn.inbox, data + used, size - used)
-        elif conn.inbox.room > KEEP_SIZE:
-            discard(&conn.inbox)
+    @property
+    def holds_publishers(self):
+        """Whether publishers wait a moment for a client whose outbox is nearly full."""
+        return self.conns.holds_publishers
 
-    cdef void _parse_inbox(self, Conn *conn) noexcept:
-        cdef Py_ssize_t used
-        if conn.inbox.tail < conn.needs:
-            return
-        used = self._parse(conn, conn.inbox.data, conn.inbox.tail)
-        if conn.closed:
-            return
-        drain(&conn.inbox, used)
-        if conn.inbox.tail == 0:
-            if conn.inbox.room > KEEP_SIZE:
-                discard(&conn.inbox)
-        elif conn.inbox.head:
-            to_front(&conn.inbox)
+    @holds_publishers.setter
+    def holds_publishers(self, bint value):
+        self.conns.holds_publishers = value
+
+    # ---- connections --------------------------------------------------------------------------
+
+    def attach(self, int fd, Interest interest not None):
+        """Take over a connected, non-blocking socket and return the connection's id."""
+        return self.conns.attach(fd, interest)
+
+    def attach_fed(self, Interest interest not None):
+        """Open a connection whose bytes come by ``feed`` and go by ``take``."""
+        return self.conns.open(-1, interest).cid
+
+    def move(self, uint32_t cid, Interest interest not None):
+        """Bind a connection that has no subscriptions to another subject space."""
+        self.conns.move(cid, interest)
+
+    def configure(
+        self, uint32_t cid, *, bint verbose, bint pedantic, bint echo, bint headers,
+        bint no_responders, bint guarded=False, bint track_replies=False, bint mapped=False,
+        max_payload=None,
+    ):
+        """Set what CONNECT negotiated and what the client's credentials allow."""
+        cdef Conn *conn = self.conns.conn(cid)
+        if max_payload is not None:
+            conn.max_payload = max_payload
+        conn.verbose = verbose
+        conn.pedantic = pedantic
+        conn.echo = echo
+        conn.headers = headers
+        conn.no_responders = no_responders
+        conn.guarded = guarded
+        conn.tracked = track_replies
+        conn.mapped = mapped
+        conn.memo_match = NULL
+
+    def write(self, uint32_t cid, bytes data not None):
+        """Queue raw protocol bytes for a connection; a closed one swallows them."""
+        self.conns.write(cid, data)
+
+    def close_connection(self, uint32_t cid, int reason):
+        """Send what is queued as far as the socket takes it, and close."""
+        self.conns.close_named(cid, reason)
+
+    def tick(self, double now=-1.0):
+        """Look after clients that do not read; called a few times a second."""
+        self.conns.tick(now)
 
     def feed(self, uint32_t cid, bytes data not None):
         """Take bytes that arrived on a fed connection, deliver and flush."""
-        cdef Peer peer = self.peers.get(cid)
-        if peer is None:
-            return
-        if peer.conn.parsing:
-            raise RuntimeError("feed inside a callback about the same connection")
-        self.busy += 1
-        if peer.conn.inbox.tail:
-            append(&peer.conn.inbox, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-            self._parse_inbox(peer.conn)
-        else:
-            self._take_in(peer.conn, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        self.busy -= 1
-        if not self.busy:
-            self._end_of_chunk()
+        self.turns.feed(cid, data)
 
     def take(self, uint32_t cid, Py_ssize_t most=0):
         """Return and forget what a fed connection has to send, at most ``most`` bytes if given."""
-        cdef Peer peer = self._peer(cid)
-        cdef Buffer *out = &peer.conn.out
-        cdef Py_ssize_t size = pending(out)
-        cdef bytes data
-        if 0 < most < size:
-            size = most
-        data = PyBytes_FromStringAndSize(out.data + out.head, size)
-        drain(out, size)
-        if size:
-            note_taken(peer.conn, size)
-        if out.tail == 0:
-            self._give_back(out)
-        if pending(out) < peer.conn.max_pending >> 1:
-            self._release(<void *>peer.conn)
-        return data
+        return self.turns.take(cid, most)
+
+    def is_stalled(self, uint32_t cid):
+        """Tell whether a fed connection must not be read from now."""
+        return self.conns.conn(cid).stalled_on != NULL
+
+    def take_activity(self, uint32_t cid):
+        """Tell whether the connection completed an operation since the last call."""
+        return self.conns.take_activity(cid)
+
+    def connections(self):
+        """Return the ids of all open connections."""
+        return list(self.conns.peers)
+
+    def connection_stats(self, uint32_t cid):
+        """Return a connection's counters and what waits in its outbox."""
+        return self.conns.counted(cid)
+
+    def stats(self):
+        """Return totals over all connections, past ones included."""
+        return self.delivery.counted()
+
+    # ---- subscriptions ------------------------------------------------------------------------
+
+    def subscribe(
+        self, uint32_t cid, bytes subject not None, bytes queue not None, bytes sid not None,
+        tuple deny not None=(),
+    ):
+        """Subscribe; False when the subject is illegal. A sid already in use stays as it is.
+
+        What is sent on a subject that a pattern in ``deny`` matches passes this subscription by.
+        """
+        return self.delivery.subscribe(cid, subject, queue, sid, deny)
+
+    def unsubscribe(self, uint32_t cid, bytes sid not None, uint64_t max_msgs):
+        """Unsubscribe now, or once ``max_msgs`` were delivered since SUB; False if unknown."""
+        return self.delivery.unsubscribe(cid, sid, max_msgs)
+
+    def unsubscribe_all(self, uint32_t cid):
+        """Drop every subscription of a connection."""
+        cdef Peer peer = self.conns.peer(cid)
+        self.conns.drop_subscriptions(peer)
+        peer.interest.tell()
+
+    def subscriptions(self, uint32_t cid, Py_ssize_t most=-1):
+        """Return a connection's subscriptions: (subject, queue, sid, delivered, limit) each.
+
+        Only the first ``most`` of them unless that is negative.
+        """
+        return self.conns.subscriptions(cid, most)
+
+    @property
+    def wishes(self):
+        """What other servers want: the links among the connections."""
+        return self.links
+
+    # ---- what the server says -----------------------------------------------------------------
+
+    def publish(
+        self, Interest interest not None, bytes subject not None, bytes reply not None,
+        bytes headers not None, bytes payload not None, bytes shown not None=b"",
+        uint32_t origin=0,
+    ):
+        """Route a message by ``subject`` and return how many received it; flush sends it.
+
+        Receivers see ``shown`` as its subject when given.
+        """
+        return self.publishing.publish(interest, subject, reply, headers, payload, shown, origin)
+
+    def publish_acks(
+        self, Interest interest not None, Batch batch not None, Py_ssize_t start,
+        Py_ssize_t count, uint64_t first_seq, bytes prefix not None, bytes suffix not None,
+    ):
+        """Answer entries ``start`` to ``start + count`` that have a reply subject.
+
+        The payload is ``prefix``, the decimal of ``first_seq`` plus the entry's place, ``suffix``.
+        """
+        return self.publishing.publish_acks(
+            interest, batch, start, count, first_seq, prefix, suffix)
+
+    def publish_frames(
+        self, Interest interest not None, list routes not None, object frames not None,
+        Py_ssize_t start, list replies not None,
+    ):
+        """Send as many records as there are routes, each to its own, in order.
+
+        Record ``i`` goes under its own subject with ``replies[i]``.
+        """
+        return self.publishing.publish_frames(interest, routes, frames, start, replies)
+
+    def publish_record(
+        self, Interest interest not None, bytes reply not None, Frames frames not None,
+        Py_ssize_t i, bytes about not None,
+    ):
+        """Send record ``i`` to ``reply``; behind its own headers are those that tell what it is.
+
+        They are ``about``, which ends where the record's subject goes, its sequence and its time.
+        """
+        return self.publishing.publish_record(interest, reply, frames, i, about)
+
+    def room(self, Interest interest not None, bytes subject not None):
+        """Return how many bytes the fullest outbox that ``subject`` leads to still takes."""
+        return self.publishing.room(interest, subject)
+
+    def heard_for(self, Interest interest not None, bytes subject not None):
+        """Return how many messages on ``subject`` are heard before all who listen have enough."""
+        return self.publishing.heard_for(interest, subject)
+
+    # ---- turns --------------------------------------------------------------------------------
+
+    def poll(self):
+        """Read every readable connection once, deliver, flush; call it when ``fd`` is readable."""
+        self.turns.poll()
 
     def flush(self):
         """Deliver to dirty sinks and send dirty outboxes. Inside a callback the hub does it later."""
-        if not self.busy:
-            self._end_of_chunk()
-
-    cdef void _end_of_chunk(self) noexcept:
-        cdef int rounds = 0
-        self.busy += 1
-        while (self.dirty_sinks or self.dirty_count or self.deferred) and rounds < ROUNDS:
-            if self.replies:
-                self._tell_replies()
-            if self.dirty_sinks:
-                self._serve_sinks()
-                self._call_deferred()
-            elif self.dirty_count:
-                self._flush_outboxes()
-            else:
-                self._call_deferred()
-            rounds += 1
-        if self.dirty_sinks or self.dirty_count or self.deferred:
-            self._flush_outboxes()
-            eventfd_write(self.wake_fd, 1)
-        self._tell_watchers()
-        self.busy -= 1
-        self._bury()
-
-    cdef void _tell_watchers(self) noexcept:
-        """Subscriptions that reached their maximum and closed connections end interest too."""
-        cdef Interest interest
-        for interest in self.hooked:
-            if interest.news:
-                interest.tell()
-
-    cdef void _serve_sinks(self) noexcept:
-        cdef list ready = self.dirty_sinks
-        cdef SinkSlot slot
-        cdef Batch batch
-        self.dirty_sinks = []
-        self.serving = True
-        for slot in ready:
-            batch = slot.batch
-            slot.batch = None
-            slot.dirty = False
-            if slot.removed or batch is None:
-                continue
-            try:
-                slot.sink.deliver(batch)
-            except BaseException:  # a cancellation too: those behind it must have their turn
-                log.exception("a sink failed sink=%r messages=%d", slot.sink, len(batch))
-        self.serving = False
+        self.turns.flush()
 
     def defer(self, object call not None):
         """Have ``call()`` made once the sinks of this round are served; False outside of one.
 
         What such a call defers is made once the answers of this round are on their way.
         """
-        if not self.serving:
-            return False
-        self.deferred.append(call)
-        return True
+        return self.turns.defer(call)
 
     def post(self, object call not None):
         """Have ``call()`` made in the next turn, from any thread; False when the hub is closed.
 
         It comes before the sinks of that turn are served, and may defer as they do.
         """
-        if self.fd < 0:
-            return False
-        self.posted.append(call)
-        eventfd_write(self.wake_fd, 1)
-        return True
-
-    cdef void _call_posted(self) noexcept:
-        cdef list calls = self.posted
-        if calls:
-            self.posted = []
-            self._call_all(calls)
-
-    cdef void _call_deferred(self) noexcept:
-        cdef list calls = self.deferred
-        if calls:
-            self.deferred = []
-            self._call_all(calls)
-
-    cdef void _call_all(self, list calls) noexcept:
-        self.serving = True
-        for call in calls:
-            try:
-                call()
-            except BaseException:  # as above
-                log.exception("a deferred call failed call=%r", call)
-        self.serving = False
-
-    cdef void _flush_outboxes(self) noexcept:
-        """Send each dirty outbox once. Handlers told of a close may dirty more; those wait too."""
-        cdef Py_ssize_t i
-        cdef Py_ssize_t count = self.dirty_count
-        cdef Conn *conn
-        for i in range(count):
-            conn = self.dirty[i]
-            conn.dirty = False
-            if conn.closed:
-                continue
-            if conn.slow:
-                self._close(conn, CLOSED_AS_SLOW)
-            elif conn.fd < 0:
-                self._tell_output(conn)
-            else:
-                if not conn.blocked:
-                    self._send(conn)
-                if conn.broken:
-                    self._close(conn, CLOSED_ON_WRITE)
-            # Answers count like messages: whoever asks and never reads is closed too.
-            if not conn.closed and queued(conn) > conn.max_pending:
-                self._close(conn, CLOSED_AS_SLOW)
-        self.dirty_count -= count
-        memmove(self.dirty, self.dirty + count, self.dirty_count * sizeof(Conn *))
+        return self.turns.post(call)
 
     def close(self):
         """Close every connection and the epoll descriptor."""
-        cdef Peer peer
-        cdef Interest interest
-        self.busy += 1
-        self._call_posted()
-        for peer in list(self.peers.values()):
-            self._close(peer.conn, CLOSED_BY_SHUTDOWN)
-        self.busy -= 1
-        self._bury()
-        for interest in self.hooked:
-            interest.resume_hooks = [h for h in interest.resume_hooks if h != self._resume]
-        self.hooked.clear()
-        self.dirty_sinks.clear()
-        self._close_own()
+        self.turns.close()

@@ -1,29 +1,53 @@
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._scan cimport Word
+from millstream.kernel._trie cimport Branch
 
 
-# One subscription: a client's (``client`` set) or a sink's (``slot`` set).
+# One subscription. Behind it lie the words of what it does not get, then its sid, its queue, its
+# pattern, and the text of those words.
 cdef struct Sub:
-    void *client          # the hub's Conn
-    void *slot            # a borrowed SinkSlot, kept alive by the Interest
+    void *target          # the hub's Conn, or a SinkSlot that the Interest keeps alive
     Node *node
     uint64_t id
     uint64_t delivered
-    uint64_t limit        # 0 = none
+    uint64_t limit        # 0 = none; of a link its weight, and above it a leaf cluster's number
     uint32_t index        # place in the node's list
     uint32_t sid_len      # with the spaces around it
     uint32_t queue_len
     uint32_t pattern_len
     uint32_t denied_count
-    uint32_t weight       # members that a link's subscription stands for
-    uint32_t cluster      # the leaf cluster that a route's subscription is for; 0 = none
-    int link              # the kind of the link that wants it; 0 = a client or a sink
-    Word *denied          # patterns whose subjects this subscription does not get
-    char *sid             # b" 17 ", ready to follow the subject of a MSG
-    char *queue
-    char *pattern
+    uint16_t is_sink
+    uint16_t link         # the kind of the link that wants it; 0 = a client or a sink
+
+
+# How many members a link's subscription stands for.
+cdef inline uint32_t sub_weight(const Sub *sub) noexcept nogil:
+    return <uint32_t>sub.limit if sub.link else 1
+
+
+# The leaf cluster that a route's subscription is for; 0 = none.
+cdef inline uint32_t sub_cluster(const Sub *sub) noexcept nogil:
+    return <uint32_t>(sub.limit >> 32)
+
+
+# Patterns whose subjects this subscription does not get.
+cdef inline Word *sub_denied(const Sub *sub) noexcept nogil:
+    return <Word *>(<char *>sub + sizeof(Sub))
+
+
+# b" 17 ", ready to follow the subject of a MSG.
+cdef inline char *sub_sid(const Sub *sub) noexcept nogil:
+    return <char *>sub + sizeof(Sub) + sub.denied_count * sizeof(Word)
+
+
+cdef inline char *sub_queue(const Sub *sub) noexcept nogil:
+    return sub_sid(sub) + sub.sid_len
+
+
+cdef inline char *sub_pattern(const Sub *sub) noexcept nogil:
+    return sub_queue(sub) + sub.queue_len
 
 
 cdef struct Members:
@@ -35,17 +59,10 @@ cdef struct Members:
 
 
 cdef struct Node:
-    Node *chain           # the next in this bucket of the parent's table
-    Node *parent          # NULL for the root
-    Node *star
-    Node *rest
-    Node **table
-    uint32_t table_size
-    uint32_t children     # in the table, without star and rest
-    uint64_t hash
-    char *token
-    uint32_t token_len
-    Members plain
+    Branch branch
+    Sub **plain           # with room for none, this is the one subscription itself
+    uint32_t plain_count
+    uint32_t plain_room
     Members *groups
     uint32_t group_count
 
@@ -83,7 +100,7 @@ cdef class SinkSlot:
 
 
 cdef class Interest:
-    cdef Node *root
+    cdef Branch *root
     cdef uint64_t seed
     cdef uint64_t dice
     cdef uint64_t next_id

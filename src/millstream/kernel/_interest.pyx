@@ -12,15 +12,18 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._memory cimport hash_bytes, must_alloc, must_grow
+from millstream.kernel._buffer cimport put
 from millstream.kernel._scan cimport Word
 from millstream.kernel._subject cimport (
     has_empty_token, is_token, pattern_covers, pattern_is_legal, pattern_matches,
     patterns_collide, subject_is_legal, token_end,
 )
 
-log = logging.getLogger(__name__)
+from millstream.kernel._trie cimport (
+    Branch, Fork, branch_new, child_named, node_at, node_made, prune, token_hash, tree_free,
+)
 
-cdef uint32_t FEWEST_BUCKETS = 4
+log = logging.getLogger(__name__)
 
 cdef enum:
     MANY = 16  # sinks that come or go together: more than that make the whole cache stale
@@ -72,13 +75,50 @@ cdef void members_drop(Members *where, Sub *sub) noexcept nogil:
         where.room = 0
 
 
+cdef inline Sub *plain_at(const Node *node, uint32_t i) noexcept nogil:
+    return node.plain[i] if node.plain_room else <Sub *>node.plain
+
+
+cdef void plain_add(Node *node, Sub *sub) noexcept nogil:
+    """Most nodes have one subscription, which needs no list."""
+    cdef Sub *only
+    if node.plain_count == 0:
+        node.plain = <Sub **>sub
+    else:
+        if node.plain_room == 0:
+            only = <Sub *>node.plain
+            node.plain_room = 4
+            node.plain = <Sub **>must_alloc(node.plain_room * sizeof(Sub *))
+            node.plain[0] = only
+        elif node.plain_count == node.plain_room:
+            node.plain_room *= 2
+            node.plain = <Sub **>must_grow(node.plain, node.plain_room * sizeof(Sub *))
+        node.plain[node.plain_count] = sub
+    node.plain_count += 1
+
+
+cdef void plain_drop(Node *node, Sub *sub) noexcept nogil:
+    cdef Sub *only
+    node.plain_count -= 1
+    if node.plain_room:
+        node.plain[sub.index] = node.plain[node.plain_count]
+        node.plain[sub.index].index = sub.index
+    if node.plain_room and node.plain_count < 2:
+        only = node.plain[0]
+        free(node.plain)
+        node.plain = <Sub **>only
+        node.plain_room = 0
+    if node.plain_count == 0:
+        node.plain = NULL
+
+
 cdef void node_drop(Node *node, Sub *sub) noexcept nogil:
     """Take ``sub`` off its node's lists, and its group with it when it was the last."""
     cdef Members *group
     if sub.queue_len == 0:
-        members_drop(&node.plain, sub)
+        plain_drop(node, sub)
         return
-    group = group_named(node.groups, node.group_count, sub.queue, sub.queue_len)
+    group = group_named(node.groups, node.group_count, sub_queue(sub), sub.queue_len)
     members_drop(group, sub)
     if group.count == 0:
         free(group.name)
@@ -91,94 +131,23 @@ cdef void node_drop(Node *node, Sub *sub) noexcept nogil:
 
 # ---- nodes -----------------------------------------------------------------------------------
 
-cdef Node *node_new(Node *parent) noexcept nogil:
-    cdef Node *node = <Node *>must_alloc(sizeof(Node))
-    memset(node, 0, sizeof(Node))
-    node.parent = parent
-    return node
+cdef bint is_empty(Branch *branch) noexcept nogil:
+    cdef Node *node = <Node *>branch
+    return node.plain_count == 0 and node.group_count == 0
 
 
-cdef inline Node *child_named(
-    Node *node, const char *token, uint32_t size, uint64_t hashed
-) noexcept nogil:
-    cdef Node *child
-    if node.table_size == 0:
-        return NULL
-    child = node.table[hashed & (node.table_size - 1)]
-    while child != NULL:
-        if child.hash == hashed and child.token_len == size \
-                and memcmp(child.token, token, size) == 0:
-            return child
-        child = child.chain
-    return NULL
-
-
-cdef void table_resize(Node *node, uint32_t size) noexcept nogil:
-    cdef Node **table = <Node **>must_alloc(size * sizeof(Node *))
-    cdef Node *child
-    cdef Node *follower
+cdef void undo(Branch *branch) noexcept nogil:
+    """Free what hangs on a node."""
+    cdef Node *node = <Node *>branch
     cdef uint32_t i
-    memset(table, 0, size * sizeof(Node *))
-    for i in range(node.table_size):
-        child = node.table[i]
-        while child != NULL:
-            follower = child.chain
-            child.chain = table[child.hash & (size - 1)]
-            table[child.hash & (size - 1)] = child
-            child = follower
-    free(node.table)
-    node.table = table
-    node.table_size = size
-
-
-cdef Node *child_made(Node *node, const char *token, uint32_t size, uint64_t hashed) noexcept nogil:
-    cdef Node *child = child_named(node, token, size, hashed)
-    if child != NULL:
-        return child
-    if node.children >= node.table_size:
-        table_resize(node, 2 * node.table_size if node.table_size else FEWEST_BUCKETS)
-    child = node_new(node)
-    child.token = <char *>must_alloc(size)
-    memcpy(child.token, token, size)
-    child.token_len = size
-    child.hash = hashed
-    child.chain = node.table[hashed & (node.table_size - 1)]
-    node.table[hashed & (node.table_size - 1)] = child
-    node.children += 1
-    return child
-
-
-cdef void table_unlink(Node *parent, Node *child) noexcept nogil:
-    cdef Node **link = &parent.table[child.hash & (parent.table_size - 1)]
-    while link[0] != child:
-        link = &link[0].chain
-    link[0] = child.chain
-    parent.children -= 1
-    if parent.children == 0:
-        free(parent.table)
-        parent.table = NULL
-        parent.table_size = 0
-
-
-cdef inline bint node_is_empty(Node *node) noexcept nogil:
-    return node.plain.count == 0 and node.group_count == 0 and node.children == 0 \
-        and node.star == NULL and node.rest == NULL
-
-
-cdef void prune(Node *node) noexcept nogil:
-    """Free ``node`` and its ancestors as long as nothing hangs on them."""
-    cdef Node *parent
-    while node.parent != NULL and node_is_empty(node):
-        parent = node.parent
-        if parent.star == node:
-            parent.star = NULL
-        elif parent.rest == node:
-            parent.rest = NULL
-        else:
-            table_unlink(parent, node)
-        free(node.token)
-        free(node)
-        node = parent
+    for i in range(node.plain_count):
+        free(plain_at(node, i))
+    if node.plain_room:
+        free(node.plain)
+    for i in range(node.group_count):
+        free(node.groups[i].name)
+        members_free(&node.groups[i])
+    free(node.groups)
 
 
 cdef void members_free(Members *members) noexcept nogil:
@@ -188,79 +157,16 @@ cdef void members_free(Members *members) noexcept nogil:
     free(members.subs)
 
 
-cdef void tree_free(Node *node) noexcept nogil:
-    cdef Node *child
-    cdef Node *follower
-    cdef uint32_t i
-    if node == NULL:
-        return
-    tree_free(node.star)
-    tree_free(node.rest)
-    for i in range(node.table_size):
-        child = node.table[i]
-        while child != NULL:
-            follower = child.chain
-            tree_free(child)
-            child = follower
-    members_free(&node.plain)
-    for i in range(node.group_count):
-        free(node.groups[i].name)
-        members_free(&node.groups[i])
-    free(node.groups)
-    free(node.table)
-    free(node.token)
-    free(node)
-
-
-cdef Node *node_for(
-    Node *root, const char *pattern, Py_ssize_t size, uint64_t seed
-) noexcept nogil:
-    """Return the pattern's node, made if need be."""
-    cdef const char *at = pattern
-    cdef const char *end = pattern + size
-    cdef const char *stop
-    cdef Node *node = root
-    while True:
-        stop = token_end(at, end)
-        if is_token(at, stop, b"*"):
-            if node.star == NULL:
-                node.star = node_new(node)
-            node = node.star
-        elif is_token(at, stop, b">"):
-            if node.rest == NULL:
-                node.rest = node_new(node)
-            node = node.rest
-        else:
-            node = child_made(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
-        if stop == end:
-            return node
-        at = stop + 1
-
-
-cdef Node *node_at(Node *root, const char *at, Py_ssize_t size, uint64_t seed) noexcept nogil:
-    """Return a literal subject's node, or NULL."""
-    cdef const char *end = at + size
-    cdef const char *stop
-    cdef Node *node = root
-    while node != NULL:
-        stop = token_end(at, end)
-        node = child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
-        if stop == end:
-            break
-        at = stop + 1
-    return node
-
-
 cdef uint32_t group_count(Node *node, const char *queue, uint32_t size) noexcept nogil:
     cdef Members *group
     if size == 0:
-        return node.plain.count
+        return node.plain_count
     group = group_named(node.groups, node.group_count, queue, size)
     return group.count if group != NULL else 0
 
 
 cdef inline uint32_t node_count(Node *node, const Sub *sub) noexcept nogil:
-    return group_count(node, sub.queue, sub.queue_len)
+    return group_count(node, sub_queue(sub), sub.queue_len)
 
 
 # ---- subscriptions ---------------------------------------------------------------------------
@@ -275,54 +181,54 @@ cdef Sub *sub_new(
     cdef bytes item
     cdef char *to
     cdef Sub *sub
+    cdef Word *word
     for item in denied:
         text += PyBytes_GET_SIZE(item)
     sub = <Sub *>must_alloc(sizeof(Sub) + words + text)
     memset(sub, 0, sizeof(Sub))
-    sub.denied = <Word *>(<char *>sub + sizeof(Sub))
-    to = <char *>sub.denied + words
-    sub.sid = to
+    sub.denied_count = <uint32_t>len(denied)
     sub.sid_len = <uint32_t>(sid_len + 2)
-    sub.sid[0] = sub.sid[sid_len + 1] = b" "
-    memcpy(sub.sid + 1, sid, sid_len)
-    sub.queue = to + sub.sid_len
     sub.queue_len = <uint32_t>queue_len
-    memcpy(sub.queue, queue, queue_len)
-    sub.pattern = sub.queue + queue_len
     sub.pattern_len = <uint32_t>size
-    memcpy(sub.pattern, pattern, size)
-    to = sub.pattern + size
+    to = put(sub_sid(sub), b" ", 1)
+    to = put(to, sid, sid_len)
+    to = put(to, b" ", 1)
+    to = put(to, queue, queue_len)
+    to = put(to, pattern, size)
+    word = sub_denied(sub)
     for item in denied:
-        sub.denied[sub.denied_count].at = to
-        sub.denied[sub.denied_count].size = <uint32_t>PyBytes_GET_SIZE(item)
-        memcpy(to, PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
-        to += PyBytes_GET_SIZE(item)
-        sub.denied_count += 1
+        word.at = to
+        word.size = <uint32_t>PyBytes_GET_SIZE(item)
+        to = put(to, PyBytes_AS_STRING(item), PyBytes_GET_SIZE(item))
+        word += 1
     return sub
 
 
 # ---- matching --------------------------------------------------------------------------------
 
 cdef bint is_denied(const Sub *sub, const char *subject, Py_ssize_t size) noexcept nogil:
+    cdef const Word *denied = sub_denied(sub)
     cdef uint32_t i
     for i in range(sub.denied_count):
-        if pattern_matches(sub.denied[i].at, sub.denied[i].size, subject, size):
+        if pattern_matches(denied[i].at, denied[i].size, subject, size):
             return True
     return False
 
 
-cdef void match_plain(Match *to, Members *members) noexcept nogil:
-    cdef uint32_t needed = to.plain_count + members.count
+cdef void match_plain(Match *to, const Node *node) noexcept nogil:
+    cdef uint32_t needed = to.plain_count + node.plain_count
+    cdef Sub *sub
     cdef uint32_t i
     if needed > to.plain_room:
         to.plain_room = needed + needed // 2
         to.plain = <Sub **>must_grow(to.plain, to.plain_room * sizeof(Sub *))
-    for i in range(members.count):
-        if members.subs[i].denied_count:
+    for i in range(node.plain_count):
+        sub = plain_at(node, i)
+        if sub.denied_count:
             to.is_own = True
-            if is_denied(members.subs[i], to.subject, to.subject_len):
+            if is_denied(sub, to.subject, to.subject_len):
                 continue
-        to.plain[to.plain_count] = members.subs[i]
+        to.plain[to.plain_count] = sub
         to.plain_count += 1
 
 
@@ -353,57 +259,73 @@ cdef void match_group(Match *to, Members *members) noexcept nogil:
         members_add(match_group_made(to, members), members.subs[i])
 
 
-cdef inline void match_node(Match *to, Node *node) noexcept nogil:
+cdef inline void match_node(Match *to, const Branch *branch) noexcept nogil:
+    cdef const Node *node = <const Node *>branch
     cdef uint32_t i
-    if node.plain.count:
-        match_plain(to, &node.plain)
+    if node.plain_count:
+        match_plain(to, node)
     for i in range(node.group_count):
         match_group(to, &node.groups[i])
 
 
+cdef inline Branch *named(
+    const Branch *node, const char *at, const char *stop, uint64_t seed
+) noexcept nogil:
+    return child_named(
+        node, sizeof(Node), at, <uint32_t>(stop - at), token_hash(at, stop - at, seed))
+
+
 cdef void match_from(
-    Node *node, const char *at, const char *end, uint64_t seed, Match *to
+    const Branch *node, const char *at, const char *end, uint64_t seed, Match *to
 ) noexcept nogil:
     """Add everything below ``node`` that the tokens in ``at``..``end`` reach."""
     cdef const char *dot = <const char *>memchr(at, b".", end - at)
     cdef const char *stop = dot if dot != NULL else end
-    cdef Node *child = NULL
-    if node.rest != NULL:
-        match_node(to, node.rest)
-    if node.children:
-        child = child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed))
+    cdef const Fork *fork = node.fork
+    cdef Branch *child = NULL
+    if fork == NULL:
+        return
+    if fork.rest != NULL:
+        match_node(to, fork.rest)
+    if fork.children:
+        child = named(node, at, stop, seed)
     if dot == NULL:
-        if node.children:
+        if fork.children:
             to.is_own = True
         if child != NULL:
             match_node(to, child)
-        if node.star != NULL:
-            match_node(to, node.star)
+        if fork.star != NULL:
+            match_node(to, fork.star)
         return
     if child != NULL:
         match_from(child, dot + 1, end, seed, to)
-    if node.star != NULL:
-        match_from(node.star, dot + 1, end, seed, to)
+    if fork.star != NULL:
+        match_from(fork.star, dot + 1, end, seed, to)
 
 
-cdef void match_below(Match *to, Node *node) noexcept nogil:
+cdef void match_below(Match *to, const Branch *node) noexcept nogil:
     """Add ``node`` and everything under it."""
-    cdef Node *child
+    if node != NULL:
+        match_node(to, node)
+        match_under(to, node.fork)
+
+
+cdef void match_under(Match *to, const Fork *fork) noexcept nogil:
+    cdef Branch *child
     cdef uint32_t i
-    if node == NULL:
+    if fork == NULL:
         return
-    match_node(to, node)
-    for i in range(node.table_size):
-        child = node.table[i]
+    for i in range(fork.table_size):
+        child = fork.table[i]
         while child != NULL:
             match_below(to, child)
             child = child.chain
-    match_below(to, node.star)
-    match_below(to, node.rest)
+    match_below(to, fork.star)
+    match_below(to, fork.rest)
 
 
 cdef void reverse_step(
-    Node *node, const char *stop, const char *end, uint64_t seed, Match *to
+    const Branch *node, const char *stop, const char *end, uint64_t seed, Match *to
 ) noexcept nogil:
     if node == NULL:
         return
@@ -414,34 +336,29 @@ cdef void reverse_step(
 
 
 cdef void reverse_from(
-    Node *node, const char *at, const char *end, uint64_t seed, Match *to
+    const Branch *node, const char *at, const char *end, uint64_t seed, Match *to
 ) noexcept nogil:
     """Add what collides with the pattern's tokens in ``at``..``end``, below ``node``."""
     cdef const char *stop = token_end(at, end)
-    cdef Node *child
+    cdef const Fork *fork = node.fork
+    cdef Branch *child
     cdef uint32_t i
-    if is_token(at, stop, b">"):
-        for i in range(node.table_size):
-            child = node.table[i]
-            while child != NULL:
-                match_below(to, child)
-                child = child.chain
-        match_below(to, node.star)
-        match_below(to, node.rest)
+    if fork == NULL:
         return
-    if node.rest != NULL:
-        match_node(to, node.rest)
+    if is_token(at, stop, b">"):
+        match_under(to, fork)
+        return
+    if fork.rest != NULL:
+        match_node(to, fork.rest)
     if is_token(at, stop, b"*"):
-        for i in range(node.table_size):
-            child = node.table[i]
+        for i in range(fork.table_size):
+            child = fork.table[i]
             while child != NULL:
                 reverse_step(child, stop, end, seed, to)
                 child = child.chain
-    elif node.children:
-        reverse_step(
-            child_named(node, at, <uint32_t>(stop - at), hash_bytes(at, stop - at, seed)),
-            stop, end, seed, to)
-    reverse_step(node.star, stop, end, seed, to)
+    elif fork.children:
+        reverse_step(named(node, at, stop, seed), stop, end, seed, to)
+    reverse_step(fork.star, stop, end, seed, to)
 
 
 cdef bint has_links(const Match *match) noexcept nogil:
@@ -477,7 +394,7 @@ cdef class Interest:
             raise ValueError("the cache must hold more entries than a sweep leaves")
         while size < 2 * cache:
             size *= 2
-        self.root = node_new(NULL)
+        self.root = branch_new(NULL, sizeof(Node), NULL, 0, 0)
         self.seed = int.from_bytes(os.urandom(8), "little")
         self.dice = int.from_bytes(os.urandom(8), "little") | 1
         self.next_id = 1
@@ -501,7 +418,7 @@ cdef class Interest:
         match_free(&self.scratch)
         free(self.entries)
         free(self.buckets)
-        tree_free(self.root)
+        tree_free(self.root, undo)
 
     cdef uint64_t random(self) noexcept:
         self.dice ^= self.dice << 13
@@ -514,24 +431,28 @@ cdef class Interest:
         const char *sid, Py_ssize_t sid_len, tuple denied,
     ) noexcept:
         """Register a subscription; NULL when the pattern is no legal subject."""
-        cdef Members *members
+        cdef Members *group
         cdef Node *node
         cdef Sub *sub
         if not pattern_is_legal(pattern, size):
             return NULL
-        node = node_for(self.root, pattern, size, self.seed)
+        node = <Node *>node_made(self.root, sizeof(Node), pattern, size, self.seed)
         sub = sub_new(pattern, size, queue, queue_len, sid, sid_len, denied)
         sub.node = node
         sub.id = self.next_id
         self.next_id += 1
-        members = node_group(node, queue, <uint32_t>queue_len) if queue_len else &node.plain
-        sub.index = members.count
-        members_add(members, sub)
+        if queue_len:
+            group = node_group(node, queue, <uint32_t>queue_len)
+            sub.index = group.count
+            members_add(group, sub)
+        else:
+            sub.index = node.plain_count
+            plain_add(node, sub)
         self.subscriptions += 1
         self.inserts += 1
         self.outdate(sub)
         if self.watchers:
-            self.changed(sub, members.count - 1, True)
+            self.changed(sub, sub.index, True)
         if self.linking:
             self.links += 1
         elif self.observers:
@@ -548,40 +469,40 @@ cdef class Interest:
             self.links -= 1
         elif self.observers:
             self.observed(sub, -1)
-        prune(sub.node)
+        prune(<Branch *>sub.node, is_empty)
         free(sub)
         self.subscriptions -= 1
         self.removes += 1
 
     cdef void outdate(self, Sub *sub) noexcept:
         """Make stale what the cache knows of subjects that ``sub`` matches, and nothing else."""
+        cdef const char *pattern = sub_pattern(sub)
         cdef Match *match
         cdef uint32_t i
         self.epoch += 1
         if self.many:
             return
-        if subject_is_legal(sub.pattern, sub.pattern_len):
+        if subject_is_legal(pattern, sub.pattern_len):
             match = self.cached(
-                sub.pattern, sub.pattern_len,
-                hash_bytes(sub.pattern, sub.pattern_len, self.seed))
+                pattern, sub.pattern_len, hash_bytes(pattern, sub.pattern_len, self.seed))
             if match != NULL:
                 match.stale = True
             return
         for i in range(self.entry_count):
             match = self.entries[i]
             if not match.stale and pattern_matches(
-                    sub.pattern, sub.pattern_len, match.subject, match.subject_len):
+                    pattern, sub.pattern_len, match.subject, match.subject_len):
                 match.stale = True
 
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept:
         """The first subscription to a watched subject came, or the last one went."""
         if count == 0:
-            key = (sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len])
+            key = (sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len])
             for callback in self.watchers.get(key, ()):
                 self.news.append((callback, interested))
 
     cdef void observed(self, Sub *sub, int step) noexcept:
-        change = (sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len], step)
+        change = (sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], step)
         for callback in self.observers:
             self.news.append((callback, change))
 
@@ -734,7 +655,8 @@ cdef class Interest:
         slot.sink = sink
         slot.routed = routed
         slot.sub = sub
-        sub.slot = <void *>slot
+        sub.target = <void *>slot
+        sub.is_sink = True
         self.slots[sub.id] = slot
         return sub.id
 
@@ -812,7 +734,9 @@ cdef class Interest:
             raise ValueError(f"not a literal subject: {subject!r}")
         key = (subject, queue)
         self.watchers.setdefault(key, []).append(callback)
-        node = node_at(self.root, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), self.seed)
+        node = <Node *>node_at(
+            self.root, sizeof(Node), PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
+            self.seed, True)
         if node != NULL and group_count(
                 node, PyBytes_AS_STRING(queue), <uint32_t>PyBytes_GET_SIZE(queue)):
             callback(True)
@@ -932,18 +856,20 @@ def covers(bytes wide not None, bytes narrow not None):
 
 
 cdef tuple described(const Sub *sub):
-    return sub.pattern[:sub.pattern_len], sub.queue[:sub.queue_len], sub.id
+    return sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], sub.id
 
 
-cdef Py_ssize_t tree_count(Node *node) noexcept nogil:
+cdef Py_ssize_t tree_count(const Branch *node) noexcept nogil:
     cdef Py_ssize_t total = 1
-    cdef Node *child
+    cdef Branch *child
     cdef uint32_t i
     if node == NULL:
         return 0
-    for i in range(node.table_size):
-        child = node.table[i]
+    if node.fork == NULL:
+        return 1
+    for i in range(node.fork.table_size):
+        child = node.fork.table[i]
         while child != NULL:
             total += tree_count(child)
             child = child.chain
-    return total + tree_count(node.star) + tree_count(node.rest)
+    return total + tree_count(node.fork.star) + tree_count(node.fork.rest)

@@ -1,4 +1,10 @@
-from millstream.kernel._delivery import Delivery
+from typing import final
 
-class Operations(Delivery):
-    """The client protocol, one read buffer at a time."""
+from millstream.kernel._delivery import Delivery
+from millstream.kernel._phrases import Phrases
+
+@final
+class Operations:
+    """The client protocol; opaque."""
+
+    def __init__(self, delivery: Delivery, phrases: Phrases) -> None: ...

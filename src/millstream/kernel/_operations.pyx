@@ -6,14 +6,15 @@ import logging
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memset
 
-from millstream.kernel._buffer cimport append
+from millstream.kernel._buffer cimport append, put
 from millstream.kernel._conn cimport CLOSED_ON_ERROR, Conn, Pub
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._interest cimport Interest, Match
 from millstream.kernel._memory cimport must_alloc
+from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._scan cimport (
     CONNECT, ERR, HPUB, INFO, LONE_VERBS, NO_VERB, PING, PONG, PUB, SUB, UNSUB, Word, read_size,
     read_verb, split_words, verb_may_come,
@@ -23,16 +24,23 @@ from millstream.kernel._subject cimport subject_is_legal
 log = logging.getLogger(__name__)
 
 cdef enum:
-    BRIEF = 1024              # a subject up to here needs no memory of its own in an answer
+    BRIEF = 1024              # an answer up to here needs no memory of its own
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
 
 
-cdef class Operations(Delivery):
+cdef class Operations:
     """The client protocol, one read buffer at a time."""
 
-    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
+    def __cinit__(self, Delivery delivery not None, Phrases phrases not None):
+        self.delivery = delivery
+        self.connections = delivery.connections
+        self.outboxes = delivery.outboxes
+        self.handler = delivery.connections.handler
+        self.phrases = phrases
+
+    cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
         """Carry out every complete operation and return how many bytes they were."""
         cdef const char *at = data
         cdef const char *end = data + size
@@ -45,25 +53,19 @@ cdef class Operations(Delivery):
                 break
             at += used
             conn.active = True
-            conn.last_ns = self.now_ns
+            conn.last_ns = self.connections.now_ns
         conn.parsing = False
-        if self.lender_count:
-            self._settle()
+        if self.outboxes.lender_count:
+            self.outboxes.settle()
         return at - data
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
         cdef Py_ssize_t reach = self.max_control_line + 2
-        cdef const char *lf
-        if conn.link:
-            return self._link_operation(conn, at, size)
-        lf = <const char *>memchr(at, b"\n", size if size < reach else reach)
+        cdef const char *lf = <const char *>memchr(at, b"\n", size if size < reach else reach)
         if lf == NULL:
             return self._incomplete(conn, at, size)
         return self._line(conn, at, lf, size)
-
-    cdef Py_ssize_t _link_operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
-        return -1  # Linked has the real one
 
     cdef Py_ssize_t _line(
         self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
@@ -80,13 +82,13 @@ cdef class Operations(Delivery):
             args += 1
         line_end = lf - 1 if lf > at and (lf - 1)[0] == b"\r" else lf
         if verb > LONE_VERBS and line_end - args > self.max_control_line:
-            return self._refuse(conn, TOO_LONG)
+            return self.refuse(conn, TOO_LONG)
         if verb == PUB:
             return self._message(conn, at, args, line_end, lf + 1, at + size, False)
         if verb == HPUB:
             return self._message(conn, at, args, line_end, lf + 1, at + size, True)
         if verb == NO_VERB:
-            return self._refuse(conn, BAD_OPERATION)
+            return self.refuse(conn, BAD_OPERATION)
         if args < lf and memchr(args + 1, b"\r", lf - args - 1) != NULL:
             line_end = lf - 1  # a CR anywhere costs the last byte of the line, as in nats-server
         self._control(conn, verb, args, line_end)
@@ -101,7 +103,7 @@ cdef class Operations(Delivery):
         cdef Py_ssize_t most = LONGEST_PING  # whatever follows PING or PONG is ignored
         cdef bint odd = verb > LONE_VERBS and before < size and args[0] == b"\n"
         if verb == NO_VERB and not verb_may_come(at, size):
-            return self._refuse(conn, BAD_OPERATION)
+            return self.refuse(conn, BAD_OPERATION)
         if size < self.max_control_line + 2:
             return 0
         if verb != PING and verb != PONG:  # only arguments count, and no end of blanks before them
@@ -112,26 +114,26 @@ cdef class Operations(Delivery):
         if before < min(size, most):
             lf = <const char *>memchr(at + before, b"\n", min(size, most) - before)
         if lf == NULL:
-            return 0 if size < most else self._refuse(conn, TOO_LONG)
+            return 0 if size < most else self.refuse(conn, TOO_LONG)
         return self._line(conn, at, args if odd else lf, size)
 
-    cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept:
+    cdef Py_ssize_t refuse(self, Conn *conn, int code) noexcept:
         try:
             self.handler.on_error(conn.cid, code)
         except Exception:
             log.exception("refusing input failed cid=%d", conn.cid)
-        self._close(conn, CLOSED_ON_ERROR)
+        self.connections.close(conn, CLOSED_ON_ERROR)
         return -1
 
     cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept:
         """The payload does not end where it should; complaints of its subject still come first."""
         if conn.pedantic and not subject_is_legal(subject.at, subject.size):
             self._complain(conn)
-        return self._refuse(conn, BAD_OPERATION)
+        return self.refuse(conn, BAD_OPERATION)
 
     cdef void _complain(self, Conn *conn) noexcept:
-        append(&conn.out, b"-ERR 'Invalid Publish Subject'\r\n", 32)
-        self._mark(conn)
+        say(conn, self.phrases.bad_subject)
+        self.outboxes.mark(conn)
 
     cdef Py_ssize_t _message(
         self, Conn *conn, const char *op, const char *args, const char *line_end,
@@ -145,16 +147,16 @@ cdef class Operations(Delivery):
         cdef Py_ssize_t size
         cdef Py_ssize_t headers = 0
         if headed and not conn.headers:
-            return self._refuse(conn, NO_HEADERS)
+            return self.refuse(conn, NO_HEADERS)
         if count != fewest and count != fewest + 1:
-            return self._refuse(conn, BAD_ARGUMENTS)
+            return self.refuse(conn, BAD_ARGUMENTS)
         size = read_size(words[count - 1].at, words[count - 1].size)
         if headed:
             headers = read_size(words[count - 2].at, words[count - 2].size)
         if headers < 0 or size < headers:
-            return self._refuse(conn, BAD_ARGUMENTS)
+            return self.refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
-            return self._refuse(conn, TOO_LARGE)
+            return self.refuse(conn, TOO_LARGE)
         if not body_is_sound(body, end, size):
             return self._refuse_body(conn, &words[0])
         if end - body < size + 2:
@@ -178,42 +180,42 @@ cdef class Operations(Delivery):
         cdef Py_ssize_t size = pub.headers_len + pub.payload_len
         conn.in_msgs += 1
         conn.in_bytes += size
-        self.in_msgs += 1
-        self.in_bytes += size
+        self.delivery.in_msgs += 1
+        self.delivery.in_bytes += size
         pub.origin = conn
         pub.origin_cid = conn.cid
         pub.disguised = False
-        if conn.mapped and not self._map(conn, pub):
+        if conn.mapped and not self.map(conn, pub):
             return
         if conn.memo_match == NULL or conn.memo_match.stale \
                 or conn.memo_sweeps != interest.sweeps \
                 or conn.memo.tail != pub.subject_len \
                 or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
-            self._memoize(conn, interest, pub)
+            self.memoize(conn, interest, pub)
         if conn.pedantic and not conn.memo_legal:
             self._complain(conn)
-        if (conn.guarded and not self._is_allowed(conn, interest, pub)) \
+        if (conn.guarded and not self.is_allowed(conn, interest, pub)) \
                 or (pub.reply_len and self._reply_is_reserved(conn, pub)):
             return
         if conn.verbose:
             append(&conn.out, b"+OK\r\n", 5)
-            self._mark(conn)
-        if self._deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
+            self.outboxes.mark(conn)
+        if self.delivery.deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
 
-    cdef bint _map(self, Conn *conn, Pub *pub) noexcept:
+    cdef bint map(self, Conn *conn, Pub *pub) noexcept:
         """Ask the handler where the message really goes; False when the connection did not live."""
         cdef Peer peer = <Peer>conn.peer
         try:
             peer.mapped_to = self.handler.map_subject(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
-            self._failed(conn, "mapping a subject failed cid=%d")
+            self.connections.failed(conn, "mapping a subject failed cid=%d")
             return False
         pub.subject = PyBytes_AS_STRING(peer.mapped_to)
         pub.subject_len = PyBytes_GET_SIZE(peer.mapped_to)
         return not conn.closed
 
-    cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+    cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Remember what this subject matches; what was allowed stays so while it is the same."""
         if conn.memo_match == NULL or conn.memo.tail != pub.subject_len \
                 or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
@@ -223,16 +225,16 @@ cdef class Operations(Delivery):
             conn.memo_allowed = ASK
         find(conn, interest, pub)
 
-    cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+    cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Ask the handler, unless it said yes to this subject for good."""
         if conn.memo_allowed == YES:
             return True
-        if self.replies:
-            self._tell_replies()  # a reply may be what makes this publish legal
+        if self.delivery.replies:
+            self.tell_replies()  # a reply may be what makes this publish legal
         try:
             conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
-            self._failed(conn, "checking a permission failed cid=%d")
+            self.connections.failed(conn, "checking a permission failed cid=%d")
         if conn.closed or not conn.memo_allowed:
             return False
         # The handler may have subscribed, configured or moved: look again.
@@ -241,19 +243,19 @@ cdef class Operations(Delivery):
 
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept:
         """Refuse a client's message whose reply subject is one that only servers make up."""
-        if not starts_reserved(pub.reply, pub.reply_len):
+        if not self.phrases.is_reserved(pub.reply, pub.reply_len):
             return False
-        append(&conn.out, b"-ERR 'Permissions Violation for Publish with Reply of \"", 55)
+        say(conn, self.phrases.reserved_reply)
         append(&conn.out, pub.reply, pub.reply_len)
-        append(&conn.out, b"\"'\r\n", 4)
-        self._mark(conn)
+        say(conn, self.phrases.reserved_reply_end)
+        self.outboxes.mark(conn)
         return True
 
-    cdef void _tell_replies(self) noexcept:
+    cdef void tell_replies(self) noexcept:
         """Tell the handler which reply subjects reached tracked connections, in their order."""
-        cdef list told = self.replies
+        cdef list told = self.delivery.replies
         cdef Py_ssize_t i
-        self.replies = []
+        self.delivery.replies = []
         for i in range(0, len(told), 2):
             try:
                 self.handler.on_delivered_reply(told[i], told[i + 1])
@@ -263,25 +265,27 @@ cdef class Operations(Delivery):
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Tell a requester that nobody listens, on the inbox that it waits at."""
         cdef Match *match = interest.match_once(pub.reply, pub.reply_len)
-        cdef char brief[BRIEF + 32]
-        cdef Py_ssize_t size = 32 + pub.subject_len
+        cdef char brief[BRIEF]
+        cdef bytes before = self.phrases.nobody, after = self.phrases.nobody_end
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(before) + pub.subject_len + PyBytes_GET_SIZE(after)
         cdef char *block = brief
+        cdef char *to
         cdef Pub answer
         cdef uint32_t i
-        if pub.subject_len > BRIEF:
+        if size > BRIEF:
             block = <char *>must_alloc(size)
-        memcpy(block, b"NATS/1.0 503\r\nNats-Subject: ", 28)
-        memcpy(block + 28, pub.subject, pub.subject_len)
-        memcpy(block + 28 + pub.subject_len, b"\r\n\r\n", 4)
+        to = put(block, PyBytes_AS_STRING(before), PyBytes_GET_SIZE(before))
+        to = put(to, pub.subject, pub.subject_len)
+        put(to, PyBytes_AS_STRING(after), PyBytes_GET_SIZE(after))
         memset(&answer, 0, sizeof(Pub))
         answer.subject = pub.reply
         answer.subject_len = pub.reply_len
         answer.body = block
         answer.headers_len = size
         for i in range(match.plain_count):
-            if match.plain[i].client == <void *>conn:
+            if match.plain[i].target == <void *>conn:
                 # not a message of the subscription: its maximum does not count this
-                self._write_message(conn, match.plain[i], &answer)
+                self.delivery.write_message(conn, match.plain[i], &answer)
                 break
         if block != brief:
             free(block)
@@ -289,55 +293,55 @@ cdef class Operations(Delivery):
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
         """Everything that is not a message; what needs judgement goes to the handler."""
         if verb == PING:
-            self._ping(conn)
+            self.ping(conn)
         elif verb == PONG:
-            self._call_pong(conn)
+            self.call_pong(conn)
         elif verb == SUB:
             self._sub(conn, args, end)
         elif verb == UNSUB:
             self._unsub(conn, args, end)
         elif verb == CONNECT:
-            self._call_connect(conn, args, end)
+            self.call_connect(conn, args, end)
         elif verb == INFO:
-            self._call_info(conn, args, end)
+            self.call_info(conn, args, end)
         elif verb == ERR:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
 
-    cdef void _ping(self, Conn *conn) noexcept:
+    cdef void ping(self, Conn *conn) noexcept:
         append(&conn.out, b"PONG\r\n", 6)
-        self._mark(conn)
+        self.outboxes.mark(conn)
         if conn.pinged:
             return
         conn.pinged = True
         try:
             self.handler.on_ping(conn.cid)
         except Exception:
-            self._failed(conn, "answering the first ping failed cid=%d")
+            self.connections.failed(conn, "answering the first ping failed cid=%d")
 
-    cdef void _call_pong(self, Conn *conn) noexcept:
+    cdef void call_pong(self, Conn *conn) noexcept:
         try:
             self.handler.on_pong(conn.cid)
         except Exception:
-            self._failed(conn, "taking a pong failed cid=%d")
+            self.connections.failed(conn, "taking a pong failed cid=%d")
 
-    cdef void _call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_connect(conn.cid, at[:end - at])
         except Exception:
-            self._failed(conn, "taking CONNECT failed cid=%d")
+            self.connections.failed(conn, "taking CONNECT failed cid=%d")
 
-    cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void call_info(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_info(conn.cid, at[:end - at])
         except Exception:
-            self._failed(conn, "taking INFO failed cid=%d")
+            self.connections.failed(conn, "taking INFO failed cid=%d")
 
     cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[3]
         cdef int count = split_words(at, end, words, 3, True)
         cdef bytes queue = b""
         if count != 2 and count != 3:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
             return
         if count == 3:
             queue = words[1].at[:words[1].size]
@@ -346,21 +350,21 @@ cdef class Operations(Delivery):
                 conn.cid, words[0].at[:words[0].size], queue,
                 words[count - 1].at[:words[count - 1].size])
         except Exception:
-            self._failed(conn, "taking SUB failed cid=%d")
+            self.connections.failed(conn, "taking SUB failed cid=%d")
 
     cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept:
         cdef Word words[2]
         cdef int count = split_words(at, end, words, 2, True)
         cdef Py_ssize_t most = 0
         if count != 1 and count != 2:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
             return
         if count == 2:
             most = read_size(words[1].at, words[1].size)
         try:
             self.handler.on_unsub(conn.cid, words[0].at[:words[0].size], most if most > 0 else 0)
         except Exception:
-            self._failed(conn, "taking UNSUB failed cid=%d")
+            self.connections.failed(conn, "taking UNSUB failed cid=%d")
 
 
 cdef const char *plain_tail(
@@ -390,9 +394,5 @@ cdef void find(Conn *conn, Interest interest, const Pub *pub) noexcept:
     conn.memo_sweeps = interest.sweeps - (not interest.lasts(conn.memo_match))
 
 
-cdef bint starts_reserved(const char *reply, Py_ssize_t size) noexcept nogil:
-    """Names that servers make up for service imports, acks and gateways."""
-    if reply[0] == b"_":
-        return size > 3 and (memcmp(reply, b"_R_.", 4) == 0 or (
-            size > 5 and memcmp(reply, b"_GR_.", 5) == 0))
-    return reply[0] == b"$" and size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0
+cdef inline void say(Conn *conn, bytes phrase) noexcept:
+    append(&conn.out, PyBytes_AS_STRING(phrase), PyBytes_GET_SIZE(phrase))

@@ -1,3 +1,5 @@
+cimport cython
+
 from millstream.kernel._buffer cimport Buffer
 from millstream.kernel._conn cimport Conn
 
@@ -5,8 +7,9 @@ cdef enum:
     SPARES = 64
 
 
+@cython.final
 cdef class Outboxes:
-    cdef readonly int fd
+    cdef int fd               # of epoll
     cdef int wake_fd
     cdef int timer_fd         # runs out when publishers have waited long enough
     cdef char *spares[SPARES]
@@ -19,16 +22,28 @@ cdef class Outboxes:
     cdef Py_ssize_t dirty_room
 
     cdef _listen(self, int fd, void *tag)
-    cdef void _close_own(self) noexcept
-    cdef void _mark(self, Conn *conn) noexcept
-    cdef void _watch(self, Conn *conn) noexcept
-    cdef void _send(self, Conn *conn) noexcept
+    cdef void close_own(self) noexcept
+    cdef void _note_dirty(self, Conn *conn) noexcept
+    cdef void forget_closed(self) noexcept
+    cdef void watch(self, Conn *conn) noexcept
+    cdef void send(self, Conn *conn) noexcept
     cdef void _repay(self, Conn *conn, Py_ssize_t sent) noexcept
-    cdef void _settle(self) noexcept
-    cdef void _lend(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
-    cdef char *_space(self, Conn *conn, Py_ssize_t size) noexcept
-    cdef void _give_back(self, Buffer *out) noexcept
-    cdef void _start_timer(self) noexcept
+    cdef void settle(self) noexcept
+    cdef void lend(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
+    cdef char *_more_space(self, Conn *conn, Py_ssize_t size) noexcept
+    cdef void give_back(self, Buffer *out) noexcept
+    cdef void start_timer(self) noexcept
+
+    # Have the outbox sent at the end of the chunk.
+    cdef inline void mark(self, Conn *conn) noexcept:
+        if not conn.dirty:
+            self._note_dirty(conn)
+
+    # Return where the outbox takes ``size`` bytes; the caller then moves its tail.
+    cdef inline char *space(self, Conn *conn, Py_ssize_t size) noexcept:
+        if conn.out.tail + size <= conn.out.room:
+            return conn.out.data + conn.out.tail
+        return self._more_space(conn, size)
 
 
 cdef int checked(int answer) except -1

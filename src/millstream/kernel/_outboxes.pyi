@@ -1,5 +1,5 @@
-class Outboxes:
-    """What waits to be sent, and the epoll descriptor that says when it can be."""
+from typing import final
 
-    @property
-    def fd(self) -> int: ...
+@final
+class Outboxes:
+    """What waits to be sent, and the epoll descriptor that says when it can be; opaque."""

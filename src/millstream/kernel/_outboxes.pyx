@@ -37,7 +37,7 @@ cdef class Outboxes:
         self._listen(self.timer_fd, <void *>&self.timer_fd)
 
     def __dealloc__(self):
-        self._close_own()
+        self.close_own()
         while self.spare_count:
             self.spare_count -= 1
             free(self.spares[self.spare_count])
@@ -50,7 +50,7 @@ cdef class Outboxes:
         event.data.ptr = tag
         checked(epoll_ctl(self.fd, EPOLL_CTL_ADD, fd, &event))
 
-    cdef void _close_own(self) noexcept:
+    cdef void close_own(self) noexcept:
         if self.fd >= 0:
             close_fd(self.fd)
         if self.wake_fd >= 0:
@@ -59,9 +59,7 @@ cdef class Outboxes:
             close_fd(self.timer_fd)
         self.fd = self.wake_fd = self.timer_fd = -1
 
-    cdef void _mark(self, Conn *conn) noexcept:
-        if conn.dirty:
-            return
+    cdef void _note_dirty(self, Conn *conn) noexcept:
         conn.dirty = True
         if self.dirty_count == self.dirty_room:
             self.dirty_room = 2 * self.dirty_room + 64
@@ -69,7 +67,16 @@ cdef class Outboxes:
         self.dirty[self.dirty_count] = conn
         self.dirty_count += 1
 
-    cdef void _watch(self, Conn *conn) noexcept:
+    cdef void forget_closed(self) noexcept:
+        """Closed connections are about to be freed: nothing of theirs is sent any more."""
+        cdef Py_ssize_t i, kept = 0
+        for i in range(self.dirty_count):
+            if not self.dirty[i].closed:
+                self.dirty[kept] = self.dirty[i]
+                kept += 1
+        self.dirty_count = kept
+
+    cdef void watch(self, Conn *conn) noexcept:
         """Tell epoll what the connection waits for now."""
         cdef epoll_event event
         if conn.fd < 0 or conn.closed:
@@ -79,7 +86,7 @@ cdef class Outboxes:
         event.data.ptr = conn
         epoll_ctl(self.fd, EPOLL_CTL_MOD, conn.fd, &event)
 
-    cdef void _send(self, Conn *conn) noexcept:
+    cdef void send(self, Conn *conn) noexcept:
         """Give the socket as much as it takes; the rest waits for epoll."""
         cdef ssize_t sent
         cdef Py_ssize_t size = queued(conn)
@@ -99,9 +106,9 @@ cdef class Outboxes:
         else:
             drain(&conn.out, sent)
         if conn.out.tail == 0:
-            self._give_back(&conn.out)
+            self.give_back(&conn.out)
         if conn.blocked != was_blocked:
-            self._watch(conn)
+            self.watch(conn)
 
     cdef void _repay(self, Conn *conn, Py_ssize_t sent) noexcept:
         """After a send: copy what of the loans did not go out, as their bytes will not stay."""
@@ -117,19 +124,19 @@ cdef class Outboxes:
         conn.loan_count = 0
         conn.lent = 0
 
-    cdef void _settle(self) noexcept:
+    cdef void settle(self) noexcept:
         """The read buffer is about to be used again: send or copy every loan."""
         cdef Py_ssize_t i
         for i in range(self.lender_count):
             if self.lenders[i].loan_count == 0:
                 continue
             if not self.lenders[i].closed:
-                self._send(self.lenders[i])
+                self.send(self.lenders[i])
             if self.lenders[i].loan_count:
                 self._repay(self.lenders[i], 0)
         self.lender_count = 0
 
-    cdef void _lend(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
+    cdef void lend(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         if conn.loans == NULL:
             conn.loans = <Loan *>must_alloc(LOANS * sizeof(Loan))
             if is_on_this_machine(conn.fd):  # asked once: large payloads have begun
@@ -147,8 +154,8 @@ cdef class Outboxes:
         conn.loan_count += 1
         conn.lent += size
 
-    cdef char *_space(self, Conn *conn, Py_ssize_t size) noexcept:
-        """Return where the outbox takes ``size`` bytes: small ones grow, full ones get a spare."""
+    cdef char *_more_space(self, Conn *conn, Py_ssize_t size) noexcept:
+        """Make room for ``size`` bytes: a small outbox grows, a full one gets a spare."""
         cdef Buffer *out = &conn.out
         cdef Py_ssize_t used = pending(out)
         cdef char *spare
@@ -168,7 +175,7 @@ cdef class Outboxes:
             out.tail = used
         return reserve(out, size)
 
-    cdef void _give_back(self, Buffer *out) noexcept:
+    cdef void give_back(self, Buffer *out) noexcept:
         """An empty outbox keeps little: ten thousand idle clients shall cost nothing."""
         if out.room == STRETCH and self.spare_count < SPARES:
             self.spares[self.spare_count] = out.data
@@ -178,7 +185,7 @@ cdef class Outboxes:
         elif out.room > SMALL:
             discard(out)
 
-    cdef void _start_timer(self) noexcept:
+    cdef void start_timer(self) noexcept:
         cdef itimerspec when
         memset(&when, 0, sizeof(itimerspec))
         when.it_value.tv_nsec = STALL_NS

@@ -3,6 +3,7 @@
 from millstream.accounts.permissions import Rule
 from millstream.accounts.rights import text_of
 from millstream.links.demand import LOOP_PREFIX, LinkKind, Wish
+from millstream.links.narrowing import narrowed
 
 
 class Announcements:
@@ -46,4 +47,5 @@ class Announcements:
 def _may_ask(wish: Wish, rule: Rule) -> bool:
     if wish[0].startswith(LOOP_PREFIX):
         return True
-    return rule.permits(text_of(wish[0]), text_of(wish[1]))
+    subject = text_of(wish[0])
+    return not rule.denies(subject, text_of(wish[1])) and bool(narrowed(subject, rule))

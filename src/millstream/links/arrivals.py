@@ -8,7 +8,7 @@ from typing import Protocol
 
 from millstream.links.encrypted import EncryptedLink
 from millstream.links.exchange import Exchange
-from millstream.links.link import Link
+from millstream.links.peer_link import PeerLink
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.tls import Tls
 from millstream.supervisor import Supervisor
@@ -21,15 +21,15 @@ MOST_STRANGERS = 1024  # links that have not said yet who they are
 class Host(Protocol):
     """Who takes the links of a port."""
 
-    def received(self, cid: int, peer: str) -> Link:
+    def received(self, cid: int, peer: str) -> PeerLink:
         """Return the link of a connection that came."""
         ...
 
-    def greet(self, link: Link) -> bytes:
+    def greet(self, link: PeerLink) -> bytes:
         """Return what it is greeted with."""
         ...
 
-    def knows(self, link: Link, names: tuple[str, ...]) -> None:
+    def knows(self, link: PeerLink, names: tuple[str, ...]) -> None:
         """Take the names in the certificate that it showed."""
         ...
 
@@ -55,6 +55,8 @@ class Arrivals:
         self._supervisor = supervisor
         self._tls_first = tls_first or (tls is not None and tls.terms.handshake_first)
         self._tasks: set[asyncio.Task[None]] = set()
+        if tls is not None and tls.terms.verify:
+            import millstream.nats.transport.certificate  # noqa: F401  (nobody shall wait for it)
 
     def accepted(self, fd: int, peer: str) -> None:
         """Take a connected socket."""

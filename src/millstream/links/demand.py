@@ -27,7 +27,7 @@ class LinkKind(IntEnum):
     ROUTE = 3
 
 
-class Listener(Protocol):
+class Hearer(Protocol):
     """A link, as far as this module knows it."""
 
     cid: int
@@ -47,9 +47,9 @@ class AccountDemand:
         self.account = account
         self._is_system = is_system
         self._counts: dict[Wish, dict[int, int]] = {}
-        self._links: dict[int, Listener] = {}
+        self._links: dict[int, Hearer] = {}
 
-    def join(self, link: Listener) -> Iterator[tuple[Wish, int]]:
+    def join(self, link: Hearer) -> Iterator[tuple[Wish, int]]:
         """Have a link hear of changes; return what it is told at once."""
         self._links[link.cid] = link
         return ((wish, count) for wish in self._counts if (count := self._told(link, wish)))
@@ -86,13 +86,13 @@ class AccountDemand:
             return False
         return self._is_system or not subject.startswith(b"$SYS.")
 
-    def _told(self, link: Listener, wish: Wish) -> int:
+    def _told(self, link: Hearer, wish: Wish) -> int:
         sources = self._counts.get(wish)
         if sources is None:
             return 0
         return sum(n for source, n in sources.items() if self._hears(link, source, wish))
 
-    def _hears(self, link: Listener, source: int, wish: Wish) -> bool:
+    def _hears(self, link: Hearer, source: int, wish: Wish) -> bool:
         if source == HERE:
             return True
         if source == link.cid:

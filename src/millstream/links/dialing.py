@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 
 from millstream.links.encrypted import EncryptedLink, dial_context
-from millstream.links.terms import Address, DialTls
+from millstream.links.terms import DialTls, ServerAddress
 
 _LONGEST_INFO = 64 * 1024
 _LOOK_AGAIN = 0.005
@@ -15,7 +15,7 @@ class DialFailed(OSError):
     """The other server cannot be reached, or is no server."""
 
 
-async def dial(address: Address, patience: float) -> socket.socket:
+async def dial(address: ServerAddress, patience: float) -> socket.socket:
     """Return a connected, non-blocking socket; raises ``OSError``."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)

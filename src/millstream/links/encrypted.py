@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from millstream.links.terms import DialTls
@@ -90,12 +91,15 @@ class EncryptedLink(asyncio.Protocol):
             self._transport.resume_reading()
 
 
+@lru_cache(maxsize=64)
 def dial_context(terms: DialTls) -> ssl.SSLContext:
     """Return how we check and show certificates where we connect to."""
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if terms.ca_file:
         context.load_verify_locations(cafile=terms.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if terms.cert_file:
         context.load_cert_chain(terms.cert_file, terms.key_file)
     if terms.insecure:

@@ -14,7 +14,7 @@ from millstream.nats.accounts.accounts import Accounts, Space
 from millstream.nats.sessions import Sessions
 
 if TYPE_CHECKING:
-    from millstream.links.link import Link
+    from millstream.links.peer_link import PeerLink
 
 log = logging.getLogger(__name__)
 
@@ -74,16 +74,16 @@ class Exchange:
         self._flushes = False
         self.hub.flush()
 
-    def add(self, link: "Link") -> None:
+    def add(self, link: "PeerLink") -> None:
         """Have what happens to a connection go to its link."""
         self.sessions.links[link.cid] = link
         self.met += 1
 
-    def all(self) -> "list[Link]":
+    def all(self) -> "list[PeerLink]":
         """Return every link."""
-        from millstream.links.link import Link
+        from millstream.links.peer_link import PeerLink
 
-        return [link for link in self.sessions.links.values() if isinstance(link, Link)]
+        return [link for link in self.sessions.links.values() if isinstance(link, PeerLink)]
 
     def close(self) -> None:
         """Hear of nothing any more."""

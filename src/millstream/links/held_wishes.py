@@ -49,7 +49,7 @@ class HeldWishes:
         deny = tuple(_bytes(pattern) for pattern in rule.filters())
         is_new = (account, wish) not in self._asked
         for pattern in patterns:
-            if not self._hub.wish(
+            if not self._hub.wishes.wish(
                 self._cid, account, space.interest, pattern, queue, weight, deny, origin
             ):
                 return False
@@ -66,7 +66,7 @@ class HeldWishes:
             self._held[key] -= 1
             if self._held[key] <= 0:
                 del self._held[key]
-                self._hub.unwish(self._cid, *key)
+                self._hub.wishes.unwish(self._cid, *key)
         space.unlistened(self._cid, _sid(wish))
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from millstream.accounts.credentials import Presented
 from millstream.accounts.permissions import BadPermission, Permissions, Rule, SubjectRule
 from millstream.links.demand import LOOP_PREFIX, LinkKind, Wish
-from millstream.links.link import Link, LinkRules, Remote
 from millstream.links.login import Login
+from millstream.links.peer_link import LinkRules, PeerLink, Remote
 from millstream.links.terms import MAX_PENDING
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.transport import Kind
@@ -38,7 +38,7 @@ _SAME_CLUSTER = "remote leafnode has same cluster name"
 _WRONG_PORT = "attempted to connect to leaf node port"
 
 
-class Leaf(Link):
+class Leaf(PeerLink):
     """Binds an account of ours to one of another server's."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Leaf(Link):
         self.isolated = said.isolate or self._leafs.terms.isolate
         if said.is_hub:
             self.kind = LinkKind.SPOKE
-            self.hub.link(self.cid, self.kind, MAX_PENDING)
+            self.hub.wishes.link(self.cid, self.kind, MAX_PENDING)
         self._leafs.replace_older(self)
         self._enter(admitted.space, hub_rules(admitted.identity.permissions, said.deny_pub))
         self._begin(said.headers, admitted.identity.permissions)
@@ -168,7 +168,7 @@ class Leaf(Link):
         self.remote.name, self.remote.id, self.remote.version = name, server_id, version
         self.remote.cluster, self.remote.domain = cluster, domain
         self.cluster = cluster.encode()
-        self.hub.name_cluster(self.cid, self.cluster)
+        self.hub.wishes.name_cluster(self.cid, self.cluster)
 
     # ---- the account ---------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Leaf(Link):
         """Open the link both ways; ``told`` are the rights that a leaf has here."""
         assert self.space is not None
         self.is_open = True
-        self.hub.open_link(
+        self.hub.wishes.open_link(
             self.cid,
             headers=headers and self.greeting.headers,
             guarded=self.rules.guards_input,

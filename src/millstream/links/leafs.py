@@ -14,11 +14,11 @@ from millstream.accounts.permissions import Permissions
 from millstream.links.arrivals import Arrivals, places
 from millstream.links.demand import LOOP_PREFIX, LinkKind
 from millstream.links.dialing import dial, encrypt, first_info
-from millstream.links.encrypted import EncryptedLink
+from millstream.links.encrypted import EncryptedLink, dial_context
 from millstream.links.exchange import Exchange
 from millstream.links.leaf import JETSTREAM, SYSTEM_JETSTREAM, Leaf, rule_told, with_denied
-from millstream.links.link import Link, LinkRules, Remote
-from millstream.links.terms import MAX_PENDING, Address, DialTls, LeafRemote, LeafTerms
+from millstream.links.peer_link import LinkRules, PeerLink, Remote
+from millstream.links.terms import MAX_PENDING, DialTls, LeafRemote, LeafTerms, ServerAddress
 from millstream.listener import Listener
 from millstream.nats.accounts.accounts import Space
 from millstream.nats.transport.closed import Closed
@@ -61,7 +61,7 @@ class Leafs:
         self._listener = Listener(loop, self._arrivals.accepted)
         self._marks: dict[str, bytes] = {}
         self._callers: dict[int, asyncio.Task[None]] = {}
-        self._discovered: dict[int, list[Address]] = {}
+        self._discovered: dict[int, list[ServerAddress]] = {}
         self._default_domains = default_domains
         self._is_over = False
 
@@ -75,6 +75,9 @@ class Leafs:
 
     def start(self) -> None:
         """Call the remotes."""
+        for remote in self.terms.remotes:
+            if remote.tls is not None:
+                dial_context(remote.tls)  # reads files, which no link shall wait for
         for at, remote in enumerate(self.terms.remotes):
             if not remote.disabled:
                 self._keep(at, remote)
@@ -126,18 +129,18 @@ class Leafs:
 
     # ---- those that come -----------------------------------------------------------------------
 
-    def received(self, cid: int, peer: str) -> Link:
+    def received(self, cid: int, peer: str) -> PeerLink:
         """Return the link of a connection that came."""
         hub = self.exchange.hub
-        hub.link(cid, LinkKind.HUB, MAX_PENDING)
+        hub.wishes.link(cid, LinkKind.HUB, MAX_PENDING)
         return Leaf(self, cid, Remote(peer=peer), None, self._greeting(cid))
 
-    def greet(self, link: Link) -> bytes:
+    def greet(self, link: PeerLink) -> bytes:
         """Return the INFO that it is greeted with."""
         assert isinstance(link, Leaf)
         return link.greeting.line()
 
-    def knows(self, link: Link, names: tuple[str, ...]) -> None:
+    def knows(self, link: PeerLink, names: tuple[str, ...]) -> None:
         """Take the names in the certificate that it showed."""
         assert isinstance(link, Leaf)
         link.login.certificate_names = names
@@ -273,7 +276,7 @@ class Leafs:
                 delay = leaf.delay or delay
             await asyncio.sleep(delay)
 
-    async def _call(self, remote: LeafRemote, address: Address) -> Leaf:
+    async def _call(self, remote: LeafRemote, address: ServerAddress) -> Leaf:
         sock = await dial(address, self.terms.dial_timeout)
         try:
             return await self._introduce(remote, address, sock)
@@ -281,7 +284,9 @@ class Leafs:
             sock.close()
             raise
 
-    async def _introduce(self, remote: LeafRemote, address: Address, sock: socket.socket) -> Leaf:
+    async def _introduce(
+        self, remote: LeafRemote, address: ServerAddress, sock: socket.socket
+    ) -> Leaf:
         tls = remote.tls or (DialTls() if address.tls else None)
         hub, said = self.exchange.hub, b""
         if tls is None or not tls.first:
@@ -296,7 +301,7 @@ class Leafs:
         else:
             cid = self.exchange.sessions.open_link(None, carrier)
             carrier.bind(cid)
-        hub.link(cid, LinkKind.HUB if remote.hub else LinkKind.SPOKE, MAX_PENDING)
+        hub.wishes.link(cid, LinkKind.HUB if remote.hub else LinkKind.SPOKE, MAX_PENDING)
         there = Remote(peer=address.host, host=address.host, port=address.port)
         leaf = Leaf(self, cid, there, remote, self._greeting(cid))
         leaf.login.address = address
@@ -365,7 +370,7 @@ def _version(text: str) -> tuple[int, int, int]:
     return (major, minor, update)
 
 
-def _address(place: str, remote: LeafRemote) -> Address | None:
+def _address(place: str, remote: LeafRemote) -> ServerAddress | None:
     """Return a discovered ``host:port``, with the credentials of the remote's first URL."""
     host, _, port = place.rpartition(":")
     if not port.isdecimal():

@@ -10,7 +10,7 @@ import msgspec
 from millstream.wire.link_info import LinkConnect, LinkInfo
 
 if TYPE_CHECKING:
-    from millstream.links.terms import Address, LeafRemote
+    from millstream.links.terms import LeafRemote, ServerAddress
 
 _BLOCK = re.compile(r"-{3,}[^\n]*-{3,}\s*\n([\s\S]*?)\n\s*-{3,}[^\n]*-{3,}")
 _SEED_BYTES = 36  # two of role, the key, its check
@@ -22,7 +22,7 @@ class Login:
     def __init__(self, dialled: "LeafRemote | None") -> None:
         self._dialled = dialled
         self.certificate_names: tuple[str, ...] = ()
-        self.address: Address | None = None  # where we called
+        self.address: ServerAddress | None = None  # where we called
 
     def line(self, said: LinkInfo, introduction: LinkConnect) -> bytes:
         """Return CONNECT for the hub that said this; OSError or ValueError for bad credentials."""

@@ -8,12 +8,13 @@ import msgspec
 
 from millstream.links.arrivals import Arrivals
 from millstream.links.demand import LinkKind
+from millstream.links.encrypted import dial_context
 from millstream.links.exchange import Exchange
 from millstream.links.leaf import rule_told
-from millstream.links.link import Link, Remote
-from millstream.links.route import Route
+from millstream.links.member_route import MemberRoute
+from millstream.links.peer_link import PeerLink, Remote
 from millstream.links.route_callers import RouteCallers
-from millstream.links.terms import MAX_PENDING, Address, RouteTerms
+from millstream.links.terms import MAX_PENDING, RouteTerms, ServerAddress
 from millstream.listener import Listener
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.tls import Tls
@@ -61,6 +62,8 @@ class Mesh:
     def start(self, client_places: list[str]) -> None:
         """Call the configured members; ``client_places`` is where clients reach us."""
         self._own_urls = [] if self.terms.no_advertise else client_places
+        if self.terms.dial_tls is not None:
+            dial_context(self.terms.dial_tls)  # reads files, which no route shall wait for
         self.tell_clients()
         for address in self.terms.routes:
             self._callers.keep(address, implicit=False)
@@ -83,9 +86,9 @@ class Mesh:
                 self.exchange.hub.write(route.cid, self.greeting().line())
         self.exchange.hub.flush()
 
-    def all(self) -> list[Route]:
+    def all(self) -> list[MemberRoute]:
         """Return every route, also one that did not say yet who it is."""
-        return [link for link in self.exchange.all() if isinstance(link, Route)]
+        return [link for link in self.exchange.all() if isinstance(link, MemberRoute)]
 
     def tick(self) -> None:
         """Look at deadlines."""
@@ -108,16 +111,16 @@ class Mesh:
 
     # ---- those that come -----------------------------------------------------------------------
 
-    def received(self, cid: int, peer: str) -> Link:
+    def received(self, cid: int, peer: str) -> PeerLink:
         """Return the route of a connection that came."""
-        self.exchange.hub.link(cid, LinkKind.ROUTE, MAX_PENDING)
-        return Route(self, cid, Remote(peer=peer), None, implicit=False)
+        self.exchange.hub.wishes.link(cid, LinkKind.ROUTE, MAX_PENDING)
+        return MemberRoute(self, cid, Remote(peer=peer), None, implicit=False)
 
-    def greet(self, link: Link) -> bytes:
+    def greet(self, link: PeerLink) -> bytes:
         """Return the INFO that it is greeted with."""
         return self.greeting().line()
 
-    def knows(self, link: Link, names: tuple[str, ...]) -> None:
+    def knows(self, link: PeerLink, names: tuple[str, ...]) -> None:
         """Take the names in its certificate: between members they mean nothing more."""
 
     def greeting(self) -> LinkInfo:
@@ -160,7 +163,7 @@ class Mesh:
         sessions.info = sessions.info.with_(cluster=name)
         return True
 
-    def problem_with(self, route: Route, said: LinkInfo) -> str:
+    def problem_with(self, route: MemberRoute, said: LinkInfo) -> str:
         """Return why a server cannot be a member, nothing if it can."""
         info = self.exchange.sessions.info
         if said.server_id == info.server_id:
@@ -182,7 +185,7 @@ class Mesh:
         self.exchange.hub.close_connection(older.cid, Closed.PROTOCOL)
         return ""
 
-    def _is_better(self, route: Route, older: Route, said: LinkInfo) -> bool:
+    def _is_better(self, route: MemberRoute, older: MemberRoute, said: LinkInfo) -> bool:
         """Of two routes between the same servers both keep the one that the greater id opened."""
         info = self.exchange.sessions.info
         if said.go != info.go or (route.dialled is None) == (older.dialled is None):
@@ -192,7 +195,7 @@ class Mesh:
 
     # ---- those that we call --------------------------------------------------------------------
 
-    def introduction(self, dialled: Address) -> LinkConnect:
+    def introduction(self, dialled: ServerAddress) -> LinkConnect:
         """Return what we say of ourselves to a member that we called."""
         info = self.exchange.sessions.info
         return LinkConnect(
@@ -216,12 +219,12 @@ class Mesh:
         place = urlsplit(said.ip) if said.ip else urlsplit(f"nats-route://{said.host}:{said.port}")
         if not place.hostname or not place.port:
             return
-        address = Address(place.hostname, place.port, self.terms.user, self.terms.password)
+        address = ServerAddress(place.hostname, place.port, self.terms.user, self.terms.password)
         self._callers.keep(address, implicit=True)
 
     # ---- what routes tell ----------------------------------------------------------------------
 
-    def opened(self, route: Route, said: LinkInfo) -> None:
+    def opened(self, route: MemberRoute, said: LinkInfo) -> None:
         """Have the members that we know call the new one, and clients hear of it."""
         log.info("Route connection %s: server %s", route.cid, route.remote.name)
         told = said
@@ -233,7 +236,7 @@ class Mesh:
                 self.exchange.hub.write(other.cid, told.line())
         self.tell_clients()
 
-    def closed(self, route: Route) -> None:
+    def closed(self, route: MemberRoute) -> None:
         """Have clients hear that a member is gone."""
         if route.was_open and not self._is_over:
             self.tell_clients()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from millstream.links.demand import LinkKind
 from millstream.links.dialing import dial, encrypt, first_info
 from millstream.links.encrypted import EncryptedLink
-from millstream.links.link import Remote
-from millstream.links.route import Route
-from millstream.links.terms import MAX_PENDING, Address
+from millstream.links.member_route import MemberRoute
+from millstream.links.peer_link import Remote
+from millstream.links.terms import MAX_PENDING, ServerAddress
 from millstream.nats.transport.closed import Closed
 from millstream.supervisor import Supervisor
 
@@ -41,7 +41,7 @@ class RouteCallers:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_over = False
 
-    def keep(self, address: Address, *, implicit: bool) -> None:
+    def keep(self, address: ServerAddress, *, implicit: bool) -> None:
         """Call a member; one that is not ``implicit`` is called until it answers, and again."""
         place = address.place
         if place in self._tasks or (implicit and len(self._tasks) >= _MOST):
@@ -67,7 +67,7 @@ class RouteCallers:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    async def _call_again(self, address: Address, *, implicit: bool) -> None:
+    async def _call_again(self, address: ServerAddress, *, implicit: bool) -> None:
         failures = 0
         while not self._is_over:
             delay = _DELAY
@@ -111,7 +111,7 @@ class RouteCallers:
                 return
             await other.gone.wait()
 
-    async def _call(self, address: Address, *, implicit: bool) -> Route:
+    async def _call(self, address: ServerAddress, *, implicit: bool) -> MemberRoute:
         sock = await dial(address, _DIAL_TIMEOUT)
         try:
             return await self._introduce(address, sock, implicit=implicit)
@@ -119,7 +119,9 @@ class RouteCallers:
             sock.close()
             raise
 
-    async def _introduce(self, address: Address, sock: socket.socket, *, implicit: bool) -> Route:
+    async def _introduce(
+        self, address: ServerAddress, sock: socket.socket, *, implicit: bool
+    ) -> MemberRoute:
         hub, tls, said = self._mesh.exchange.hub, self._mesh.terms.dial_tls, b""
         carrier = EncryptedLink(hub)
         if tls is None:
@@ -128,9 +130,9 @@ class RouteCallers:
         else:
             cid = self._mesh.exchange.sessions.open_link(None, carrier)
             carrier.bind(cid)
-        hub.link(cid, LinkKind.ROUTE, MAX_PENDING)
+        hub.wishes.link(cid, LinkKind.ROUTE, MAX_PENDING)
         there = Remote(peer=address.host, host=address.host, port=address.port)
-        route = Route(self._mesh, cid, there, address, implicit=implicit)
+        route = MemberRoute(self._mesh, cid, there, address, implicit=implicit)
         self._mesh.exchange.add(route)
         if tls is not None:
             try:

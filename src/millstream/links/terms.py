@@ -8,7 +8,7 @@ from millstream.nats.transport.tls import TlsTerms
 MAX_PENDING = 32 << 20  # of a link: what waits for a server that does not read
 
 
-class Address(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Where another server listens, and who we are there."""
 
     host: str
@@ -43,7 +43,7 @@ class DialTls(msgspec.Struct, frozen=True):
 class LeafRemote(msgspec.Struct, frozen=True):
     """One entry of ``leafnodes.remotes``: a hub to connect to, and for which account."""
 
-    urls: tuple[Address, ...]
+    urls: tuple[ServerAddress, ...]
     account: str = "$G"
     credentials: str = ""
     nkey: str = ""
@@ -84,7 +84,7 @@ class RouteTerms(msgspec.Struct, frozen=True):
     name: str = ""
     host: str = "0.0.0.0"
     port: int | None = None
-    routes: tuple[Address, ...] = ()
+    routes: tuple[ServerAddress, ...] = ()
     user: str = ""
     password: str = ""
     auth_timeout: float = 2.0

@@ -239,6 +239,7 @@ class Facts(msgspec.Struct):
     is_https: bool = False
     http_base_path: str = ""
     configured_ns: int = 0  # when the options came into force
+    config_digest: str = ""  # of the file that they came from
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False

@@ -7,6 +7,7 @@ from millstream import __version__
 from millstream.monitor import jsz, machine
 from millstream.monitor.facts import Facts
 from millstream.monitor.times import nanoseconds, uptime
+from millstream.wire.feature_flags import FEATURE_FLAGS
 from millstream.wire.times import rfc3339
 
 TOTALS = (
@@ -32,6 +33,8 @@ def describe(facts: Facts) -> dict[str, Any]:
         **_traffic(facts),
         "http_req_stats": dict(sorted(facts.requests.items())),
         "config_load_time": rfc3339(facts.configured_ns or facts.started_ns),
+        "config_digest": facts.config_digest,
+        "feature_flags": dict(FEATURE_FLAGS),
         **_optional(facts),
     }
 

@@ -13,6 +13,7 @@ from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.authenticator import Admitted, Authenticator
 from millstream.nats.client_info import label
 from millstream.nats.operations import Operations
+from millstream.nats.phrases import PHRASES
 from millstream.nats.session import NatsLimits, Session
 from millstream.nats.session_clients import SessionClients
 from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed, reason_text
@@ -57,6 +58,7 @@ class Sessions:
         self._closing: list[Closing] = []
         self.hub = Hub(
             operations,
+            PHRASES,
             max_payload=limits.max_payload,
             max_pending=limits.max_pending,
             decorate=with_extras,

@@ -5,37 +5,27 @@ queue's own, so that a client who leaves cannot tear it.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
 from millstream.clock import Clock
-from millstream.delivery.timers import Timer, Timers
+from millstream.delivery.timers import Timers
 from millstream.errors import MillstreamError, StreamNotFound
-from millstream.message import Record
+from millstream.queues.claim_cohorts import ClaimCohorts
 from millstream.queues.dead_letters import DeadLetters
-from millstream.queues.lease_events import Claim, Claimed, DeadLettered, Extended, Released
-from millstream.queues.lease_journal import Journal, LeaseJournal, log_failure
-from millstream.queues.leases import MOST_POISON, Claimer, Granted, Leases
+from millstream.queues.job_removal import JobRemoval
+from millstream.queues.lease_events import Claim, Claimed, Extended, Released
+from millstream.queues.lease_journal import Journal, LeaseJournal
+from millstream.queues.leases import MOST_POISON, Claimer, Leases
 from millstream.queues.queue_work import QueueWork
 from millstream.queues.settings import Settings, clamp_lease, settings_of
-from millstream.queues.stored_jobs import StoredJobs
+from millstream.queues.stored_jobs import Job, StoredJobs
 from millstream.queues.waiting_claims import WaitingClaims
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream
 
-log = logging.getLogger(__name__)
-
 READ_AHEAD = 256
-
-
-class Job(msgspec.Struct, frozen=True):
-    """A record and the lease under which somebody has it."""
-
-    granted: Granted
-    record: Record
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -51,14 +41,6 @@ class Answered(msgspec.Struct, frozen=True):
 
     count: int
     skipped: list[int]
-
-
-class _Cohort(msgspec.Struct, eq=False):
-    """Claimers who are served together once the first one's window is over."""
-
-    lease_ms: int
-    members: "list[tuple[Claimer, asyncio.Future[list[Job]]]]" = msgspec.field(default_factory=list)
-    timer: Timer | None = None
 
 
 class Queue:
@@ -79,16 +61,15 @@ class Queue:
         self.leases = Leases(first_lease_id)
         self.closed = False
         self._clock = clock
-        self._timers = timers
         self._settled = settled
-        self._dead_letters = dead_letters
         self.journal = LeaseJournal(stream, journal, lambda: self.settings)
         self.work = QueueWork(stream.name)
         self._config: object = None
         self._settings = Settings()
-        self._cohort: _Cohort | None = None
-        self._deleting = 0  # of those on their way out: their deletion was handed to the log
-        self._deleted = 0  # by us, so that removals by others can be told apart
+        self._removal = JobRemoval(
+            stream, self.leases, dead_letters, self.journal, lambda: self.settings
+        )
+        self._cohorts = ClaimCohorts(timers, self.work, self._serve, self._take_back)
         self._lost = -1
         self.waiting = WaitingClaims(
             self.leases, timers, self._now_ms, lambda: self.counters().ready
@@ -110,17 +91,17 @@ class Queue:
 
     def _counters(self, state: StreamState) -> Counters:
         leases = self.leases
-        away = leases.in_flight + leases.delayed + len(leases.leaving) - self._deleting
+        away = leases.in_flight + leases.delayed + len(leases.leaving) - self._removal.under_way
         return Counters(max(0, state.messages - away), leases.in_flight, leases.dead_lettered)
 
     def _look(self) -> StreamState:
         """Bring the leases up to date with the clock and with removals by others."""
         state = self._settled(self.stream, self._clock.time_ns())
-        lost = state.last_seq - state.messages - self._deleted
+        lost = state.last_seq - state.messages - self._removal.removed
         if lost != self._lost:
             self._forget_dead(state.first_seq)
             # What others are still removing can be read until that is logged: look again then.
-            leaving = self.stream.log.state().count - state.messages - self._deleting
+            leaving = self.stream.log.state().count - state.messages - self._removal.under_way
             self._lost = lost if leaving <= 0 else -1
         self.leases.sweep(self._now_ms())
         return state
@@ -150,51 +131,11 @@ class Queue:
         """Claim, and say how many jobs are claimable after that."""
         claimer, settings = Claimer(node, wanted, connection), self.settings
         length = settings.lease_ms if lease_ms is None else clamp_lease(lease_ms)
-        if self._cohort is not None or settings.claim_jitter_ms:
-            return await self._claim_together(claimer, length), self.counters().ready
+        if self._cohorts.is_open or settings.claim_jitter_ms:
+            window = settings.claim_jitter_ms / 1000
+            return await self._cohorts.join(claimer, length, window), self.counters().ready
         found, state = await self._serve([claimer], length)
         return found[0], self._counters(state or self._look()).ready
-
-    async def _claim_together(self, claimer: Claimer, lease_ms: int) -> list[Job]:
-        cohort = self._cohort or self._open_cohort(lease_ms)
-        answer: asyncio.Future[list[Job]] = asyncio.get_running_loop().create_future()
-        member = (claimer, answer)
-        cohort.members.append(member)
-        try:
-            return await answer
-        except asyncio.CancelledError:  # the client left
-            if self._cohort is cohort:
-                cohort.members.remove(member)
-            self._take_back(claimer)
-            raise
-
-    def _open_cohort(self, lease_ms: int) -> _Cohort:
-        self._cohort = cohort = _Cohort(lease_ms)
-        window = self.settings.claim_jitter_ms / 1000
-        cohort.timer = self._timers.after(window, partial(self._close_cohort, cohort))
-        return cohort
-
-    def _close_cohort(self, cohort: _Cohort) -> None:
-        self._cohort = None
-        if cohort.members:
-            self.work.start(self._serve_cohort(cohort))
-
-    async def _serve_cohort(self, cohort: _Cohort) -> None:
-        """Serve everybody in one pass; when it fails the first one hears why."""
-        members = [member for member in cohort.members if not member[1].cancelled()]
-        claimers = [claimer for claimer, _ in members]
-        try:
-            found, _ = await self._serve(claimers, cohort.lease_ms)
-        except MillstreamError as error:
-            found = [[] for _ in claimers]
-            leader = members[0][1]
-            if not leader.done():
-                leader.set_exception(error)
-        for (claimer, answer), jobs in zip(members, found, strict=True):
-            if answer.cancelled():
-                self._take_back(claimer)
-            elif not answer.done():
-                answer.set_result(jobs)
 
     async def _serve(
         self, claimers: list[Claimer], lease_ms: int
@@ -227,7 +168,7 @@ class Queue:
             if not poison:
                 return waited
             waited = True
-            moved = await self.work.run(self._bury([jobs.record(seq) for seq in poison]))
+            moved = await self.work.run(self._removal.bury([jobs.record(seq) for seq in poison]))
             if moved < MOST_POISON:  # all that there were, or one failed and would come again
                 return waited
 
@@ -268,7 +209,7 @@ class Queue:
             (done if self.leases.ack(seq, node, token) else skipped).append(seq)
         if done:
             self.waiting.wake(owners)
-            await self.work.run(self._delete(done))
+            await self.work.run(self._removal.delete(done))
         return Answered(len(done), skipped)
 
     async def nack(
@@ -331,67 +272,8 @@ class Queue:
 
     def hurry(self) -> None:
         """Answer whoever waits now, since the server is about to stop."""
-        cohort = self._cohort
-        if cohort is not None:
-            if cohort.timer is not None:
-                cohort.timer.cancel()
-            self._close_cohort(cohort)
+        self._cohorts.hurry()
         self.waiting.wake_all()
-
-    # -- effects -----------------------------------------------------------------------------
-
-    async def _delete(self, seqs: list[int]) -> None:
-        """Delete jobs that are on their way out; those that cannot be are claimable again."""
-        self._deleting += len(seqs)
-        self._deleted += len(seqs)
-        try:
-            await self.stream.delete(seqs)
-        except BaseException:
-            self._deleted -= len(seqs)
-            self.leases.put_back(seqs)
-            raise
-        else:
-            self.leases.gone(seqs)
-        finally:
-            self._deleting -= len(seqs)
-
-    async def _bury(self, records: list[Record]) -> int:
-        """Move jobs to the dead letters; returns how many went there."""
-        moves = [self._bury_one(record) for record in records]
-        moved = sum(await asyncio.gather(*moves))
-        if moved and self.journal.is_persisted:
-            try:
-                await self.journal.write(DeadLettered(self.leases.dead_lettered))
-            except MillstreamError as error:  # the jobs are where they belong; only the count lags
-                log_failure(error)
-        return moved
-
-    async def _bury_one(self, record: Record) -> bool:
-        topic, limit = self.settings.dead_letter, self.settings.max_deliveries
-        try:
-            if topic is None:  # the configuration changed just now
-                self.leases.put_back([record.seq])
-                return False
-            await self._dead_letters.bury(self.stream, topic, record, limit)
-        except BaseException as error:
-            self.leases.put_back([record.seq])
-            if not isinstance(error, MillstreamError):
-                raise
-            log.warning(
-                "job not moved to its dead letters queue=%s seq=%d to=%s error=%s",
-                self.stream.name, record.seq, topic, error,
-            )  # fmt: skip
-            return False
-        try:
-            await self._delete([record.seq])
-        except MillstreamError as error:
-            log.warning(
-                "dead letter copied but not removed queue=%s seq=%d error=%s",
-                self.stream.name, record.seq, error,
-            )  # fmt: skip
-            return False
-        self.leases.dead_lettered += 1
-        return True
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -399,11 +281,5 @@ class Queue:
         """Send everybody away: the topic is gone."""
         self.closed = True
         self._unwatch()
-        cohort, self._cohort = self._cohort, None
-        if cohort is not None:
-            if cohort.timer is not None:
-                cohort.timer.cancel()
-            for _, answer in cohort.members:
-                if not answer.done():
-                    answer.set_exception(StreamNotFound(self.stream.name))
+        self._cohorts.close(StreamNotFound(self.stream.name))
         self.waiting.close()

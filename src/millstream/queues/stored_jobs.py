@@ -3,12 +3,21 @@
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from millstream.message import Record
-from millstream.queues.leases import MOST_BYTES
+from millstream.queues.leases import MOST_BYTES, Granted
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A record and the lease under which somebody has it."""
+
+    granted: Granted
+    record: Record
 
 
 class StoredJobs:

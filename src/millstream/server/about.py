@@ -13,6 +13,7 @@ def show(facts: Facts, options: Options, now_ns: int) -> None:
     """Have monitoring show these options, which are in force from now on."""
     limits, tls = options.limits, options.tls
     facts.configured_ns = now_ns
+    facts.config_digest = options.config_digest
     facts.auth_required = options.credentials
     facts.auth_timeout = options.auth_timeout
     facts.tls_required = tls is not None and not options.allow_non_tls

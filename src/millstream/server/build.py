@@ -60,7 +60,7 @@ from millstream.server.options.options import (
 )
 from millstream.server.options.unsupported import refuse_missing
 from millstream.server.system_account import subjects_of, system_of
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
@@ -78,6 +78,8 @@ from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
+
+DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -338,7 +340,16 @@ def keep(
     store = open_store(options, clock, post, runtime.files, supervisor, defer)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
-    consumers = Registry(catalog, store, clock, timers, hub, accounts.interests, sharing.is_awaited)
+    consumers = Registry(
+        catalog,
+        store,
+        clock,
+        timers,
+        hub,
+        accounts.interests,
+        sharing.is_awaited,
+        consumers_by_default(options.limits),
+    )
     shared = SharedParts(
         hub,
         store,
@@ -580,10 +591,16 @@ def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:
     )
 
 
+def consumers_by_default(limits: JetStreamLimits) -> int:
+    """Return how many consumers a stream may have that names no bound; -1 means any number."""
+    return max(limits.default_max_consumers, -1) or DEFAULT_MAX_CONSUMERS
+
+
 def _limits_shown(limits: JetStreamLimits) -> dict[str, int]:
     """Return the bounds that are set, as the reference names them."""
     named = {
         "max_request_batch": limits.max_request_batch,
+        "default_max_consumers": consumers_by_default(limits),
         "max_ack_pending": limits.max_ack_pending,
         "max_ha_assets": limits.max_ha_assets,
         "max_duplicate_window": round(limits.duplicate_window * 1e9),

@@ -5,9 +5,9 @@ from typing import Any
 
 from millstream.links.demand import LinkKind
 from millstream.links.leaf import Leaf
-from millstream.links.link import Link
 from millstream.links.links import Links
-from millstream.links.route import Route
+from millstream.links.member_route import MemberRoute
+from millstream.links.peer_link import PeerLink
 from millstream.links.terms import LeafRemote
 from millstream.monitor.facts import LinkFacts, SubscriptionFacts
 
@@ -25,7 +25,7 @@ class LinkObserver:
     def traffic(self) -> dict[str, int]:
         """Return what links have moved, and how many were given up, past ones included."""
         exchange = self._links.exchange
-        return {**exchange.hub.link_stats(), **exchange.given_up}
+        return {**exchange.hub.wishes.stats(), **exchange.given_up}
 
     def totals(self) -> dict[str, int]:
         """Return the hub's totals, where connections are those of clients."""
@@ -70,12 +70,12 @@ class LinkObserver:
         }
         return {name: value for name, value in shown.items() if value}
 
-    def _look(self, link: Link) -> LinkFacts:
+    def _look(self, link: PeerLink) -> LinkFacts:
         hub = self._links.exchange.hub
         stats = hub.connection_stats(link.cid)
         return LinkFacts(
             cid=link.cid,
-            is_route=isinstance(link, Route),
+            is_route=isinstance(link, MemberRoute),
             remote_id=link.remote.id,
             name=link.remote.name,
             ip=link.remote.peer,
@@ -84,22 +84,22 @@ class LinkObserver:
             last_activity_ns=max(stats["last_ns"], link.pulse.started_ns),
             rtt_ns=round(link.pulse.rtt_seconds * 1e9),
             stats=stats,
-            num_subscriptions=hub.wish_count(link.cid),
+            num_subscriptions=hub.wishes.count(link.cid),
             subscriptions=partial(self._subscriptions, link),
             account=link.space.name if isinstance(link, Leaf) and link.space else "",
             is_spoke=link.kind is LinkKind.SPOKE,
             is_isolated=link.isolated,
-            did_solicit=isinstance(link, Leaf | Route) and link.dialled is not None,
-            is_configured=isinstance(link, Route) and link.is_configured,
+            did_solicit=isinstance(link, Leaf | MemberRoute) and link.dialled is not None,
+            is_configured=isinstance(link, MemberRoute) and link.is_configured,
         )
 
-    def _subscriptions(self, link: Link) -> list[SubscriptionFacts]:
+    def _subscriptions(self, link: PeerLink) -> list[SubscriptionFacts]:
         name = link.space.name if isinstance(link, Leaf) and link.space else ""
         return [
             SubscriptionFacts(
                 name or _text(account), _text(subject), _text(queue), "", delivered, 0, link.cid
             )
-            for account, subject, queue, _, delivered in link.hub.wishes(link.cid)
+            for account, subject, queue, _, delivered in link.hub.wishes.of(link.cid)
         ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from millstream.server.process.launcher_files import LauncherFiles, pid_text, po
 from millstream.server.process.log_output import LogOutput
 from millstream.server.process.loop_guard import GuardedLoop, loop_factory
 from millstream.server.process.orders import Order, from_signals, to_be_told
+from millstream.server.process.service_manager import ServiceManager
 from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
@@ -64,7 +66,33 @@ async def _serve(
     new = options.jetstream is not None and not options.jetstream.directory.exists()
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
-    supervisor = Supervisor()
+    manager = ServiceManager(os.environ)
+    parts, opening = assemble(options, orders, clock)
+    server = Server(options, parts, opening)
+    running = RunningParts(parts, output, server.write_files)
+    try:
+        await server.start()
+        announce(server.facts(clock.monotonic() - started, new))
+        manager.ready(f"serving {_url('nats', server.nats_address)}")
+        if manager.watchdog_seconds:
+            parts.timers.every(manager.watchdog_seconds, "the sign of life", manager.alive)
+        gc.freeze()  # what is there now stays: collections that look at it again cost 40 ms
+        if isinstance(loop, GuardedLoop):
+            loop.guard.begin()
+        await follow(orders, running, Reloading(options, load, running))
+    finally:
+        if isinstance(loop, GuardedLoop):
+            loop.guard.end()
+        manager.stopping()
+        await server.stop()
+    return 0
+
+
+def assemble(
+    options: Options, orders: "asyncio.Queue[Order]", clock: Clock
+) -> tuple[ServerParts, Opening]:
+    """Recover the directory and connect the parts; nothing serves yet but the waiting room."""
+    loop, supervisor = asyncio.get_running_loop(), Supervisor()
     with keeping(options):
         opening = begin(options, clock, supervisor)
         try:
@@ -72,23 +100,10 @@ async def _serve(
         except BaseException:
             opening.abandon()
             raise
-    server = Server(options, parts, opening)
-    running = RunningParts(parts, output, server.write_files)
-    try:
-        await server.start()
-        announce(server.facts(clock.monotonic() - started, new))
-        gc.freeze()  # what is there now stays: collections that look at it again cost 40 ms
-        if isinstance(loop, GuardedLoop):
-            loop.guard.begin()
-        await _follow(orders, running, Reloading(options, load, running))
-    finally:
-        if isinstance(loop, GuardedLoop):
-            loop.guard.end()
-        await server.stop()
-    return 0
+    return parts, opening
 
 
-async def _follow(
+async def follow(
     orders: "asyncio.Queue[Order]", running: RunningParts, reloading: Reloading
 ) -> None:
     """Carry out orders until one says stop, or until the last client has left."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.file_log import LogOptions
 from millstream.store.wal.entry import TARGET_BYTES

@@ -20,7 +20,7 @@ from millstream.store.shard import Shard, shard_number
 from millstream.store.wal.commit import CommitEngine
 from millstream.store.wal.commit_queue import Limits
 from millstream.store.wal.committer import Committer, Post
-from millstream.store.wal.entry import Run, encode_entry
+from millstream.store.wal.entry import FrameRun, encode_entry
 from millstream.store.wal.marks import SYNCED, Known, Marks
 from millstream.store.wal.pressure import Pressure
 from millstream.supervisor import Supervisor
@@ -172,7 +172,9 @@ class Shards:
         due = {key: seq for key, seq in stable.items() if seq > known.get(key, 0)}
         return Marks(self._files, f"{self._directory}/meta", shard, known, due)
 
-    def _entries(self, pieces: list[tuple[Run, bytes]], durable: int) -> list[tuple[bytes, bytes]]:
+    def _entries(
+        self, pieces: list[tuple[FrameRun, bytes]], durable: int
+    ) -> list[tuple[bytes, bytes]]:
         """Return entries for what recovery decided above the durable mark."""
         epoch, nonce = self._stamp
         entries: list[tuple[bytes, bytes]] = []
@@ -269,11 +271,11 @@ class Shards:
 
     def begin_anew(self, controls: Iterable[Control]) -> None:
         """Begin each shard that is in use with these frames, before anything is appended."""
-        pieces: list[list[tuple[Run, bytes]]] = [[] for _ in self.in_use]
+        pieces: list[list[tuple[FrameRun, bytes]]] = [[] for _ in self.in_use]
         for each in controls:
             now = self._clock.time_ns()
             frames = encode_control(each.kind, each.log_id, each.number, now, each.body) * 2
-            run = Run(each.log_id, 0, 2, len(frames))
+            run = FrameRun(each.log_id, 0, 2, len(frames))
             pieces[shard_number(each.log_id, len(pieces))].append((run, frames))
         for committer, mine in zip(self.committers, pieces, strict=True):
             committer.begin(self._entries(mine, committer.positions.confirmed))

@@ -12,7 +12,8 @@ from xxhash import xxh3_64_intdigest
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.store.checkpoints import Checkpoints
-from millstream.store.cold.tier import ColdPlan, ColdTier
+from millstream.store.cold.plan import ColdPlan
+from millstream.store.cold.tier import ColdTier
 from millstream.store.controls import Controls
 from millstream.store.copies import Copies
 from millstream.store.disk.blocks import BlockCache

@@ -1,12 +1,19 @@
 """AccountRoom: how many bytes an account may store, over all of its streams of one kind."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from millstream.streams.config.config import StreamConfig
 
 LONGEST_SECONDS = 1.0  # after this what went, and what came by other ways, is counted too
+
+
+class Others(NamedTuple):
+    """What an account has beside a stream."""
+
+    streams: int
+    promised: int  # bytes that those of the stream's kind may grow to
 
 
 class Quotas(Protocol):
@@ -20,9 +27,7 @@ class Quotas(Protocol):
         """Return how much the streams of all accounts may store so, below 0 for any number."""
         ...
 
-    def check(
-        self, account: str, config: "StreamConfig", others: "Sequence[StreamConfig]", is_new: bool
-    ) -> None:
+    def check(self, account: str, config: "StreamConfig", others: Others, is_new: bool) -> None:
         """Raise unless the account may have this stream beside its others."""
         ...
 
@@ -38,9 +43,7 @@ class NoQuotas:
         """Return that any number of bytes is fine."""
         return -1
 
-    def check(
-        self, account: str, config: "StreamConfig", others: "Sequence[StreamConfig]", is_new: bool
-    ) -> None:
+    def check(self, account: str, config: "StreamConfig", others: Others, is_new: bool) -> None:
         """Refuse nothing."""
 
 

@@ -16,7 +16,7 @@ from millstream.eager_task import next_turn
 from millstream.errors import InvalidStreamConfig, MillstreamError, StreamExists
 from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
-from millstream.streams.account_quota import NoQuotas, Quotas
+from millstream.streams.account_quota import NoQuotas, Others, Quotas
 from millstream.streams.config import source as sources
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.source import Source
@@ -104,11 +104,11 @@ class Catalog:
         self._quotas = quotas or NoQuotas()
         self._store = store
         self._clock = clock
-        self._table = StreamTable({} if streams is None else streams)
+        self.table = StreamTable({} if streams is None else streams)
         self._entries = StreamEntries(store)
         spaces = interests if interests is not None else {}
         self._maker = StreamMaker(
-            store, clock, timers, hub, spaces, self._table, self._quotas, default_durability,
+            store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,
             batch_limits or BatchLimits(), self._tell_abandoned,
         )  # fmt: skip
         self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
@@ -123,19 +123,19 @@ class Catalog:
 
     def get(self, name: str, account: str = "$G") -> Stream:
         """Return a stream; raises StreamNotFound with the closest name there is."""
-        return self._table.get(name, account)
+        return self.table.get(name, account)
 
     def find(self, name: str, account: str = "$G") -> Stream | None:
         """Return a stream, None when there is none of that name."""
-        return self._table.find(name, account)
+        return self.table.find(name, account)
 
     def streams(self, account: str = "$G") -> list[Stream]:
         """Return the account's streams by name."""
-        return sorted(self._table.of(account), key=lambda stream: stream.name.encode())
+        return self.table.of(account)
 
     def everything(self) -> list[Stream]:
         """Return the streams of all accounts."""
-        return self._table.everything()
+        return self.table.everything()
 
     def listen(self, changed: Callable[[Stream, bool], None]) -> None:
         """Call ``changed(stream, alive)`` after a stream was created, updated or deleted."""
@@ -160,7 +160,7 @@ class Catalog:
         async with self._changing:
             config = self._following_origin(config, account)
             self._check_cycle(config, account)
-            known = self._table.find(config.name, account)
+            known = self.table.find(config.name, account)
             if known is not None:
                 if not known.config.same_as(config):
                     raise StreamExists(config.name)
@@ -168,7 +168,7 @@ class Catalog:
             if config.sealed:
                 raise InvalidStreamConfig("stream configuration for create can not be sealed")
             self._check_quota(config, account, is_new=True)
-            self._table.check_overlap(config, account)
+            self.table.check_overlap(config, account)
             entry = self._entries.make(config, account, self._clock.time_ns())
             await next_turn(sum(map(len, config.subjects)))
             await self._entries.write(STREAM_SET, entry)
@@ -188,7 +188,7 @@ class Catalog:
             config = config.as_sealed()
             self._check_quota(config, account, is_new=False)
             self._check_consumer_limits(stream, config)
-            self._table.check_overlap(config, account)
+            self.table.check_overlap(config, account)
             self._check_cycle(config, account)
             self._maker.check_durability(stream, config)
             await next_turn(sum(map(len, config.subjects)))
@@ -196,7 +196,7 @@ class Catalog:
             stream.removal.departures.log_gathered()
             entry = StreamEntry.of(stream, config)
             await self._entries.write(STREAM_SET, entry)
-            self._table.reserve(stream, config)
+            self.table.reserve(stream, config)
             await next_turn(sum(map(len, config.subjects)))
             self._maker.log_of(stream.incarnation, config)
             before = stream.config
@@ -222,7 +222,7 @@ class Catalog:
         )
         async with self._changing:
             self._check_quota(config, account, is_new=True)
-            self._table.check_overlap(config, account)
+            self.table.check_overlap(config, account)
             entry = self._entries.make(plain, account, created_ns)
             await self._entries.write(STREAM_SET, entry)
             return self._open(entry, plain)
@@ -230,9 +230,9 @@ class Catalog:
     async def end_restore(self, stream: Stream, config: StreamConfig) -> None:
         """Let a stream whose records are all back be what it was."""
         async with self._changing:
-            self._table.check_overlap(config, stream.account)
+            self.table.check_overlap(config, stream.account)
             await self._entries.write(STREAM_SET, StreamEntry.of(stream, config))
-            self._table.reserve(stream, config)
+            self.table.reserve(stream, config)
             stream.reconfigure(config)
             stream.capture()
             self._feeds.connect(stream)
@@ -241,9 +241,9 @@ class Catalog:
 
     def _forget_unrestored(self) -> None:
         """Remove what a crash left of restores that had not ended."""
-        for stream in self._table.everything():
+        for stream in self.table.everything():
             if RESTORING in stream.config.metadata:
-                self._table.drop(stream)
+                self.table.drop(stream)
                 stream.close()
                 self._entries.drop(StreamEntry.of(stream))
 
@@ -258,7 +258,7 @@ class Catalog:
                 stream.is_leaving = False
                 stream.watchers.wake()
                 raise
-            self._table.drop(stream)
+            self.table.drop(stream)
             stream.close()
             self._feeds.refresh()
             self._tell(stream, False)
@@ -268,8 +268,9 @@ class Catalog:
     # -- checks ------------------------------------------------------------------------------
 
     def _check_quota(self, config: StreamConfig, account: str, *, is_new: bool) -> None:
-        others = [s.config for s in self._table.of(account) if s.name != config.name]
-        self._quotas.check(account, config, others, is_new)
+        others = self.table.count(account) - (self.table.find(config.name, account) is not None)
+        promised = self.table.promised.beside(account, config)
+        self._quotas.check(account, config, Others(others, promised), is_new)
 
     def _check_consumer_limits(self, stream: Stream, config: StreamConfig) -> None:
         """Refuse lowered limits that a consumer is above already."""
@@ -281,7 +282,7 @@ class Catalog:
 
     def _check_cycle(self, config: StreamConfig, account: str) -> None:
         def find(key: tuple[str, str]) -> StreamConfig | None:
-            found = self._table.find(key[1], key[0])
+            found = self.table.find(key[1], key[0])
             return found.config if found is not None else None
 
         if sources.forms_cycle((account, config.name), config, find, self._reached):
@@ -300,7 +301,7 @@ class Catalog:
             source = Source.read(wire)
             if source.external is not None:
                 continue
-            origin = self._table.find(source.name, account)
+            origin = self.table.find(source.name, account)
             if origin is not None and 0 < config.max_msg_size < origin.config.max_msg_size:
                 raise sources.TooSmall(config.mirror is not None)
         if config.mirror is None or origin is None:
@@ -310,7 +311,7 @@ class Catalog:
     def _origin_of(self, account: str, source: Source) -> Stream | None:
         """Return the stream that a source means, None while there is none."""
         key = self._reached(account, source)
-        return self._table.find(key[1], key[0]) if key is not None else None
+        return self.table.find(key[1], key[0]) if key is not None else None
 
     def refresh_feeds(self) -> None:
         """Let sources and mirrors notice that a stream or a way to one came or went."""
@@ -318,7 +319,7 @@ class Catalog:
 
     def _open(self, entry: StreamEntry, config: StreamConfig) -> Stream:
         stream = self._maker.make(entry, config)
-        self._table.put(stream)
+        self.table.put(stream)
         return stream
 
     # -- recovery ----------------------------------------------------------------------------
@@ -333,23 +334,23 @@ class Catalog:
     def capture(self) -> None:
         """Register every stream's subjects, once replay is over."""
         self._forget_unrestored()
-        for stream in self._table.everything():
+        for stream in self.table.everything():
             stream.capture()
-        for stream in self._table.everything():
+        for stream in self.table.everything():
             self._feeds.connect(stream)
 
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
-        for stream in self._table.everything():
-            stream.writes.hold_publishers(held)
+        for stream in self.table.everything():
+            stream.writes.backlog.hold_publishers(held)
 
     def section(self) -> bytes:
         """Return the snapshot's section."""
-        streams = self._table.everything()
+        streams = self.table.everything()
         sources = self._feeds.positions.section(s.incarnation for s in streams)
         return self._entries.section(streams, sources)
 
     def close(self) -> None:
         """Stop capturing everywhere."""
-        for stream in self._table.everything():
+        for stream in self.table.everything():
             stream.close()

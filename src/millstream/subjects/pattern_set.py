@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, takewhile
 
 from millstream.errors import TooMany
 from millstream.kernel._interest import covers as is_covering
@@ -144,12 +145,20 @@ def _collides(known: Patterns, pattern: bytes, besides: int) -> bool:
         raise TooEntangled() from None
 
 
+def _start_of(pattern: str) -> str:
+    """Return the tokens of a pattern before its first wildcard: all, where it has none."""
+    if "*" not in pattern and ">" not in pattern:
+        return pattern
+    return ".".join(takewhile(lambda token: token not in ("*", ">"), pattern.split(".")))
+
+
 class PatternSet:
     """Patterns of many owners, which come and go; an owner has each of its patterns once."""
 
     def __init__(self) -> None:
         self._known = Patterns(MOST_STEPS)
         self._of: dict[int, tuple[str, ...]] = {}
+        self._starts: dict[str, tuple[int, ...]] = {}  # what is before a wildcard → owners
 
     def put(self, owner: int, patterns: tuple[str, ...]) -> None:
         """Let an owner have these patterns, whatever it had before."""
@@ -159,12 +168,20 @@ class PatternSet:
         kept = tuple(p for p in patterns if len(p.encode()) <= LONGEST_SUBJECT)
         for pattern in kept:
             self._known.add(pattern.encode(), owner)
-        self._of[owner] = kept
+            start = _start_of(pattern)
+            self._starts[start] = (*self._starts.get(start, ()), owner)
+        if kept:
+            self._of[owner] = kept
 
     def drop(self, owner: int) -> None:
         """Forget an owner."""
         for pattern in self._of.pop(owner, ()):
             self._known.remove(pattern.encode(), owner)
+            start = _start_of(pattern)
+            left = list(self._starts.pop(start))
+            left.remove(owner)
+            if left:
+                self._starts[start] = tuple(left)
 
     def covers(self, subject: bytes) -> bool:
         """Tell whether a pattern here matches all that ``subject``, a pattern itself, matches."""
@@ -173,6 +190,22 @@ class PatternSet:
             return self._known.is_covered(subject, 0)
         except ValueError:  # no subject at all
             return False
+
+    def overlapping(self, pattern: str) -> set[int]:
+        """Return the owners of patterns that overlap with one.
+
+        A subject without a wildcard is compared with few: those that begin as it does.
+        """
+        found = set(self._near(pattern))
+        return {owner for owner in found if any(overlap(pattern, p) for p in self._of[owner])}
+
+    def _near(self, pattern: str) -> Iterable[int]:
+        """Go through the owners of patterns that may overlap with one."""
+        if _start_of(pattern) != pattern:
+            return self._of
+        tokens = pattern.split(".")
+        starts = (".".join(tokens[:count]) for count in range(len(tokens) + 1))
+        return chain.from_iterable(self._starts.get(start, ()) for start in starts)
 
     def overlaps(self, patterns: Iterable[str], besides: int) -> bool:
         """Tell whether one of these overlaps with a pattern of anybody but one owner."""

@@ -11,8 +11,8 @@ from millstream.delivery.scheduler import Scheduler
 from millstream.delivery.timers import Timers
 from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
-from millstream.routers import registry as router_registry
-from millstream.routers.registry import Routers
+from millstream.routers import saved_routers
+from millstream.routers.registry import Routers, RouterStore
 from millstream.streams.config.data_size import data_bytes
 from millstream.supervisor import Supervisor
 from millstream.topics.audience.audience import Audiences
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
-class TopicStore(queue_registry.QueueStore, router_registry.RouterStore, Protocol):
+class TopicStore(queue_registry.QueueStore, RouterStore, Protocol):
     """What the door asks of the store."""
 
     def plan(self, log_id: int) -> "Sequence[SealedSegment]":
@@ -171,7 +171,7 @@ class Topics:
         """Return what the store's snapshots keep for us."""
         return {
             queue_registry.SECTION: self.queues.section(),
-            router_registry.SECTION: self.routers.section(),
+            saved_routers.SECTION: self.routers.section(),
         }
 
     async def finish(self) -> None:

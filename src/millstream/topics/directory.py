@@ -1,13 +1,13 @@
 """TopicDirectory: topics by name, for those who may know of them."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.errors import Forbidden, Unauthorized
 from millstream.http.request import Caller, Request
+from millstream.streams.name_list import closest
 from millstream.topics.errors import TopicNotFound
 
 if TYPE_CHECKING:
@@ -54,17 +54,38 @@ class TopicDirectory:
 
     def visible(self, caller: Caller) -> "Iterator[Stream]":
         """Return the topics that the caller may see, by name."""
-        return (s for s in self._catalog.streams(caller.account) if caller.may_touch(s.name))
+        return (s for s in self.listed(caller) if s is not None)
+
+    def listed(
+        self, caller: Caller, after: str | None = None, prefix: str = ""
+    ) -> "Iterator[Stream | None]":
+        """Go through the topics behind a name that begin so, None for one not to be seen.
+
+        A key that is bound to prefixes meets no others, however many there are.
+        """
+        for start in _starts(caller.prefixes, prefix):
+            for stream in self._catalog.table.after(caller.account, after, start):
+                yield stream if caller.may_touch(stream.name) else None
 
     def absent(self, name: str, caller: Caller) -> TopicNotFound:
         """Return that there is no such topic, with the closest name that the caller may read."""
         reader = caller if "read" in caller.scopes else caller.asking_for("read", name)
         if "read" not in reader.scopes:
             return TopicNotFound(name)
-        names = [stream.name for stream in self.visible(reader)]
-        return TopicNotFound(
-            name, next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
-        )
+        near = self._catalog.table.near(name, reader.account)
+        return TopicNotFound(name, closest(name, [n for n in near if reader.may_touch(n)], 0.7))
+
+
+def _starts(prefixes: tuple[str, ...], prefix: str) -> list[str]:
+    """Return beginnings of names, in order and none within another: what both sides allow."""
+    if not prefixes:
+        return [prefix]
+    both = sorted(max(one, prefix, key=len) for one in prefixes if _agree(one, prefix))
+    return [one for at, one in enumerate(both) if not one.startswith(tuple(both[:at]))]
+
+
+def _agree(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def check_name(name: str, caller: Caller) -> None:

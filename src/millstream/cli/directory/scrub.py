@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from millstream.cli.directory.key_files import key_file_option, sealing_ring
-from millstream.store.cold.tier import ColdOptions
+from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.scrub import Scrubbed, scrub_directory
 

@@ -202,7 +202,7 @@ class Cursor:
                 self._see_end()
                 return None
             page = CursorPage(frames, 0, min(len(frames), most))
-            if index.hides_any:
+            if index.hidden.seqs:
                 page = self._visible(page)
             if page.count:
                 if not self._stream.log.state().gaps:
@@ -231,12 +231,12 @@ class Cursor:
 
     def _visible(self, page: CursorPage) -> CursorPage:
         """Return the first run of records that are not on their way out."""
-        index, frames = self._stream.index, page.frames
+        hidden, frames = self._stream.index.hidden.seqs, page.frames
         start = 0
-        while start < page.count and index.is_hidden(frames.seq(start)):
+        while start < page.count and frames.seq(start) in hidden:
             start += 1
         end = start
-        while end < page.count and not index.is_hidden(frames.seq(end)):
+        while end < page.count and frames.seq(end) not in hidden:
             end += 1
         return CursorPage(frames, start, end - start)
 

@@ -1,10 +1,9 @@
 """AccountQuotas: what each account may store, as it is configured now."""
 
-from collections.abc import Sequence
-
 from millstream.accounts import stream_quota
 from millstream.accounts.account import Account
 from millstream.nats.accounts.accounts import Accounts
+from millstream.streams.account_quota import Others
 from millstream.streams.config.config import StreamConfig
 
 
@@ -33,9 +32,7 @@ class AccountQuotas:
         """Return how much all accounts may store so, below 0 for any number."""
         return self._max_memory if storage == "memory" else self._max_storage
 
-    def check(
-        self, account: str, config: StreamConfig, others: Sequence[StreamConfig], is_new: bool
-    ) -> None:
+    def check(self, account: str, config: StreamConfig, others: Others, is_new: bool) -> None:
         """Raise unless the account may have this stream beside its others."""
         found = self._find(account)
         if found is not None:

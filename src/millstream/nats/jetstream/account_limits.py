@@ -7,6 +7,7 @@ import msgspec
 from millstream.accounts import stream_quota
 from millstream.accounts.account import StreamLimits
 from millstream.nats.jetstream.errors import ApiError
+from millstream.streams.account_quota import Others
 
 if TYPE_CHECKING:
     from millstream.consumers.config import ConsumerConfig
@@ -24,12 +25,11 @@ def shown(limits: StreamLimits) -> dict[str, Any]:
 
 def check_stream(js: "JetStream", config: "StreamConfig", *, is_new: bool = True) -> None:
     """Refuse a stream that the account has no room for; raises AccountLimit."""
-    streams = js.catalog.streams(js.account)
-    others = [stream.config for stream in streams if stream.name != config.name]
+    table = js.catalog.table
+    is_there = table.find(config.name, js.account) is not None
+    others = Others(table.count(js.account) - is_there, table.promised.beside(js.account, config))
     stream_quota.check_tiers(js.tiers())
-    stream_quota.check_stream(
-        js.limits(), config, others, is_new=is_new and len(others) == len(streams)
-    )
+    stream_quota.check_stream(js.limits(), config, others, is_new=is_new and not is_there)
 
 
 def with_ack_pending(js: "JetStream", config: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +60,6 @@ def check_consumer(js: "JetStream", stream: str, config: "ConsumerConfig") -> No
     if limits.max_consumers <= 0:
         return
     found = js.catalog.get(stream, js.account)
-    is_there = any(consumer.name == config.name for consumer in js.consumers.of(found))
+    is_there = js.consumers.by_name(found).get(config.name) is not None
     if not is_there and js.consumers.count(found) >= limits.max_consumers:
         raise ApiError(400, 10026, "maximum consumers limit reached")

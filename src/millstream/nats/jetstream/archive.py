@@ -79,7 +79,7 @@ def pieces(
         yield b"".join(
             _entry(subject, ts_ns, seq, _block(headers, tag, node, meta), payload)
             for seq, ts_ns, subject, payload, headers, tag, node, meta in frames
-            if seq <= last and not stream.index.is_hidden(seq)
+            if seq <= last and seq not in stream.index.hidden.seqs
         )
         at = frames.last_seq + 1
     yield _entry(b"", 0, 0, b"", b"")

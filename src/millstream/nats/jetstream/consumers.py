@@ -22,6 +22,7 @@ from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
 
 if TYPE_CHECKING:
+    from millstream.consumers.consumer import Consumer
     from millstream.nats.jetstream.endpoint import JetStream
 
 NAMES_LIMIT = 1024
@@ -195,20 +196,24 @@ async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
 
 async def names(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Return a page of consumer names."""
-    start, found = _page(js, body, stream)
-    shown = [consumer.name for consumer in found[start : start + NAMES_LIMIT]]
-    return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "consumers": shown}
+    total, start, page = _page(js, body, stream, NAMES_LIMIT)
+    shown = [consumer.name for consumer in page]
+    return {"total": total, "offset": start, "limit": NAMES_LIMIT, "consumers": shown}
 
 
 async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Return a page of ConsumerInfos."""
-    start, found = _page(js, body, stream)
+    total, start, page = _page(js, body, stream, LIST_LIMIT)
     now = js.now_ns()
-    shown = [shapes.consumer_info(c, now, full=False) for c in found[start : start + LIST_LIMIT]]
-    return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "consumers": shown}
+    shown = [shapes.consumer_info(consumer, now, full=False) for consumer in page]
+    return {"total": total, "offset": start, "limit": LIST_LIMIT, "consumers": shown}
 
 
-def _page(js: "JetStream", body: bytes, stream: str) -> tuple[int, list[Any]]:
+def _page(
+    js: "JetStream", body: bytes, stream: str, most: int
+) -> tuple[int, int, list["Consumer"]]:
+    """Return how many consumers a list shows, where the page begins, and the page."""
     page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.terms.is_strict)
-    found = js.consumers.listed(js.catalog.get(stream, js.account))
-    return min(max(page.offset, 0), len(found)), found
+    found = js.consumers.by_name(js.catalog.get(stream, js.account))
+    start = min(max(page.offset, 0), found.listed)
+    return found.listed, start, found.page(start, most)

@@ -13,6 +13,7 @@ from millstream.nats.jetstream.messages import GetRequest, find, headers_of
 from millstream.streams.config.config import InvalidJson
 from millstream.streams.config.times import rfc3339, time_ns
 from millstream.streams.stream import Stream
+from millstream.streams.writing.copies import copy_under_way
 from millstream.wire.headers import encode_headers
 
 if TYPE_CHECKING:
@@ -47,9 +48,21 @@ class DirectGet:
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
             if reply:
-                subject = subject[self._before :]
-                if headers or payload or not self._send_newest(reply, subject):
-                    self._answer(reply, subject, headers, payload)
+                self._begin(reply, subject[self._before :], headers, payload)
+
+    def _begin(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
+        """Answer now, or once a copy of the subject is in that its publisher has the ack for."""
+        if subject and self._stream.writes.inflight:
+            run = copy_under_way(self._stream.writes.inflight, subject)
+            if run is not None:
+                run.waiting.append(partial(self._once_in, reply, subject, headers, payload))
+                return
+        if headers or payload or not self._send_newest(reply, subject):
+            self._answer(reply, subject, headers, payload)
+
+    def _once_in(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
+        self._answer(reply, subject, headers, payload)
+        self._hub.flush()
 
     def _send_newest(self, reply: bytes, subject: bytes) -> bool:
         """Answer what key-value stores ask for, in few steps; False for all that is not plain."""
@@ -126,8 +139,9 @@ class DirectGet:
         if not left:
             raise _Status("404 Message Not Found")
         seqs = index.seqs(chosen, max(start, 1), asked.batch)
-        left, before = self._send_all(reply, asked, seqs, left)
-        self._status(reply, b"204 EOB", _progress(left, before))
+        behind, before = self._send_all(reply, asked, seqs, left)
+        # Without headers nobody counts down, and the reference tells what it began with.
+        self._status(reply, b"204 EOB", _progress(left if asked.no_hdr else behind, before))
 
     def _answer_multi(self, reply: bytes, asked: GetRequest) -> None:
         """Send the newest record of each subject, as of a sequence or a time."""
@@ -140,9 +154,10 @@ class DirectGet:
         if in_files and asked.up_to_seq > self._stream.log.committed_seq:
             raise _Status("404 No Results")  # as the reference's files have it
         chosen = self._stream.index.select(asked.multi_last)
-        seqs = [s for s in self._stream.index.last_seqs(chosen, up_to) if s >= asked.seq]
-        if not seqs:
+        newest = list(self._stream.index.last_seqs(chosen, up_to))
+        if not newest:
             raise _Status("404 No Results")
+        seqs = [seq for seq in newest if seq >= asked.seq]
         if len(seqs) > MOST_SUBJECTS:
             raise _Status("413 Too Many Results")
         most = asked.batch or len(seqs)

@@ -1,6 +1,8 @@
 """Single records: ``$JS.API.STREAM.MSG.*``, and which record a request names."""
 
+import asyncio
 import base64
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +12,8 @@ from millstream.nats.jetstream import request_shapes
 from millstream.nats.jetstream.errors import ApiError, bad_request, is_empty, read_as
 from millstream.streams.config.times import rfc3339, time_ns
 from millstream.streams.reading.cold_reads import once_here
-from millstream.streams.stream import Stream
+from millstream.streams.stream import Stream, settle
+from millstream.streams.writing.copies import copy_under_way
 from millstream.subjects.subject import has_wildcard
 from millstream.wire.headers import with_extras
 
@@ -70,6 +73,8 @@ async def get(js: "JetStream", body: bytes, name: str) -> Answer:
     if asked.is_empty or asked.conflicts:
         raise bad_request()
     stream = js.catalog.get(name, js.account)
+    if stream.writes.inflight and asked.last_by_subj:
+        await _copied(stream, asked.last_by_subj.encode())
     record = await once_here(lambda: find(stream, asked))
     shown: Answer = {"subject": record.subject.decode("utf-8", "replace"), "seq": record.seq}
     headers = headers_of(record)
@@ -96,6 +101,15 @@ async def delete(js: "JetStream", body: bytes, name: str) -> Answer:
             raise ApiError(400, 10043, f"sequence {asked.seq} not found")
     await stream.delete([asked.seq], erase=not asked.no_erase)
     return {"success": True}
+
+
+async def _copied(stream: Stream, subject: bytes) -> None:
+    """Wait for a copy that another stream republished, as its publisher may have the ack."""
+    run = copy_under_way(stream.writes.inflight, subject)
+    if run is not None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        run.waiting.append(partial(settle, done, None))
+        await done
 
 
 def find(stream: Stream, asked: GetRequest) -> Record:

@@ -1,6 +1,6 @@
 """What the server's own configuration allows of JetStream, whichever account asks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,10 +29,9 @@ class ServerLimits(msgspec.Struct, frozen=True):
     def _most(self, storage: str) -> int:
         return self.max_memory if storage == "memory" else self.max_storage
 
-    def check_reserved(self, config: "StreamConfig", others: Iterable["StreamConfig"]) -> None:
-        """Refuse a stream whose bytes are promised to others; raises ApiError."""
+    def check_reserved(self, config: "StreamConfig", reserved: int) -> None:
+        """Refuse a stream whose bytes are promised to others, who have ``reserved``."""
         most, asked = self._most(config.storage), max(config.max_bytes, 0)
-        reserved = sum(max(c.max_bytes, 0) for c in others if c.storage == config.storage)
         if asked and 0 <= most < reserved + asked:
             what = "memory" if config.storage == "memory" else "storage"
             code = 10028 if config.storage == "memory" else 10047

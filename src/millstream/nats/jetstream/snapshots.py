@@ -82,7 +82,7 @@ async def snapshot(js: "JetStream", body: bytes, name: str) -> Answer:
     if not is_pattern(asked.deliver_subject) or has_wildcard(asked.deliver_subject):
         raise ApiError(400, 10015, "deliver subject not valid")
     js.check_deliver(asked.deliver_subject, "")
-    state = shapes.stream_state(stream, len(js.consumers.listed(stream)))
+    state = shapes.stream_state(stream, js.consumers.by_name(stream).listed)
     js.advisories.tell(
         f"STREAM.SNAPSHOT_CREATE.{name}", "snapshot_create", stream=name, state=state
     )
@@ -104,6 +104,7 @@ class _Sender:
         window = min(max(1024, asked.window_size or WINDOW_BYTES), 32 * 1024 * 1024)
         self._slots = max(window, self._chunk) // self._chunk
         self._woken = asyncio.Event()
+        self._is_awaited = False
 
     def deliver(self, batch: Batch) -> None:
         """Let as many more chunks go as were acknowledged."""
@@ -114,11 +115,13 @@ class _Sender:
         """Send everything, then say how it ended."""
         start, failure = self._js.now_ns(), ""
         handle = self._js.interest.add_sink(f"{self._acks}.>".encode(), self)
+        unwatch = self._js.interest.watch(self._subject, b"", self._interest_changed)
         try:
             ended = await self._send_all()
         except _Failed as failed:
             ended, failure = failed.status, str(failed)
         finally:
+            unwatch()
             self._js.interest.remove_sink(handle)
         headers = encode_headers((), ended.encode()) if ended else b""
         self._js.hub.publish(self._js.interest, self._subject, b"", headers, b"")
@@ -130,8 +133,16 @@ class _Sender:
         subject = f"STREAM.SNAPSHOT_COMPLETE.{name}"
         self._js.advisories.tell(subject, "snapshot_complete", stream=name, **about)
 
+    def _interest_changed(self, awaited: bool) -> None:
+        self._is_awaited = awaited
+        self._woken.set()
+
     async def _send_all(self) -> str:
-        await self._until(self._is_heard, INTEREST_PATIENCE)
+        """Send the archive once somebody subscribes to this very subject, or patience ends.
+
+        A client may name an inbox that its wildcard covers, and subscribe to it after the answer.
+        """
+        await self._until(lambda: self._is_awaited, INTEREST_PATIENCE)
         sent = 0
         for chunk in _regrouped(self._encoded(), self._chunk):
             if isinstance(chunk, NotHere):
@@ -283,7 +294,7 @@ class _Receiver:
                 raise BadArchive("the snapshot ends in the middle of a chunk")
             found = await asyncio.to_thread(Archive, bytes(self._content))
             stream = await _take_in(self._js, self._config, found)
-            count = len(self._js.consumers.listed(stream))
+            count = self._js.consumers.by_name(stream).listed
             answer = shapes.stream_info(stream, count, self._js.now_ns())
         except MillstreamError as error:
             answer = _failure(error)

@@ -22,7 +22,7 @@ from millstream.streams.config.config import (
     StreamConfig,
 )
 from millstream.streams.stream import Stream
-from millstream.subjects.subject import overlap
+from millstream.subjects.subject import is_literal, overlap
 from millstream.wire.go_json import Shape
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 SUBJECTS_LIMIT = 100_000
+IN_A_TURN = 256  # streams that are looked at before others have the loop
+TURN_BYTES = 1 << 8  # as next_turn weighs them: a first turn is never the last
 
 Answer = dict[str, Any]
 
@@ -54,7 +56,7 @@ class _Purge(msgspec.Struct, frozen=True):
 
 async def account_info(js: "JetStream", body: bytes) -> Answer:
     """Return what the account uses and may use."""
-    used = _used(js)
+    used = await _used(js)
     return {
         **used,
         "limits": account_limits.shown(_NO_LIMITS if js.tiers() else js.limits()),
@@ -64,19 +66,25 @@ async def account_info(js: "JetStream", body: bytes) -> Answer:
     }
 
 
-def _used(js: "JetStream") -> Answer:
-    streams = js.streams()
-    usage, reserved = {"memory": 0, "file": 0}, {"memory": 0, "file": 0}
-    for stream in streams:
-        usage[stream.config.storage] += stream.state().bytes
-        reserved[stream.config.storage] += max(0, stream.config.max_bytes)
+async def _used(js: "JetStream") -> Answer:
+    """Count what the account uses, in turns: it may have a hundred thousand streams."""
+    table, consumers, at = js.catalog.table, 0, 0
+    usage = {"memory": 0, "file": 0}
+    reserved = {"memory": 0, "file": 0}
+    while page := table.page(js.account, at, IN_A_TURN):
+        for stream in page:
+            usage[stream.config.storage] += stream.state().bytes
+            reserved[stream.config.storage] += max(0, stream.config.max_bytes)
+            consumers += js.consumers.count(stream)
+        at += len(page)
+        await next_turn(at * TURN_BYTES)
     return {
         "memory": usage["memory"],
         "storage": usage["file"],
         "reserved_memory": reserved["memory"],
         "reserved_storage": reserved["file"],
-        "streams": len(streams),
-        "consumers": sum(js.consumers.count(stream) for stream in streams),
+        "streams": table.count_legal(js.account),
+        "consumers": consumers,
     }
 
 
@@ -132,9 +140,8 @@ def _config_of(js: "JetStream", body: bytes) -> dict[str, Any]:
 
 def _check_reserved(js: "JetStream", config: StreamConfig) -> None:
     """Refuse more than the server has left, whichever accounts took the rest."""
-    mine = (js.account, config.name)
-    others = [s.config for s in js.catalog.everything() if (s.account, s.name) != mine]
-    js.terms.limits.check_reserved(config, others)
+    reserved = js.catalog.table.promised.in_all_beside(js.account, config)
+    js.terms.limits.check_reserved(config, reserved)
 
 
 async def update(js: "JetStream", body: bytes, name: str) -> Answer:
@@ -187,23 +194,21 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
             }
     if asked.deleted_details and "num_deleted" in shown["state"]:
         shown["state"]["deleted"] = stream.contents.deleted()
-    return {**page, **shown}
+    return {**page, **shown, "cluster": {"leader": js.terms.server_name}}
 
 
 async def names(js: "JetStream", body: bytes) -> Answer:
     """Return a page of stream names."""
-    page, found = _page(js, body, request_shapes.STREAM_NAMES)
-    start = min(max(page.offset, 0), len(found))
-    shown = [stream.name for stream in found[start : start + NAMES_LIMIT]]
-    return {"total": len(found), "offset": start, "limit": NAMES_LIMIT, "streams": shown or None}
+    total, start, page = await _page(js, body, request_shapes.STREAM_NAMES, NAMES_LIMIT)
+    shown = [stream.name for stream in page]
+    return {"total": total, "offset": start, "limit": NAMES_LIMIT, "streams": shown or None}
 
 
 async def listing(js: "JetStream", body: bytes) -> Answer:
     """Return a page of StreamInfos."""
-    page, found = _page(js, body, request_shapes.STREAM_LIST)
-    start = min(max(page.offset, 0), len(found))
-    shown = [_info(js, stream, full=False) for stream in found[start : start + LIST_LIMIT]]
-    return {"total": len(found), "offset": start, "limit": LIST_LIMIT, "streams": shown}
+    total, start, page = await _page(js, body, request_shapes.STREAM_LIST, LIST_LIMIT)
+    shown = [_info(js, stream, full=False) for stream in page]
+    return {"total": total, "offset": start, "limit": LIST_LIMIT, "streams": shown}
 
 
 async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
@@ -222,16 +227,39 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
 
 
 def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:
-    consumers = len(js.consumers.listed(stream))
+    consumers = js.consumers.by_name(stream).listed
     return shapes.stream_info(stream, consumers, js.now_ns(), full=full)
 
 
-def _page(js: "JetStream", body: bytes, shape: Shape) -> tuple[_StreamPage, list[Stream]]:
+async def _page(
+    js: "JetStream", body: bytes, shape: Shape, most: int
+) -> tuple[int, int, list[Stream]]:
+    """Return how many streams a list shows, where the page begins, and the page."""
     page = read_optional(body, shape, _StreamPage, strict=js.terms.is_strict)
-    found = js.streams()
     if page.subject:
-        found = [s for s in found if _captures(s, page.subject)]
-    return page, found
+        found = await _capturing(js, page.subject)
+        start = min(max(page.offset, 0), len(found))
+        return len(found), start, found[start : start + most]
+    table = js.catalog.table
+    total = table.count_legal(js.account)
+    start = min(max(page.offset, 0), total)
+    return total, start, table.page(js.account, start, most)
+
+
+async def _capturing(js: "JetStream", subject: str) -> list[Stream]:
+    """Return the streams that capture some of a subject, by name.
+
+    One without a wildcard has few that begin as it does; all others are looked at in turns.
+    """
+    table = js.catalog.table
+    if is_literal(subject):
+        return [s for s in table.capturing(js.account, subject) if s.config.is_legal_stream]
+    found, at = [], 0
+    while page := table.page(js.account, at, IN_A_TURN):
+        found += [s for s in page if _captures(s, subject)]
+        at += len(page)
+        await next_turn(at * TURN_BYTES)
+    return found
 
 
 def _captures(stream: Stream, subject: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from millstream.clock import Clock
+from millstream.wire.feature_flags import FEATURE_FLAGS
 from millstream.wire.info import ServerInfo
 from millstream.wire.times import rfc3339
 
@@ -53,6 +54,7 @@ class ServerCard:
             "ver": info.version,
             "jetstream": info.jetstream,
             "flags": _JETSTREAM_FLAG if info.jetstream else 0,
+            "feature_flags": FEATURE_FLAGS,
             "seq": self._seq,
             "time": self.now(),
         }

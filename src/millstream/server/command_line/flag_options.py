@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from millstream.links.terms import Address, RouteTerms
+from millstream.links.terms import RouteTerms, ServerAddress
 from millstream.server.command_line.flags import BadFlag, Flags
 from millstream.server.conf.document import optional_port
 from millstream.server.options.auth_options import Authorization
@@ -108,7 +108,7 @@ def _cluster(options: Options, flags: Flags) -> Options:
     return replace(options, cluster=terms)
 
 
-def _place(text: str, flag: str) -> Address:
+def _place(text: str, flag: str) -> ServerAddress:
     parts = urlsplit(text if "://" in text else f"nats://{text}")
     try:
         found = parts.port
@@ -116,7 +116,7 @@ def _place(text: str, flag: str) -> Address:
         found = -1 if text.endswith(":-1") else None
     if not parts.hostname or found is None:
         raise BadFlag(f"{flag} needs a URL like nats://host:6222, not {text!r}")
-    return Address(
+    return ServerAddress(
         parts.hostname, max(found, 0), unquote(parts.username or ""),
         unquote(parts.password or ""), parts.password is not None,
     )  # fmt: skip

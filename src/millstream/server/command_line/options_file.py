@@ -1,11 +1,13 @@
 """From a command line and the file it names to checked ``Options``; again at every reload."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from millstream.server.command_line.flag_options import with_flags
 from millstream.server.command_line.flags import Flags
+from millstream.server.conf.config_digest import config_digest
 from millstream.server.conf.document import FileOptions, from_block
 from millstream.server.conf.syntax import ConfError, parse
 from millstream.server.options.loaded import Loaded
@@ -35,7 +37,8 @@ def read_file(file: str, environment: Mapping[str, str], base: Options | None) -
         block = parse(read_text(file), file, environment=environment, read=_included)
     except ConfError as error:
         raise ConfigError(str(error)) from error
-    return from_block(block, file, base)
+    found = from_block(block, file, base)
+    return replace(found, options=replace(found.options, config_digest=config_digest(block)))
 
 
 def read_text(file: str) -> str:
@@ -50,8 +53,3 @@ def read_text(file: str) -> str:
 
 def _included(path: str) -> str:
     return Path(path).read_text()
-
-
-def digest(file: str) -> str:
-    """Return a file's fingerprint, to tell versions of it apart."""
-    return f"sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()}"

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from millstream.accounts.permissions import Rule
-from millstream.links.terms import Address, DialTls, RouteTerms
+from millstream.links.terms import DialTls, RouteTerms, ServerAddress
 from millstream.server.conf.permissions import subject_rules
 from millstream.server.conf.setting import Setting, Table, Values, ignored, read
 from millstream.server.conf.tls import link_tls
@@ -47,12 +47,12 @@ def route_terms(values: Values) -> RouteTerms:
     return replace(terms, routes=tuple(own))
 
 
-def addresses(setting: Setting, port: int) -> tuple[Address, ...]:
+def addresses(setting: Setting, port: int) -> tuple[ServerAddress, ...]:
     """Read one URL or several."""
     return tuple(address(text, port, setting) for text in setting.texts())
 
 
-def address(text: str, port: int, setting: Setting) -> Address:
+def address(text: str, port: int, setting: Setting) -> ServerAddress:
     """Read a URL: nats, tls or nats-route and the like, a bare host and port, or ws and wss."""
     written = text if "://" in text else f"nats://{text}"
     try:
@@ -66,7 +66,7 @@ def address(text: str, port: int, setting: Setting) -> Address:
         raise setting.wrong("is not supported over WebSocket: name the leafnode port, nats://…")
     if found < 0:
         raise setting.wrong(f"names no port: {text!r}")
-    return Address(
+    return ServerAddress(
         parts.hostname,
         found,
         unquote(parts.username or ""),
@@ -91,7 +91,7 @@ def _port(number: int) -> int | None:
     return None if number == 0 else max(number, 0)
 
 
-def _routes(setting: Setting) -> tuple[Address, ...]:
+def _routes(setting: Setting) -> tuple[ServerAddress, ...]:
     return addresses(setting, ROUTE_PORT)
 
 

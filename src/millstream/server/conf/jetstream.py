@@ -116,6 +116,7 @@ _BATCH: Table = {
 _LIMITS: Table = {
     "max_ack_pending": ("max_ack_pending", Setting.integer),
     "max_ha_assets": ("max_ha_assets", only_shown(Setting.integer, _ONE_SERVER)),
+    "default_max_consumers": ("default_max_consumers", Setting.integer),
     "max_request_batch": ("max_request_batch", Setting.integer),
     "duplicate_window": ("duplicate_window", Setting.duration),
     "batch": ("", _batch),

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from millstream.links.terms import Address, DialTls, LeafRemote, LeafTerms
+from millstream.links.terms import DialTls, LeafRemote, LeafTerms, ServerAddress
 from millstream.server.conf.cluster import LEAF_PORT, addresses, listen, port
 from millstream.server.conf.setting import Setting, Table, Values, ignored, read, unsupported
 from millstream.server.conf.syntax import ConfError
@@ -58,7 +58,7 @@ def _remote(setting: Setting) -> LeafRemote | None:
     return LeafRemote(**values)
 
 
-def _urls(setting: Setting) -> tuple[Address, ...]:
+def _urls(setting: Setting) -> tuple[ServerAddress, ...]:
     return addresses(setting, LEAF_PORT)
 
 

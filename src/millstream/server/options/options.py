@@ -82,6 +82,7 @@ class JetStreamLimits(msgspec.Struct, frozen=True):
     max_ack_pending: int = 0
     max_ha_assets: int = 0
     max_request_batch: int = 0
+    default_max_consumers: int = 0  # of a stream without max_consumers; 0 = 1,000, below 0 = any
     duplicate_window: float = 0.0
     max_batch_inflight_per_stream: int = 0
     max_batch_inflight_total: int = 0
@@ -265,6 +266,7 @@ class Options(msgspec.Struct, frozen=True):
     sublist_cache: bool = True
     program: str = "nats-server"
     config_file: str = ""
+    config_digest: str = ""  # of what the file says, "" without one
 
     @property
     def users(self) -> tuple[UserOptions, ...]:

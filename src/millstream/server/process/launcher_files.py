@@ -32,7 +32,7 @@ class LauncherFiles:
 
 def pid_text() -> str:
     """Return what a pid file holds."""
-    return f"{os.getpid()}\n"
+    return str(os.getpid())
 
 
 def ports_file(directory: str, program: str, urls: dict[str, list[str]]) -> tuple[Path, str]:

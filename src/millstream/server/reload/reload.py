@@ -118,7 +118,7 @@ def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     for field in old.__struct_fields__:
         before, after = getattr(old, field), getattr(new, field)
         name = f"{path}{field}"
-        if before == after or name == _FILE:
+        if before == after or name in _FILE:
             continue
         if name in _GROUPS and None not in (before, after):
             yield from _differences(before, after, f"{name}.")
@@ -127,7 +127,7 @@ def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 _GROUPS = ("limits", "log", "monitor", "lame_duck", "authorization", "leafnodes", "cluster")
-_FILE = "config_file"  # where settings came from is none of them
+_FILE = ("config_file", "config_digest")  # where settings came from is none of them
 
 
 def _fixed(path: str) -> str:
@@ -143,7 +143,7 @@ def _aspect(path: str) -> Aspect:
 
 
 def _merged(old: Options, new: Options, applied: tuple[str, ...]) -> Options:
-    merged = replace(old, config_file=new.config_file)
+    merged = replace(old, config_file=new.config_file, config_digest=new.config_digest)
     for path in applied:
         group, _, field = path.partition(".")
         value = getattr(new, group)

@@ -23,9 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from millstream.kernel._frames import HEADER, index_frames
-from millstream.kernel._index import SegmentIndex, SubjectTable
 from millstream.spark.problems import FilesUnreachable, SparkSourceError
+from millstream.spark.reading.frames import HEADER, indexed
 from millstream.spark.reading.rows import ENTRY, Ints, Records, text
 
 VERSION = 1
@@ -50,13 +49,12 @@ def records_of(frames: bytes) -> Records:
     """Return the records of whole frames as a server sends them, each checked in the same pass."""
     if len(frames) < HEADER:
         raise DamagedFrames("the server sent less than one record")
-    index = SegmentIndex(int.from_bytes(frames[32:40], "little"), SubjectTable())
-    _, position, _ = index_frames(frames, 0, len(frames), stream_of(frames), index)
+    packed, subjects, position = indexed(frames, stream_of(frames))
     if position != len(frames):
         raise DamagedFrames(f"the records that the server sent are damaged at byte {position}")
-    packed, subjects = index.pack()
     entries = np.frombuffer(packed, dtype=ENTRY)
-    return Records(pa.py_buffer(frames), index.base_seq, entries, *_strings(subjects))
+    first = int.from_bytes(frames[32:40], "little")
+    return Records(pa.py_buffer(frames), first, entries, *_strings(subjects))
 
 
 def _strings(subjects: list[bytes]) -> tuple[pa.StringArray, Ints]:

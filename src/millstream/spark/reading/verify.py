@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from millstream.kernel._frames import Frames, check
+from millstream.spark.reading.frames import are_whole, check
 from millstream.spark.reading.rows import Mask, Records
 
 _SEQ = slice(32, 40)
@@ -30,16 +30,10 @@ def _all_intact(records: Records, stream_id: int) -> bool:
     if not len(records):
         return True
     starts = np.ascontiguousarray(records.entries["offset"])
-    try:
-        frames = Frames(records.data, starts.tobytes())
-    except ValueError:  # something that is no frame
-        return False
     seqs = records.seqs
+    size = int((records.ends - starts).sum())
     return (
-        frames.verified() == -1
-        and frames.first_seq == seqs[0]
-        and frames.last_seq == seqs[-1]
-        and frames.size == int((records.ends - starts).sum())
+        are_whole(records.data, starts.tobytes(), int(seqs[0]), int(seqs[-1]), size)
         and _stream_id(records, int(starts[0])) == stream_id
     )
 

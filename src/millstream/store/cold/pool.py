@@ -36,6 +36,15 @@ class InlinePool:
         """Nothing is ever waiting."""
 
 
+class ColdWork:
+    """One piece of work at a time: whether one is under way, and what went wrong with the last."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.is_busy = False
+        self.problems: dict[str, str] = {}  # kind of work → what is wrong, in words
+
+
 class PoolEnded(RuntimeError):
     """A job is not done, as a thread for it has ended."""
 

@@ -42,7 +42,7 @@ from millstream.store.log.records import LogRecords, base_of, merged
 from millstream.store.log.snapshot import LogSnapshot, SegmentState
 from millstream.store.segments.files import HEADER_BYTES, log_directory
 from millstream.store.segments.segment import Flush, Segment
-from millstream.store.wal.entry import Run
+from millstream.store.wal.entry import FrameRun
 from millstream.store.wal.reservation import GROWTH, LEAST, QUICK, Reservation
 from millstream.store.wal.submission import Submission
 
@@ -232,7 +232,7 @@ class FileLog(LogRecords):
         data: bytes,
         note: Note | None,
         holes: Sequence[tuple[int, int]] = (),
-        runs: tuple[Run, ...] = (),
+        runs: tuple[FrameRun, ...] = (),
         at_once: bool = False,
     ) -> None:
         """Have staged records committed, with what must not be told apart from them."""
@@ -803,13 +803,13 @@ def _holes(next_seq: int, seqs: Sequence[int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in zip(before, seqs, strict=True) if b > a + 1]
 
 
-def _stretches(segment: Segment, at: int) -> tuple[Run, ...]:
+def _stretches(segment: Segment, at: int) -> tuple[FrameRun, ...]:
     """Return the unbroken stretches of what was staged last, from position ``at`` on."""
     index = segment.index
     end = len(index)
     starts = [i for i in range(at, end) if i == at or index.seq(i - 1) + 1 < index.seq(i)]
     offsets = [*map(index.offset, starts), segment.size]
     return tuple(
-        Run(segment.log_id, index.seq(i), after - i, offsets[n + 1] - offsets[n])
+        FrameRun(segment.log_id, index.seq(i), after - i, offsets[n + 1] - offsets[n])
         for n, (i, after) in enumerate(pairwise([*starts, end]))
     )

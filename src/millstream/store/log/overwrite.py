@@ -110,7 +110,7 @@ def _file_patches(
             yield from _entry_patches(buffer, item, log_id, seqs, ring)
 
 
-def _holds(run: entry.Run, log_id: int, seqs: set[int]) -> bool:
+def _holds(run: entry.FrameRun, log_id: int, seqs: set[int]) -> bool:
     if run.stream_id != log_id or not run.first_seq:
         return False
     return any(run.first_seq <= seq < run.first_seq + run.frames for seq in seqs)

@@ -149,15 +149,35 @@ class LogRecords:
         With ``is_prefix`` those of every tag that starts so; records without a tag never match.
         """
         found: list[int] = []
+        at: int | None = 0
+        while at is not None:
+            more, at = self.some_by_tag(tag, is_prefix, at, below)
+            found += more
+        return found
+
+    def some_by_tag(
+        self, tag: bytes, is_prefix: bool, at: int, below: int
+    ) -> tuple[list[int], int | None]:
+        """Return the next of those from sequence ``at`` on, and where to go on; None at the end.
+
+        One call takes a millisecond or two, also where all tags have to be read first: it may find
+        nothing and go on from where it was.
+        """
         end = min(below, self.committed_seq + 1)
-        for segment in self.segments:
-            if segment.base_seq >= end:
-                break
-            tags = self._tags.setdefault(segment.base_seq, TagIndex())
-            found += tags.find(segment, segment.index.position(end), tag, is_prefix)
+        segment = next((s for s in self.segments if s.last_seq >= at), None)
+        if segment is None or max(at, segment.base_seq) >= end:
+            self._forget_tags()
+            return [], None
+        tags, index = self._tags.setdefault(segment.base_seq, TagIndex()), segment.index
+        stop = index.position(end)
+        if not tags.learn(segment, stop):
+            return [], at
+        found, after = tags.find(segment, index.position(at), stop, tag, is_prefix)
+        return found, index.seq(after) if after < stop else max(segment.last_seq, at) + 1
+
+    def _forget_tags(self) -> None:
         for gone in self._tags.keys() - {segment.base_seq for segment in self.segments}:
             del self._tags[gone]
-        return found
 
     def seek_time(self, ts_ns: int) -> int:
         """Return the first sequence whose time is at or after ``ts_ns``, last + 1 if none."""

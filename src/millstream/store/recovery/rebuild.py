@@ -33,7 +33,7 @@ from millstream.store.recovery.recovery import LogRecovery
 from millstream.store.segments.files import HEADER_BYTES, segment_name
 from millstream.store.segments.salvage import Frame, batches, frames_in, whole_batches
 from millstream.store.segments.segment import Keeping, Segment, dead_positions
-from millstream.store.wal.entry import Run
+from millstream.store.wal.entry import FrameRun
 from millstream.store.wal.marks import RESERVED, SYNCED, Known
 
 MakeLog = Callable[[int, Durability], FileLog]
@@ -62,7 +62,8 @@ class Logs:
         self.rotten = False  # the WAL was damaged: records may be missing that it once had
         self.torn = False  # the replay is past the first place that a crash may have torn
         self.holes: dict[int, dict[int, bytes]] = {}  # log → lost seq → frame found in the WAL
-        self.relog: list[tuple[Run, bytes]] = []  # for the new WAL file: kept or given up, in order
+        # For the new WAL file: kept or given up, in order.
+        self.relog: list[tuple[FrameRun, bytes]] = []
         self.strays: list[str] = []  # files of segments that died before the snapshot
         self.young_directories: set[str] = set()  # may hold names that are not stable yet
         self._logged: dict[int, int] = {}  # log → newest sequence that the WAL or snapshot has
@@ -317,7 +318,7 @@ class Logs:
 
     def _log_again(self, frame: Frame) -> None:
         """Have a record written into the new WAL file: only a segment file has it."""
-        self.relog.append((Run(frame.stream_id, frame.seq, 1, len(frame.data)), frame.data))
+        self.relog.append((FrameRun(frame.stream_id, frame.seq, 1, len(frame.data)), frame.data))
 
     def _lose(self, target: FileLog, last: int, reason: str) -> None:
         parts = target.deleted.missing(target.next_seq, last)
@@ -342,7 +343,7 @@ class Logs:
 
     def _log_control(self, kind: int, log_id: int, body: bytes) -> None:
         frames = encode_control(kind, log_id, 0, 0, body) * 2
-        self.relog.append((Run(log_id, 0, 2, len(frames)), frames))
+        self.relog.append((FrameRun(log_id, 0, 2, len(frames)), frames))
 
     def _log_flagged(self, target: FileLog, power_lost: bool) -> None:
         """Log deletes that only the flags in a dead segment tell, as its file will go.

@@ -41,7 +41,7 @@ from millstream.store.recovery.recovery import Control
 from millstream.store.segments.salvage import Frame, frames_in, whole_batches
 from millstream.store.wal.entry import (
     Damage,
-    Run,
+    FrameRun,
     WalEntry,
     any_bytes,
     entries_in,
@@ -117,9 +117,9 @@ class Replay:
         self._mark = 0  # up to where they say that everything was stable
         self._ends_empty = False  # as the newest file is, made ahead or emptied
         self._relogging = False
-        self._pending: list[tuple[Run, bytes]] = []
+        self._pending: list[tuple[FrameRun, bytes]] = []
         self._durable = 0
-        self.relog: list[tuple[Run, bytes]] = []  # for this shard's new file, in order
+        self.relog: list[tuple[FrameRun, bytes]] = []  # for this shard's new file, in order
         self.torn = False
         self.cut = False  # the newest file ends inside an entry: what came behind is unknown
         self.emptied = False  # there are files, and nothing in them: not used yet, or a power cut
@@ -297,7 +297,7 @@ class Replay:
 
     def _apply_one(self, frame: Frame) -> Iterator[None]:
         first = frame.seq if frame.kind == RECORD else 0
-        yield from self._apply(Run(frame.stream_id, first, 1, len(frame.data)), frame.data)
+        yield from self._apply(FrameRun(frame.stream_id, first, 1, len(frame.data)), frame.data)
 
     def _replay_rotten(
         self, buffer: memoryview, items: list[WalEntry | Damage], wal: WalFile, at: int
@@ -442,7 +442,7 @@ class Replay:
             return frames_in(plain, 0, len(plain))
         return frames_in(buffer, start, end)
 
-    def _pieces(self, buffer: memoryview, entry: WalEntry) -> list[tuple[Run, bytes]] | None:
+    def _pieces(self, buffer: memoryview, entry: WalEntry) -> list[tuple[FrameRun, bytes]] | None:
         pieces = []
         at = entry.body
         if entry.sealed:
@@ -454,7 +454,7 @@ class Replay:
             at += run.size
         return pieces
 
-    def _accept(self, entry: WalEntry, pieces: list[tuple[Run, bytes]]) -> Iterator[None]:
+    def _accept(self, entry: WalEntry, pieces: list[tuple[FrameRun, bytes]]) -> Iterator[None]:
         """Take a sound entry; one that does not commit waits for the one that does."""
         if not self._relogging:
             self.position = max(self.position, entry.position)
@@ -472,7 +472,7 @@ class Replay:
         for run, data in (*waiting, *pieces):
             yield from self._apply(run, data)
 
-    def _apply(self, run: Run, data: bytes) -> Iterator[None]:
+    def _apply(self, run: FrameRun, data: bytes) -> Iterator[None]:
         if run.first_seq:
             yield from self._wait_for(run.stream_id, run.first_seq - 1)
             self._logs.replay(run.stream_id, run.first_seq, run.frames, data)

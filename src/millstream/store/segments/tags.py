@@ -1,22 +1,22 @@
 """Tags of one segment's records, to be found without reading the records.
 
-Each tag is read once, when somebody first asks after it came. What was read is kept as sorted
-runs, 10 bytes a record and the tag itself, and the runs are joined as they become many. Dead
+Each tag is read once, when somebody first asks after it came, a stretch of records at a time. What
+was read is kept as sorted runs, one behind the other, 10 bytes a record and the tag itself. Dead
 records stay in a run and are left out of answers.
 """
 
 import struct
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator
-from heapq import merge
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
-from millstream.errors import NotHere
 from millstream.kernel._frames import HEADER
 from millstream.store.segments.segment import Segment
 
 _PLACE = struct.Struct("<IIII")
-MOST_RUNS = 8
+STRETCH = 1024  # records that are looked at in one step, in about a millisecond
+STRETCH_BYTES = 1 << 20
+LARGEST_RUN = 8 * STRETCH
 
 
 class _Run:
@@ -56,44 +56,58 @@ class TagIndex:
 
     def __init__(self) -> None:
         self._runs: list[_Run] = []
+        self._starts: list[int] = []  # the position that each run begins with
         self._read = 0  # positions below were looked at
         self._generation = 0
 
-    def find(self, segment: Segment, stop: int, tag: bytes, is_prefix: bool) -> list[int]:
-        """Return the live sequences below position ``stop`` that carry the tag, ascending."""
-        self._catch_up(segment, stop)
-        index = segment.index
-        places = sorted(i for run in self._runs for i in run.positions(tag, is_prefix))
-        return [index.seq(i) for i in places if i < stop and not index.deleted(i)]
-
-    def _catch_up(self, segment: Segment, stop: int) -> None:
+    def learn(self, segment: Segment, stop: int) -> bool:
+        """Look at some records more; says whether all below position ``stop`` were looked at."""
         if self._generation != segment.head.generation or self._read > len(segment.index):
-            self._runs, self._read = [], 0  # a rewrite has moved everything
+            self._runs, self._starts, self._read = [], [], 0  # a rewrite has moved everything
             self._generation = segment.head.generation
-        if self._read >= stop:
-            return
-        packed = segment.index.tag_places(self._read, stop)
-        pairs: list[tuple[bytes, int]] = []
-        try:
-            pairs.extend(_tags(segment, packed))  # keeps what came before an error
-            self._read = stop
-        except NotHere:  # what was read stays known: the next try goes on from there
-            self._read = pairs[-1][1] + 1 if pairs else self._read
-            raise
-        finally:
-            self._keep(sorted(pairs))
+        if self._read < stop:
+            start = self._read
+            pairs, self._read = _stretch(segment, start, stop)
+            self._keep(start, pairs)
+        return self._read >= stop
 
-    def _keep(self, pairs: list[tuple[bytes, int]]) -> None:
-        if not pairs:
-            return
-        self._runs.append(_Run(pairs))
-        if len(self._runs) > MOST_RUNS:
-            self._runs = [_Run(list(merge(*(run.pairs() for run in self._runs))))]
+    def find(
+        self, segment: Segment, at: int, stop: int, tag: bytes, is_prefix: bool
+    ) -> tuple[list[int], int]:
+        """Return live sequences that carry the tag, ascending, and the position to go on from.
+
+        They are those of one run, which has the position ``at``; all below ``stop`` was learnt.
+        """
+        i = bisect_right(self._starts, at) - 1
+        if i < 0:
+            return [], stop
+        after = self._starts[i + 1] if i + 1 < len(self._starts) else stop
+        index = segment.index
+        places = sorted(self._runs[i].positions(tag, is_prefix))
+        return [index.seq(p) for p in places if at <= p < stop and not index.deleted(p)], after
+
+    def _keep(self, start: int, pairs: list[tuple[bytes, int]]) -> None:
+        if not self._runs or len(self._runs[-1]) + len(pairs) > LARGEST_RUN:
+            self._runs.append(_Run(sorted(pairs)))
+            self._starts.append(start)
+        elif pairs:
+            self._runs[-1] = _Run(sorted([*self._runs[-1].pairs(), *pairs]))
 
 
-def _tags(segment: Segment, packed: bytes) -> Iterator[tuple[bytes, int]]:
-    for position, _, subject_len, tag_len in _PLACE.iter_unpack(packed):
-        frame = segment.frame(position)
-        if frame is not None:
-            start = HEADER + subject_len
-            yield frame[start : start + tag_len], position
+def _stretch(segment: Segment, at: int, stop: int) -> tuple[list[tuple[bytes, int]], int]:
+    """Return the tags of some live records from ``at`` on, and the position behind these."""
+    index = segment.index
+    first = index.next_live(at, None, stop)
+    if first < 0:
+        return [], stop
+    frames, after, damaged = segment.read(first, stop, STRETCH, STRETCH_BYTES)
+    if not len(frames):
+        return [], max(after, damaged + 1)
+    shift = index.offset(first) - frames.offsets[0]
+    return list(_tags(memoryview(frames.buffer), shift, index.tag_places(first, after))), after
+
+
+def _tags(data: Sequence[int], shift: int, packed: bytes) -> Iterator[tuple[bytes, int]]:
+    for position, offset, subject_len, tag_len in _PLACE.iter_unpack(packed):
+        start = offset - shift + HEADER + subject_len
+        yield bytes(data[start : start + tag_len]), position

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from millstream.clock import SystemClock
 from millstream.errors import MillstreamError, StorageUnusable
 from millstream.store.cold import manifest as cold_manifest
+from millstream.store.cold.options import ColdOptions
 from millstream.store.cold.remains import stream_of_twins
-from millstream.store.cold.tier import ColdOptions
 from millstream.store.disk.files import Files
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.file_log import FileLog

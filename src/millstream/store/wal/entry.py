@@ -43,7 +43,7 @@ _MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 _ZEROS = bytes(1 << 18)
 
 
-class Run(NamedTuple):
+class FrameRun(NamedTuple):
     """Adjacent frames of one stream; ``first_seq`` 0 means control frames."""
 
     stream_id: int
@@ -66,7 +66,7 @@ class WalEntry(msgspec.Struct, frozen=True):
     continues: bool
     sealed: bool
     durable: int
-    runs: tuple[Run, ...]
+    runs: tuple[FrameRun, ...]
     body_check: int
     again: bool = False
     cut: bool = False  # the file ends before it does
@@ -90,7 +90,7 @@ def encode_entry(
     nonce: int,
     durable: int,
     commits: bool,
-    runs: Sequence[Run],
+    runs: Sequence[FrameRun],
     parts: Sequence[bytes],
     continues: bool = False,
     ring: KeyRing | None = None,
@@ -203,7 +203,7 @@ def decode_entry(buffer: memoryview, at: int, cut: bool = False) -> WalEntry | N
         sealed=bool(flags & SEALED),
         again=bool(flags & AGAIN),
         durable=durable,
-        runs=tuple(Run(*fields) for fields in RUN.iter_unpack(table)),
+        runs=tuple(FrameRun(*fields) for fields in RUN.iter_unpack(table)),
         body_check=body_check,
         cut=end > len(buffer),
     )

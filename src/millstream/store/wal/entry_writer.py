@@ -15,7 +15,7 @@ from millstream.store.wal.commit import (
     Taken,
 )
 from millstream.store.wal.commit_queue import Chunk, Group
-from millstream.store.wal.entry import Run, encode_entry
+from millstream.store.wal.entry import FrameRun, encode_entry
 from millstream.store.wal.positions import Positions, taken_error
 from millstream.store.wal.submission import Submission
 
@@ -56,7 +56,7 @@ class EntryWriter:
                 if len(chunk) == 1 and len(chunk[0].data) > self._entry_bytes:
                     self._write_large(chunk[0], now)
                 else:
-                    runs: list[Run] = []
+                    runs: list[FrameRun] = []
                     parts: list[bytes] = []
                     for submission in chunk:
                         _add_runs(runs, parts, submission)
@@ -96,7 +96,7 @@ class EntryWriter:
 
     def _append(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[FrameRun],
         parts: Sequence[bytes],
         now: float,
         commits: bool = True,
@@ -150,7 +150,7 @@ class EntryWriter:
             self._completed(position, outcome)
 
 
-def _add_runs(runs: list[Run], parts: list[bytes], submission: Submission) -> None:
+def _add_runs(runs: list[FrameRun], parts: list[bytes], submission: Submission) -> None:
     """Name a submission in the run table; records that follow each other share a run."""
     if submission.control or submission.runs:
         for run, data in submission.pieces():
@@ -163,9 +163,9 @@ def _add_runs(runs: list[Run], parts: list[bytes], submission: Submission) -> No
         stream_id, first_seq, frames, before = runs[-1]
         follows = first_seq + frames == submission.first_seq
         if stream_id == submission.stream_id and follows:
-            runs[-1] = Run(stream_id, first_seq, frames + submission.count, before + size)
+            runs[-1] = FrameRun(stream_id, first_seq, frames + submission.count, before + size)
             return
-    runs.append(Run(submission.stream_id, submission.first_seq, submission.count, size))
+    runs.append(FrameRun(submission.stream_id, submission.first_seq, submission.count, size))
 
 
 def _chunks(group: Group, target: int) -> Iterator[Group]:
@@ -182,9 +182,11 @@ def _chunks(group: Group, target: int) -> Iterator[Group]:
         yield chunk
 
 
-def split_pieces(pieces: Iterable[tuple[Run, bytes]], target: int) -> list[list[tuple[Run, bytes]]]:
+def split_pieces(
+    pieces: Iterable[tuple[FrameRun, bytes]], target: int
+) -> list[list[tuple[FrameRun, bytes]]]:
     """Cut runs with their frames into entries of about ``target`` bytes."""
-    entries: list[list[tuple[Run, bytes]]] = []
+    entries: list[list[tuple[FrameRun, bytes]]] = []
     room = 0
     for (stream_id, first, _, _), frames in pieces:
         for start, end, count in cut(frames, target):
@@ -192,7 +194,7 @@ def split_pieces(pieces: Iterable[tuple[Run, bytes]], target: int) -> list[list[
             if len(data) > room:
                 entries.append([])
                 room = target
-            entries[-1].append((Run(stream_id, first, count, len(data)), data))
+            entries[-1].append((FrameRun(stream_id, first, count, len(data)), data))
             room -= len(data)
             first += count if first else 0
     return entries

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.kernel._frames import scan
-from millstream.store.wal.entry import RUN, Run
+from millstream.store.wal.entry import RUN, FrameRun
 from millstream.store.wal.marks import Key
 
 
@@ -20,7 +20,7 @@ class Submission(msgspec.Struct):
     sync: bool
     committed: Callable[[MillstreamError | None], None]
     control: bytes = b""  # control frames that count only together with these records
-    runs: tuple[Run, ...] = ()  # the stretches of ``data``, where sequences are left out
+    runs: tuple[FrameRun, ...] = ()  # the stretches of ``data``, where sequences are left out
     order: tuple[int, ...] = ()  # further logs on whose timeline this stands
     can_wait: bool = False  # nobody waits: goes with the next, or when the thread looks by itself
     tells: tuple[tuple[Key, int], ...] = ()  # marks that are true once this is stable
@@ -43,13 +43,13 @@ class Submission(msgspec.Struct):
         """Return how many bytes go into the log."""
         return len(self.control) + len(self.data) + RUN.size * len(self.runs)
 
-    def pieces(self) -> Iterator[tuple[Run, bytes]]:
+    def pieces(self) -> Iterator[tuple[FrameRun, bytes]]:
         """Yield each run with its frames."""
         if self.control:
             frames = len(scan(self.control)[0])
-            yield Run(self.stream_id, 0, frames, len(self.control)), self.control
+            yield FrameRun(self.stream_id, 0, frames, len(self.control)), self.control
         if not self.runs:
-            yield Run(self.stream_id, self.first_seq, self.count, len(self.data)), self.data
+            yield FrameRun(self.stream_id, self.first_seq, self.count, len(self.data)), self.data
         at = 0
         for run in self.runs:
             yield run, self.data[at : at + run.size]

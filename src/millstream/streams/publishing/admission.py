@@ -1,36 +1,31 @@
 """Admission: which messages a stream takes in, and as which runs."""
 
-from collections import Counter
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.store.log.log import Note
-from millstream.streams.account_quota import AccountRoom, unbounded
+from millstream.streams.account_quota import AccountRoom
 from millstream.streams.config import extras
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.config.data_size import counts_data
 from millstream.streams.config.feature_rules import transform_of
-from millstream.streams.config.size import counted_size, record_size, size_of
+from millstream.streams.config.size import counted_size, record_size
 from millstream.streams.publishing import counter
-from millstream.streams.publishing.atomic_batch import (
-    Abandoned,
-    Ahead,
-    AtomicBatches,
-    BatchPart,
-    check_expectations,
-    check_rollup,
-)
+from millstream.streams.publishing.atomic_batch import Ahead, BatchPart
+from millstream.streams.publishing.atomic_ingest import AtomicIngest
 from millstream.streams.publishing.fast_batch import SUFFIX as FAST
 from millstream.streams.publishing.fast_ingest import FastIngest
+from millstream.streams.publishing.room import StreamRoom
+from millstream.streams.publishing.stored_form import (
+    MAX_HEADERS,
+    add_stored,
+    completed,
+    headers_too_large,
+)
 from millstream.streams.reading.contents import Contents
-from millstream.streams.refusals import AccountLimit, MirrorWritten, StreamFull, StreamSealed
-from millstream.streams.retention import rules as retention
-from millstream.streams.schedules import schedules
+from millstream.streams.refusals import MirrorWritten, StreamFull, StreamSealed
 from millstream.streams.writing import preconditions
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.streams.writing.preconditions import PublishRefused
@@ -43,9 +38,6 @@ if TYPE_CHECKING:
 
     from millstream.streams.writing.run import OnEnd
 
-MAX_HEADERS = 65_535
-LONGEST_NODE = 255
-_LARGER = 4  # what a record with headers may count above its entry
 _NO_EXTRAS = (b"", b"", b"")
 
 
@@ -74,12 +66,13 @@ class Admission:
         self._writes = writes
         self._clock = clock
         self._timers = timers
-        self._batches = AtomicBatches(limits)
         self._fast = FastIngest(contents.config, self, writes, clock, limits)
         self._idle: Timer | None = None
-        self._on_abandoned = on_abandoned or _nobody_hears
-        self._room = room or unbounded()
-        self._server_is_full = server_is_full or _never
+        self._room = StreamRoom(contents, writes, room, server_is_full)
+        self._atomic = AtomicIngest(
+            contents, writes, self._room, clock, limits,
+            self.count_of, on_abandoned or _nobody_hears,
+        )  # fmt: skip
         self._transform: SubjectTransform | None = None
         self._looks_at_each = False
         self.configure(contents.config)
@@ -92,11 +85,11 @@ class Admission:
         )
         self._fast.configure(config)
         if not config.allow_atomic:
-            self._batches.clear()
+            self._atomic.batches.clear()
 
     def close(self) -> None:
         """Forget the batches that are open."""
-        self._batches.clear()
+        self._atomic.batches.clear()
         self._fast.batches.clear()
         if self._idle is not None:
             self._idle.cancel()
@@ -122,21 +115,21 @@ class Admission:
         if config.allow_msg_counter:
             raise counter.missing()
         self.check_whole(batch)
-        if config.discard_new_per_subject and self._replacing(batch):
+        if config.discard_new_per_subject and self._room.replacing(batch):
             state = self._contents.log.state()
             raise StreamFull("maximum messages per subject exceeded", config, state)
         self.check_account(batch)
 
     def check_account(self, batch: Batch) -> None:
         """Raise unless the account may store a batch, and the server has room."""
-        if not self.is_bounded:
+        if not self._room.is_bounded:
             return
         config, size = self._contents.config, 0
         for at in range(len(batch)):
             subject, _, headers, payload, _ = batch.message(at)
             beside = sum(map(len, batch.extras(at)))
             size += counted_size(config, subject, headers, payload, beside)
-        self._check_account(size)
+        self._room.check_account(size)
 
     def renamed(self, batch: Batch) -> Batch:
         """Return a batch under the subjects that the stream stores it under."""
@@ -159,9 +152,9 @@ class Admission:
             return
         if 0 < config.max_msgs < len(batch) or 0 < config.max_bytes < size:
             raise RecordTooLarge()  # could never fit, however empty the stream
-        coming = len(batch) - self._replacing(batch)
+        coming = len(batch) - self._room.replacing(batch)
         if coming:
-            self._check_total(coming, size)
+            self._room.check_total(coming, size)
 
     def check_copy(
         self, subject: bytes, headers: bytes, payload: bytes, messages: int, size: int
@@ -175,13 +168,15 @@ class Admission:
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
         own = record_size(config, subject, headers, payload)
-        if self.is_bounded:
-            self._check_account(counted_size(config, subject, headers, payload), before=size - own)
+        if self._room.is_bounded:
+            self._room.check_account(
+                counted_size(config, subject, headers, payload), before=size - own
+            )
         if config.discard != "new":
             return
         if 0 < config.max_bytes < own:
             raise RecordTooLarge()  # could never fit, however empty the stream
-        self._check_room(subject, messages + 1, size)
+        self._room.check_message(subject, messages + 1, size)
 
     def deposited(self, batch: Batch, note: Note, on_end: "OnEnd") -> Run:
         """Return a deposit as one run, without records whose message id is known."""
@@ -220,15 +215,11 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self._server_is_full():
+        if self._looks_at_each or batch.any_oversized or self._room.server_is_full():
             return False
         if 0 < self._contents.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
-        return not _has_demands(batch) and self._fits_whole(batch)
-
-    def _fits_whole(self, batch: Batch) -> bool:
-        """Whether the account has room for all of a batch; an entry is no smaller than a record."""
-        return not self._room.is_bounded or self._room.takes(batch.size + _LARGER * len(batch))
+        return not _has_demands(batch) and self._room.takes_whole(batch)
 
     def _publish_each(self, batch: Batch) -> None:
         """Look at each message; neighbours that are stored as they are make one run."""
@@ -252,7 +243,7 @@ class Admission:
         config = self._contents.config
         if config.sealed or _may_refuse(config) or config.allow_msg_counter:
             return False
-        if len(headers) > MAX_HEADERS or self.is_bounded:
+        if len(headers) > MAX_HEADERS or self._room.is_bounded:
             return False
         return not 0 < config.max_msg_size < len(headers) + len(payload)
 
@@ -265,7 +256,7 @@ class Admission:
         values = _demands(headers)
         acks = self._writes.acks
         if preconditions.BATCH_ID in values:
-            self._publish_batched(reply, BatchPart(subject, headers, payload, values))
+            self._atomic.take(reply, BatchPart(subject, headers, payload, values))
             return
         try:
             added = self._check(subject, headers, payload, values)
@@ -297,7 +288,7 @@ class Admission:
         """Return the headers of a checked message as they are stored, with tag, node and meta."""
         if not headers:
             return b"", *_NO_EXTRAS
-        return extras.take_extras(_completed(self._contents.config, headers, values))
+        return extras.take_extras(completed(self._contents.config, headers, values))
 
     def _run_of_one(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
@@ -312,7 +303,7 @@ class Admission:
             payload, suffix = counter.stored(count.total), b',"val":"%d"}' % count.total
         stored, tag, node, meta = self._stored_form(headers, values)
         batch = Batch()
-        _add(batch, subject, reply, stored, payload, tag, node, meta)
+        add_stored(batch, subject, reply, stored, payload, tag, node, meta)
         run = Run(batch, 0, 1, on_end)
         run.demands = [Demand.of(0, values)]
         run.ack_suffix = suffix
@@ -335,92 +326,13 @@ class Admission:
         record = self._contents.get(last)
         return counter.count_of(record.headers, record.payload)
 
-    # -- atomic batches ----------------------------------------------------------------------
-
-    def _publish_batched(self, reply: bytes, part: BatchPart) -> None:
-        """Keep a message of an atomic batch; the one that commits stores them all."""
-        config, acks = self._contents.config, self._writes.acks
-        try:
-            if config.sealed:
-                raise StreamSealed()
-            if 0 < config.max_msg_size < len(part.headers) + len(part.payload):
-                raise RecordTooLarge()
-            self._check_account(record_size(config, part.subject, part.headers, part.payload))
-            if not config.allow_atomic:
-                raise PublishRefused(400, 10174, "atomic publish is disabled")
-            whole = self._batches.take(part, self._clock.time_ns())
-            if whole is None:
-                acks.send(reply, b"")  # it is kept, and no more than that
-                return
-            run = self._run_of(whole, reply)
-        except Abandoned as error:
-            self._on_abandoned(error.batch_id, error.reason)
-            acks.refuse(reply, error)
-            return
-        except MillstreamError as error:
-            acks.refuse(reply, error)
-            return
-        batch_id = msgspec.json.encode(
-            part.values[preconditions.BATCH_ID].decode("utf-8", "replace")
-        )
-        run.ack_suffix = b',"batch":%s,"count":%d}' % (batch_id, len(whole))
-        self._writes.append(run)
-
-    def _run_of(self, parts: list[BatchPart], reply: bytes) -> Run:
-        """Return a whole atomic batch as one run, each message checked as if it came behind."""
-        batch, ahead, size = Batch(), Ahead(self._writes, by_pattern=False), 0
-        counts: dict[bytes, counter.Count] = {}
-        run = Run(batch, 0, len(parts))
-        for at, part in enumerate(parts):
-            self._check_part(part, ahead)
-            part = self._counted(part, counts)
-            completed = _completed(self._contents.config, part.headers, part.values)
-            stored, tag, node, meta = extras.take_extras(completed)
-            size += record_size(self._contents.config, part.subject, stored, part.payload)
-            self._check_batch_room(part, ahead.count_of(part.subject), at + 1, size)
-            answered = reply if at == len(parts) - 1 else b""
-            _add(batch, part.subject, answered, stored, part.payload, tag, node, meta)
-            run.demands.append(Demand.of(at, part.values))
-        return run
-
-    def _counted(self, part: BatchPart, counts: dict[bytes, counter.Count]) -> BatchPart:
-        """Return a message of a batch with the sum that it makes of its counter."""
-        config = self._contents.config
-        added = counter.increment(part.values, part.payload, allowed=config.allow_msg_counter)
-        if added is None:
-            if config.allow_msg_counter:
-                raise counter.missing()
-            return part
-        count = counts.get(part.subject) or self.count_of(part.subject)
-        counts[part.subject] = count = count._replace(total=count.total + added)
-        headers = count.with_sources(part.headers)
-        return part._replace(headers=headers, payload=counter.stored(count.total))
-
-    def _check_part(self, part: BatchPart, ahead: Ahead) -> None:
-        if preconditions.EXPECTED_LAST_MSG_ID in part.values:
-            raise PublishRefused(
-                400, 10177, "atomic publish unsupported header used: Nats-Expected-Last-Msg-Id"
-            )
-        if len(part.headers) > MAX_HEADERS:
-            raise _headers_too_large()
-        config, window, now = self._contents.config, self._writes.window, self._clock.time_ns()
-        try:
-            check_expectations(part.values, part.subject, ahead)
-            preconditions.check(config, part.subject, part.values, ahead, window, now)
-            check_rollup(part.values, part.subject, ahead)
-            ahead.add(part.subject, part.values.get(preconditions.MSG_ID, b""))
-        except preconditions.Duplicate:
-            raise PublishRefused(
-                400, 10201, "atomic publish batch contains duplicate message id"
-            ) from None
-
     # -- idle batches ------------------------------------------------------------------------
 
     def _watch_idle(self) -> None:
         """Look again when the first of the open batches may have been left alone too long."""
         if self._idle is not None:
             return
-        waiting = [at for at in (self._batches.idle_at, self._fast.batches.idle_at) if at]
+        waiting = [at for at in (self._atomic.batches.idle_at, self._fast.batches.idle_at) if at]
         if waiting:
             seconds = max(0.0, (min(waiting) - self._clock.time_ns()) / 1e9)
             self._idle = self._timers.after(seconds, self._drop_idle)
@@ -429,8 +341,7 @@ class Admission:
         self._idle = None
         now = self._clock.time_ns()
         self._fast.batches.expire(now)
-        for batch_id in self._batches.expire(now):
-            self._on_abandoned(batch_id, "timeout")
+        self._atomic.expire(now)
         self._watch_idle()
 
     # -- checks ------------------------------------------------------------------------------
@@ -448,96 +359,27 @@ class Admission:
         if 0 < config.max_msg_size < len(headers) + len(payload):
             raise RecordTooLarge()
         if len(headers) > MAX_HEADERS:
-            raise _headers_too_large()
+            raise headers_too_large()
         added = counter.increment(values, payload, allowed=config.allow_msg_counter)
         preconditions.check(config, subject, values, self._writes, window, now)
         if added is None and config.allow_msg_counter:
             raise counter.missing()
         if not self._keeps(subject):  # it takes its sequence and is gone: it needs no room
-            self._check_server()
+            self._room.check_server()
             values.pop(preconditions.TTL, None)
             return added
         size = record_size(config, subject, headers, payload)
-        self._check_account(size)
+        self._room.check_account(size)
         if preconditions.TTL in values:
             preconditions.ttl_seconds(values[preconditions.TTL])
         rolls = values.get(preconditions.ROLLUP, b"").lower() == b"sub"
-        self._check_room(subject, 1, size, rolls=rolls)
+        self._room.check_message(subject, 1, size, rolls=rolls)
         return added
 
     @property
     def is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
-        return self._room.is_bounded or self._server_is_full()
-
-    def _check_server(self) -> None:
-        if self._server_is_full():
-            raise PublishRefused(503, 10023, "insufficient resources")
-
-    def _check_account(self, size: int, before: int = 0) -> None:
-        """Refuse bytes that the account has no room for behind ``before`` that come first."""
-        self._check_server()
-        if self._room.is_bounded and not self._room.takes(size, before):
-            raise AccountLimit(400, 10002, "resource limits exceeded for account", "storage")
-
-    def _check_room(self, subject: bytes, messages: int, size: int, *, rolls: bool = False) -> None:
-        """Apply discard new, staged writes counted in."""
-        config, log = self._contents.config, self._contents.log
-        if config.discard != "new":
-            return
-        if 0 < config.max_msgs_per_subject <= self._count_of(subject):
-            if config.discard_new_per_subject and not rolls:
-                raise StreamFull("maximum messages per subject exceeded", config, log.state())
-            return  # the oldest of this subject makes room
-        self._check_total(messages, size)
-
-    def _check_batch_room(self, part: BatchPart, of_subject: int, messages: int, size: int) -> None:
-        """Apply discard new to an atomic batch up to a message, the batch counted in."""
-        config = self._contents.config
-        if config.discard != "new":
-            return
-        self._check_total(messages, size)
-        if not config.discard_new_per_subject or preconditions.ROLLUP in part.values:
-            return
-        held = self._count_of(part.subject)
-        if 0 < config.max_msgs_per_subject < held + of_subject:
-            state = self._contents.log.state()
-            raise StreamFull("maximum messages per subject exceeded", config, state)
-
-    def _count_of(self, subject: bytes) -> int:
-        """Return how many records of a subject there are, with all that is in flight."""
-        staged = self._contents.index.count_of(subject, staged=True)
-        return staged + self._writes.unstaged_of(subject)
-
-    def _replacing(self, batch: Batch) -> int:
-        """Return how many of a batch make older ones of their subject go, or would have to."""
-        most = self._contents.config.max_msgs_per_subject
-        if most <= 0:
-            return 0
-        subjects = Counter(batch.message(at)[0] for at in range(len(batch)))
-        return sum(
-            min(count, max(0, self._count_of(subject) + count - most))
-            for subject, count in subjects.items()
-        )
-
-    def _leaving(self) -> tuple[int, int]:
-        """Return how many records, and how many bytes, are decided to go and still in the log."""
-        config, index = self._contents.config, self._contents.index
-        if not index.hides_any or counts_data(config):
-            return 0, 0
-        leaving = index.leaving_sizes()
-        return leaving[0], size_of(config, *leaving)
-
-    def _check_total(self, messages: int, size: int) -> None:
-        config, log = self._contents.config, self._contents.log
-        if config.max_msgs <= 0 and config.max_bytes <= 0:
-            return
-        leaving, leaving_bytes = self._leaving()
-        held = log.state().count - leaving + self._writes.staged
-        held_bytes = self._contents.stored_bytes() - leaving_bytes + self._writes.staged_size
-        why_not = retention.refusal(config, held, held_bytes, messages, size)
-        if why_not is not None:
-            raise StreamFull(why_not, config, log.state())
+        return self._room.is_bounded
 
 
 def _noted(run: Run, note: Note) -> Run:
@@ -561,11 +403,6 @@ def _has_demands(batch: Batch) -> bool:
     return b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer
 
 
-def _never() -> bool:
-    """Hold any number."""
-    return False
-
-
 def _nobody_hears(_batch_id: bytes, _reason: str) -> None:
     """Tell nobody."""
 
@@ -575,44 +412,6 @@ def _demands(headers: bytes) -> dict[bytes, bytes]:
     if not headers:
         return {}
     return {name: value for name, value in extras.first_values(headers).items() if value}
-
-
-def _completed(config: StreamConfig, headers: bytes, values: dict[bytes, bytes]) -> bytes:
-    """Return the headers of a checked message as they are stored.
-
-    A schedule replaces another. A record lives at least as long as a delete marker, which would
-    otherwise be missed where one is there already.
-    """
-    if values.get(schedules.PATTERN) and preconditions.ROLLUP not in values:
-        values[preconditions.ROLLUP] = b"sub"
-        headers = extras.with_value(headers, preconditions.ROLLUP, b"sub")
-    shortest = config.subject_delete_marker_ttl // 10**9
-    if shortest <= 0 or config.max_msgs_per_subject == 1 or preconditions.TTL not in values:
-        return headers
-    if 0 < preconditions.ttl_seconds(values[preconditions.TTL]) < shortest:
-        values[preconditions.TTL] = b"%d" % shortest
-        headers = extras.without(headers, preconditions.TTL)
-        headers = extras.with_value(headers, preconditions.TTL, values[preconditions.TTL])
-    return headers
-
-
-def _headers_too_large() -> PublishRefused:
-    return PublishRefused(400, 10097, "header size exceeds maximum allowed of 64k")
-
-
-def _add(
-    batch: Batch, subject: bytes, reply: bytes, headers: bytes, payload: bytes,
-    tag: bytes, node: bytes, meta: bytes,
-) -> None:  # fmt: skip
-    """Append a checked message as it is stored; raises when it became more than a frame holds."""
-    if len(headers) > MAX_HEADERS:
-        raise _headers_too_large()
-    if len(node) > LONGEST_NODE:
-        raise PublishRefused(400, 10003, f"Millstream-Node holds at most {LONGEST_NODE} bytes")
-    try:
-        batch.add(subject, reply, headers, payload, tag, node, meta)
-    except ValueError as error:
-        raise PublishRefused(400, 10003, str(error)) from error
 
 
 def _raise(_reply: bytes, error: MillstreamError) -> None:

@@ -37,7 +37,7 @@ class Contents:
     def get(self, seq: int) -> Record:
         """Return one record; raises RecordNotFound."""
         # A record that is being removed is gone for readers, though that is not logged yet.
-        sought = seq > 0 and not self.index.is_hidden(seq)
+        sought = seq > 0 and seq not in self.index.hidden.seqs
         frames = self.log.read(seq, 1, READ_BYTES) if sought else None
         if frames is None or not len(frames) or frames.first_seq != seq:
             raise RecordNotFound()
@@ -64,13 +64,13 @@ class Contents:
         )
 
     def _leaving_size(self) -> int:
-        if not self.index.hides_any:
+        if not self.index.hidden.seqs:
             return 0
-        return size_of(self.config, *self.index.leaving_sizes())
+        return size_of(self.config, *self.index.hidden.sizes())
 
     def _first_seq(self, state: LogState) -> int:
         """Return the oldest sequence that is not on its way out."""
-        if not self.index.is_hidden(state.first_seq):
+        if state.first_seq not in self.index.hidden.seqs:
             return state.first_seq
         return next(self.index.seqs(self._everything, state.first_seq, 1), state.last_seq + 1)
 
@@ -88,7 +88,7 @@ class Contents:
     def count_from(self, seq: int, chosen: Selection | None = None) -> int:
         """Return exactly how many live records from ``seq`` on are chosen."""
         state = self.log.state()
-        everything = (chosen is None or chosen.is_everything) and not self.index.hides_any
+        everything = (chosen is None or chosen.is_everything) and not self.index.hidden.seqs
         if everything and state.count == state.last_seq - state.first_seq + 1:
             return max(0, state.last_seq - max(seq, state.first_seq) + 1)
         return self.index.count(chosen or self._everything, seq)
@@ -99,7 +99,7 @@ class Contents:
 
     def num_subjects(self) -> int:
         """Return how many subjects have a live record."""
-        return self.log.subjects.living - self.index.leaving()
+        return self.log.subjects.living - self.index.hidden.whole_subjects()
 
     def deleted(self) -> list[int]:
         """Return the sequences between first and last that hold no record."""

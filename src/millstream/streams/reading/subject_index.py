@@ -1,11 +1,12 @@
 """SubjectIndex: records by subject, answered from the log's integer index without reading any."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from millstream.kernel._index import SubjectTable
-from millstream.store.log.log import IndexedSegment, Log, by_segment
+from millstream.store.log.log import IndexedSegment, Log
+from millstream.streams.reading.hidden_records import HiddenRecords
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard
 
@@ -93,41 +94,8 @@ class SubjectIndex:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._going: dict[int, int] = {}  # sequence → subject id
-        self._going_of: dict[int, int] = {}  # subject id → how many of them
-        self._hidings = 0  # how often that changed
-        self._sized_at = (-1, -1)
-        self._sizes = (0, 0, 0)
-
-    def hide(self, seqs: Iterable[int]) -> None:
-        """Leave out records whose removal is decided and not yet logged."""
-        self._hidings += 1
-        for segment, part in by_segment(self._log.segments, seqs):
-            for seq, known in zip(part, segment.index.live_ids(part), strict=True):
-                if known >= 0 and seq not in self._going:
-                    self._going[seq] = known
-                    self._going_of[known] = self._going_of.get(known, 0) + 1
-
-    def reveal(self, seqs: Iterable[int]) -> None:
-        """Look at records as they are: gone, or still there after all."""
-        self._hidings += 1
-        for seq in seqs:
-            known = self._going.pop(seq, -1)
-            if known >= 0:
-                left = self._going_of[known] - 1
-                if left:
-                    self._going_of[known] = left
-                else:
-                    del self._going_of[known]
-
-    def leaving(self) -> int:
-        """Return how many subjects have no record but those on their way out."""
-        table = self._log.subjects
-        return sum(1 for known, going in self._going_of.items() if going >= table.count(known) > 0)
-
-    def is_hidden(self, seq: int) -> bool:
-        """Whether a record is on its way out."""
-        return seq in self._going
+        self.hidden = HiddenRecords(log)
+        self._going = self.hidden.seqs
 
     def is_live(self, seq: int) -> bool:
         """Whether there is such a record, and it is not on its way out."""
@@ -145,30 +113,6 @@ class SubjectIndex:
             if at >= 0:
                 return segment.index.ts_ns(at)
         return 0
-
-    @property
-    def hides_any(self) -> bool:
-        """Whether any record is on its way out."""
-        return bool(self._going)
-
-    def leaving_sizes(self) -> tuple[int, int, int]:
-        """Return (records, frame bytes, records with headers) of what is on its way out."""
-        key = (self._hidings, self._log.state().count)  # a trim may take some of them
-        if key != self._sized_at:
-            self._sized_at, self._sizes = key, self._leaving_sizes()
-        return self._sizes
-
-    def _leaving_sizes(self) -> tuple[int, int, int]:
-        count = size = headed = 0
-        for seq in self._going:
-            at = bisect_right(self._log.segments, seq, key=_base) - 1
-            index = self._log.segments[at].index if at >= 0 else None
-            place = index.find(seq) if index is not None else -1
-            if index is not None and place >= 0 and not index.deleted(place):
-                count += 1
-                size += index.frame_len(place)
-                headed += index.entry(place)[5] > 0
-        return count, size, headed
 
     def select(self, filters: Sequence[str]) -> Selection:
         """Return the subjects that the patterns let pass; no pattern lets everything pass."""
@@ -309,16 +253,12 @@ class SubjectIndex:
             return 0
         return self._log.subjects.count(known) if staged else self._count_of(known)
 
-    def are_leaving(self, subjects: set[bytes]) -> bool:
-        """Whether a record of one of these is on its way out."""
-        return not self._going_of.keys().isdisjoint(map(self._log.subjects.find, subjects))
-
     def crowd_out(self, subjects: set[bytes] | None, limit: int) -> list[int]:
         """Hide what is above ``limit`` records a subject; returns it, ascending."""
         table = self._log.subjects
         names = subjects if subjects is not None else [table.subject(n) for n in table.ids()]
         oldest, unsure = table.crowded(names, limit, self._last())
-        going, going_of = self._going, self._going_of
+        going, going_of = self._going, self.hidden.of_subject
         doomed: list[int] = []
         for known, seq in oldest.items():
             if known in going_of:
@@ -327,11 +267,11 @@ class SubjectIndex:
                 doomed.append(seq)
                 going[seq] = known
                 going_of[known] = 1
-        self._hidings += 1
+        self.hidden.changes += 1
         for name in unsure:
             over = self.count_of(name) - limit
             found = list(self.seqs_of(name, over)) if over > 0 else []
-            self.hide(found)
+            self.hidden.hide(found)
             doomed += found
         return sorted(doomed)
 
@@ -345,7 +285,7 @@ class SubjectIndex:
                 while at >= 0:
                     count -= 1
                     at = segment.index.first_live(at + 1, known)
-        return count - self._going_of.get(known, 0)
+        return count - self.hidden.of_subject.get(known, 0)
 
     def _before(self, known: int, seq: int) -> int:
         for segment in reversed(self._log.segments):

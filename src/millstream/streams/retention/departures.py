@@ -61,7 +61,7 @@ class Departures:
 
     def crowd_out(self, subjects: set[bytes] | None, limit: int) -> None:
         """Let what is above the limit of these subjects, or of all, leave with others soon."""
-        if len(self._gathered) and (subjects is None or self._index.are_leaving(subjects)):
+        if len(self._gathered) and (subjects is None or self._index.hidden.has_any_of(subjects)):
             self.log_gathered()  # else whoever writes one subject over and over would search it
         doomed = self._index.crowd_out(subjects, limit)
         if doomed:
@@ -114,17 +114,17 @@ class Departures:
 
         def on_logged(error: MillstreamError | None) -> None:
             self._under_way.discard(departure)
-            self._index.reveal(seqs)
+            self._index.hidden.reveal(seqs)
             done(error)
             self._removed(max(seqs))
 
         self._under_way.add(departure)
-        self._index.hide(seqs)
+        self._index.hidden.hide(seqs)
         try:
             departure.count = self._log.delete(seqs, on_logged, erased, can_wait)
         except MillstreamError:
             self._under_way.discard(departure)
-            self._index.reveal(seqs)
+            self._index.hidden.reveal(seqs)
             raise
         self._claims.forget(seqs)
         self._removed(max(seqs))

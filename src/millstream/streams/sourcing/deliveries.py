@@ -6,16 +6,14 @@ for flow control, which are its acks, are answered behind the records that they 
 """
 
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError
-from millstream.streams.config.extras import first_values, take_extras
+from millstream.streams.sourcing.delivery_line import DeliveredRecord, DeliveryLine
 
 if TYPE_CHECKING:
     from millstream.kernel._batch import Batch
@@ -25,16 +23,6 @@ if TYPE_CHECKING:
 ASK_AFTER = 0.1  # the consumer may be about to come, at a start
 ASK_AGAIN_AFTER = 2.0
 SILENCE = 10.0  # heartbeats come every second
-_ACK_TOKENS = 9
-_Record = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
-
-
-class Flow(NamedTuple):
-    """A request for flow control that waits for the records before it."""
-
-    reply: bytes
-    consumer_seq: int
-    stream_seq: int
 
 
 class _Sink:
@@ -54,7 +42,6 @@ class Deliveries:
         not_flow: MillstreamError,
     ) -> None:
         self.error: dict[str, Any] | None = None
-        self.lag = 0
         self._hub = hub
         self._interests = interests
         self._timers = timers
@@ -64,11 +51,14 @@ class Deliveries:
         self._interest: Interest | None = None
         self._stream = ""
         self._on_records: Callable[[], None] = _nobody
-        self._line: deque[_Record | Flow] = deque()
-        self._last = 0  # the newest record in line, or stored
-        self._consumer_seq = 0
+        self._line = DeliveryLine(wire["name"])
         self._handles: list[int] = []
         self._timer: Timer | None = None
+
+    @property
+    def lag(self) -> int:
+        """Return how many records the consumer has left to deliver."""
+        return self._line.lag
 
     # -- life --------------------------------------------------------------------------------
 
@@ -82,7 +72,7 @@ class Deliveries:
         self.stop()
         self._interest, self._stream = self._interests[account], stream
         self._on_records = on_records
-        self._last = position - 1
+        self._line.begin_at(position)
         self._later(ASK_AFTER)
 
     def stop(self) -> None:
@@ -127,7 +117,7 @@ class Deliveries:
             }
         if self.error is not None or self._interest is None:
             return  # asked again after a while
-        self._consumer_seq = 0
+        self._line.begin_again()
         self._handles.append(self._interest.add_sink(self._subject, _Sink(self._deliver)))
         self._later(SILENCE)
 
@@ -137,9 +127,9 @@ class Deliveries:
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
             if headers.startswith(b"NATS/1.0 100"):
-                in_order = self._control(reply, headers)
+                in_order = self._line.add_control(reply, headers)
             else:
-                in_order = self._record(subject, reply, headers, payload)
+                in_order = self._line.add_record(subject, reply, headers, payload)
             if not in_order:
                 self._later(ASK_AGAIN_AFTER)
                 return
@@ -147,59 +137,18 @@ class Deliveries:
         self._answer_flow()
         self._on_records()
 
-    def _control(self, reply: bytes, headers: bytes) -> bool:
-        """Take a heartbeat or a request for flow control; False when something is missing."""
-        if reply:
-            self._line.append(Flow(reply, self._consumer_seq, self._last))
-            return True
-        told = first_values(headers)
-        last = told.get(b"Nats-Last-Consumer", b"")
-        if last.isdigit() and int(last) != self._consumer_seq:
-            return not int(last)
-        stalled = told.get(b"Nats-Consumer-Stalled", b"")
-        if stalled and not self._line:
-            self._line.append(Flow(stalled, self._consumer_seq, self._last))
-        return True
-
-    def _record(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Let a record stand in line; False when one before it is missing."""
-        tokens = reply.split(b".")
-        if len(tokens) != _ACK_TOKENS or tokens[3] != self._name.encode():
-            return True  # somebody else's
-        deliveries, seq, consumer_seq, ts_ns, self.lag = (int(token) for token in tokens[4:])
-        if deliveries > 1:
-            return True
-        if consumer_seq != self._consumer_seq + 1:
-            return False
-        self._consumer_seq = consumer_seq
-        if seq > self._last:
-            kept, tag, node, meta = take_extras(headers)
-            self._line.append((seq, ts_ns, subject, payload, kept, tag, node, meta))
-            self._last = seq
-        return True
-
-    # -- what is taken -----------------------------------------------------------------------
-
-    def page(self, most: int) -> list[_Record]:
+    def page(self, most: int) -> list[DeliveredRecord]:
         """Return the next records, as frames would give them; they stay in line."""
-        return [record for record, _ in zip(self._records(), range(most), strict=False)]
-
-    def _records(self) -> Iterator[_Record]:
-        return (item for item in takewhile(_is_record, self._line) if not isinstance(item, Flow))
+        return self._line.page(most)
 
     def taken(self, last: int) -> None:
         """Let records up to ``last`` leave the line: the target has them."""
-        while self._line and not isinstance(self._line[0], Flow) and self._line[0][0] <= last:
-            self._line.popleft()
+        self._line.take(last)
         self._answer_flow()
 
     def _answer_flow(self) -> None:
         """Answer requests for flow control that no record stands before: these are the acks."""
-        while self._line and self._interest is not None:
-            flow = self._line[0]
-            if not isinstance(flow, Flow):
-                return
-            self._line.popleft()
+        while self._interest is not None and (flow := self._line.next_flow()) is not None:
             told = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
             headers = told % (flow.consumer_seq, flow.stream_seq)
             self._hub.publish(self._interest, flow.reply, b"", headers, b"")
@@ -208,7 +157,3 @@ class Deliveries:
 
 def _nobody() -> None:
     """Nobody follows yet."""
-
-
-def _is_record(item: _Record | Flow) -> bool:
-    return not isinstance(item, Flow)

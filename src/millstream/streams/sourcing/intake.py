@@ -9,22 +9,19 @@ from millstream.clock import Clock
 from millstream.delivery.timers import Timer, Timers
 from millstream.errors import MillstreamError, NotHere, RecordTooLarge, StreamNotFound
 from millstream.streams.config.source import Source
-from millstream.streams.retention.claims import RecordClaim
 from millstream.streams.sourcing.adoption import Adoption
 from millstream.streams.sourcing.incoming import Incoming
+from millstream.streams.sourcing.last_heard import LastHeard
+from millstream.streams.sourcing.origin import Origin, Stored
 
 if TYPE_CHECKING:
-    from millstream.streams.reading.subject_index import Selection
     from millstream.streams.sourcing.deliveries import Deliveries
     from millstream.streams.stream import Stream
 
 log = logging.getLogger(__name__)
 
 PAGE_RECORDS = 256
-PAGE_BYTES = 1024 * 1024
 RETRY_AFTER = 1.0
-_HEARTBEAT_NS = 10**9
-Stored = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # as frames give records
 
 
 class Intake:
@@ -43,17 +40,14 @@ class Intake:
         self._deliveries = deliveries  # of the origin's consumer, where the source names one
         self._target = target
         self._find = find
-        self._clock = clock
+        self._heard = LastHeard(clock)
         self._timers = timers
         self._transforms = source.transforms()
         self._holder = f"\0source\0{target.account}\0{target.name}\0" + "\0".join(source.identity)
-        self._origin: Stream | None = None
-        self._chosen: Selection | None = None
-        self._unwatch: Callable[[], object] | None = None
+        self._origin: Origin | None = None
         self._timer: Timer | None = None
         self._position = 1
         self._taken = 0  # the origin's newest sequence here, where sequences differ
-        self._heard_ns = 0
         self._careful_until = 0
         self._is_busy = False
         self._is_stopped = False
@@ -75,23 +69,23 @@ class Intake:
 
     def refresh(self) -> None:
         """Follow the origin: it may have come, gone or been created anew."""
-        origin = self._find(self.source) if not self._is_stopped else None
-        if origin is self._origin or self._is_stopped:
+        stream = self._find(self.source) if not self._is_stopped else None
+        if self._is_stopped or self._follows(stream):
             return
         self._let_go()
-        self._origin = origin
-        if origin is None:
+        if stream is None:
             return
-        self._chosen = origin.index.select(self.source.filters)
-        self._position = self._resume(origin)
-        self._heard_ns = self._clock.time_ns()
+        self._origin = origin = Origin(stream, self.source, self._holder)
+        self._position = self._resume(stream)
+        self._heard.note()
         if self._deliveries is not None:
-            self._deliveries.follow(origin.account, origin.name, self._position, self.pump)
+            self._deliveries.follow(stream.account, stream.name, self._position, self.pump)
             return
-        claim = RecordClaim(self.source.filters, self._position, ())
-        origin.removal.claims.put(self._holder, claim)
-        self._unwatch = origin.watch(self.pump)
+        origin.claim(self._position, self.pump)
         self.pump()
+
+    def _follows(self, stream: "Stream | None") -> bool:
+        return stream is (self._origin.stream if self._origin is not None else None)
 
     def stop(self) -> None:
         """Take nothing in any more."""
@@ -99,30 +93,27 @@ class Intake:
         self._let_go()
 
     def _let_go(self) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
+        origin, self._origin = self._origin, None
         if self._deliveries is not None:
             self._deliveries.stop()
         if self._timer is not None:
             self._timer.cancel()
-        if self._origin is not None:
-            self._heard_ns = self._last_heard_ns()
-            if not self._origin.is_closed:
-                self._origin.removal.unclaim(self._holder)
-        self._origin = self._unwatch = None
+        if origin is not None:
+            self._heard.end()
+            origin.leave()
 
     # -- taking in ---------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Take in what there is, a page at a time."""
-        origin, chosen = self._origin, self._chosen
-        if self._is_busy or origin is None or chosen is None or self._is_stopped:
+        origin = self._origin
+        if self._is_busy or origin is None or self._is_stopped:
             return
         # A page is taken in whole: what a limit may turn away goes record by record.
         one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
         most = 1 if one_by_one else PAGE_RECORDS
         try:
-            records = self._page(origin, chosen, most)
+            records = self._page(origin, most)
         except NotHere as missing:
             self._is_busy = True
             missing.wait(partial(self._on_taken_in, origin, []))
@@ -131,18 +122,13 @@ class Intake:
             return
         self._is_busy = True
         seqs = [record[0] for record in records]
-        coming = self._packed(records, origin)
+        coming = self._packed(records, origin.stream)
         Adoption(self._target).take_in(coming, partial(self._on_taken_in, origin, seqs))
 
-    def _page(self, origin: "Stream", chosen: "Selection", most: int) -> list[Stored]:
+    def _page(self, origin: "Origin", most: int) -> list[Stored]:
         if self._deliveries is not None:
             return self._deliveries.page(most)
-        index, at = origin.index, self._position
-        while records := list(index.read(chosen, at, most, PAGE_BYTES)):
-            if found := [record for record in records if not index.is_hidden(record[0])]:
-                return found
-            at = records[-1][0] + 1
-        return []
+        return origin.page(self._position, most)
 
     def _rewritten(self, subject: bytes) -> bytes:
         text = subject.decode("utf-8", "surrogateescape")
@@ -152,7 +138,7 @@ class Intake:
         return subject
 
     def _on_taken_in(
-        self, origin: "Stream", seqs: list[int], error: MillstreamError | None
+        self, origin: "Origin", seqs: list[int], error: MillstreamError | None
     ) -> None:
         self._is_busy = False
         if self._is_stopped or origin is not self._origin:
@@ -174,42 +160,34 @@ class Intake:
             self.pump()
             return
         self._position = seqs[-1] + 1
-        self._heard_ns = self._clock.time_ns()
-        self._stored(origin, seqs[-1])
+        self._heard.note()
+        self._stored(origin.stream, seqs[-1])
         if self._deliveries is not None:
             self._deliveries.taken(seqs[-1])
         else:
-            origin.removal.release(self._holder, seqs)
+            origin.release(seqs)
         self._timer = self._timers.after(0.0, self.pump)  # not at once: the stack stays flat
 
     # -- looks -------------------------------------------------------------------------------
-
-    def _last_heard_ns(self) -> int:
-        """Return when the origin was last heard of: at the latest a heartbeat ago."""
-        if self._origin is None or not self._heard_ns:
-            return self._heard_ns
-        now = self._clock.time_ns()
-        return now - max(0, now - self._heard_ns) % _HEARTBEAT_NS
 
     def _lag(self) -> int:
         if self._origin is None:
             return 0
         if self._deliveries is not None:
             return self._deliveries.lag
-        return self._origin.contents.count_from(self._position, self._chosen)
+        return self._origin.count_from(self._position)
 
     def info(self) -> dict[str, Any]:
         """Return the origin as StreamInfo shows it."""
-        origin, source = self._origin, self.source
+        source = self.source
         shown: dict[str, Any] = {"name": source.name}
         if source.external is not None:
             shown["external"] = source.external.shown()
         shown["lag"] = self._lag()
         if self._taken:
             shown["seq"] = self._taken
-        heard = self._last_heard_ns()
-        shown["active"] = self._clock.time_ns() - heard if heard else -1
-        if origin is None and source.external is None:
+        shown["active"] = self._heard.ago_ns()
+        if self._origin is None and source.external is None:
             missing = StreamNotFound(source.name, None)
             shown["error"] = {
                 "code": missing.status,

@@ -11,7 +11,8 @@ from millstream.errors import MillstreamError
 from millstream.streams.config import source as sources
 from millstream.streams.config.times import time_ns
 from millstream.streams.sourcing.incoming import Incoming
-from millstream.streams.sourcing.intake import Intake, Stored, log
+from millstream.streams.sourcing.intake import Intake, log
+from millstream.streams.sourcing.origin import Stored
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream

@@ -15,7 +15,8 @@ from millstream.streams.config import source as sources
 from millstream.streams.config.source import Source
 from millstream.streams.config.times import time_ns
 from millstream.streams.sourcing.incoming import Incoming
-from millstream.streams.sourcing.intake import PAGE_BYTES, Intake, Stored
+from millstream.streams.sourcing.intake import Intake
+from millstream.streams.sourcing.origin import PAGE_BYTES, Stored
 from millstream.streams.sourcing.source_positions import SourcePosition, SourcePositions
 
 if TYPE_CHECKING:

@@ -44,9 +44,8 @@ class Run:
     """Entries ``start`` to ``start + count`` of a batch, and who waits for them."""
 
     __slots__ = (
-        "_counts", "_last_of", "_looked", "_size", "_sized", "ack_suffix", "batch", "count",
-        "demands", "duplicates", "first_seq", "future", "note",
-        "on_end", "previous", "seqs", "start", "times_ns",
+        "_tally", "ack_suffix", "batch", "count", "demands", "duplicates", "first_seq", "future",
+        "note", "on_end", "previous", "seqs", "start", "times_ns", "waiting",
     )  # fmt: skip
 
     def __init__(self, batch: Batch, start: int, count: int, on_end: "OnEnd | None" = None) -> None:
@@ -64,9 +63,8 @@ class Run:
         self.ack_suffix = b"}"
         self.duplicates: list[tuple[bytes, bytes]] = []  # replies that wait for this commit
         self.previous: dict[bytes, int] = {}  # the newest before this run, of subjects to republish
-        self._last_of: dict[bytes, int] = {}
-        self._counts: dict[bytes, int] = {}
-        self._looked = self._size = self._sized = 0
+        self.waiting: list[Callable[[], None]] = []  # reads that this run may concern
+        self._tally: RunTally | None = None  # of entries that somebody looked at
 
     @property
     def last_seq(self) -> int:
@@ -89,32 +87,62 @@ class Run:
 
     def last_of_subjects(self) -> dict[bytes, int]:
         """Return subject → newest sequence within this run."""
-        self._look_at_subjects()
-        return self._last_of
+        return self._look().last_of_subjects()
 
     def count_of(self, subject: bytes) -> int:
         """Return how many entries have a subject."""
-        self._look_at_subjects()
-        return self._counts.get(subject, 0)
+        return self._look().count_of(subject)
 
     def subjects(self) -> set[bytes]:
         """Return the distinct subjects."""
         return self.batch.subjects(self.start, self.count)
 
-    def _look_at_subjects(self) -> None:
+    def stored_size(self, config: StreamConfig) -> int:
+        """Return what the entries count in ``max_bytes`` once they are stored."""
+        return self._look().stored_size(config)
+
+    def _look(self) -> "RunTally":
+        if self._tally is None:
+            self._tally = RunTally(self)
+        return self._tally
+
+
+class RunTally:
+    """What the entries of a run add up to; each is looked at once, while the run may grow."""
+
+    __slots__ = ("_counted", "_counts", "_last_of", "_run", "_size", "_sized")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._last_of: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
+        self._counted = self._size = self._sized = 0
+
+    def last_of_subjects(self) -> dict[bytes, int]:
+        """Return subject → newest sequence."""
+        self._count()
+        return self._last_of
+
+    def count_of(self, subject: bytes) -> int:
+        """Return how many entries have a subject."""
+        self._count()
+        return self._counts.get(subject, 0)
+
+    def _count(self) -> None:
         """Count in what the run has grown by since the last look."""
-        counts, last_of = self._counts, self._last_of
-        for at in range(self._looked, self.count):
-            subject = self.batch.subject(self.start + at)
+        run, counts, last_of = self._run, self._counts, self._last_of
+        for at in range(self._counted, run.count):
+            subject = run.batch.subject(run.start + at)
             counts[subject] = counts.get(subject, 0) + 1
-            last_of[subject] = self.seq_of(at)
-        self._looked = self.count
+            last_of[subject] = run.seq_of(at)
+        self._counted = run.count
 
     def stored_size(self, config: StreamConfig) -> int:
         """Return what the entries count in ``max_bytes`` once they are stored."""
-        for at in range(self.start + self._sized, self.start + self.count):
-            subject, _, headers, payload, _ = self.batch.message(at)
-            meta = self.batch.extras(at)[2]
+        run = self._run
+        for at in range(run.start + self._sized, run.start + run.count):
+            subject, _, headers, payload, _ = run.batch.message(at)
+            meta = run.batch.extras(at)[2]
             self._size += record_size(config, subject, headers, payload, meta)
-        self._sized = self.count
+        self._sized = run.count
         return self._size

@@ -9,12 +9,14 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.kernel._batch import Batch
 from millstream.message import Record
-from millstream.store.log.log import Appended, Committed, Durability, Log, Staged
+from millstream.store.log.log import Appended, Committed, Log, Staged
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.reading.subject_index import SubjectIndex
+from millstream.streams.writing.backlog import BACKLOG_BYTES, Backlog
 from millstream.streams.writing.preconditions import DuplicateWindow
 from millstream.streams.writing.pub_acks import PubAcks
 from millstream.streams.writing.republish import Republish
+from millstream.streams.writing.republished_copies import RepublishedCopies
 from millstream.streams.writing.run import Demand, Run
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
-BACKLOG_BYTES = 64 * 1024 * 1024  # staged and not yet committed, before publishers are stalled
 _READ_BYTES = 1024 * 1024
 
 
@@ -51,7 +52,7 @@ class Writes:
         self.acks = PubAcks(config.name, hub, interest)
         self.window = DuplicateWindow(config.duplicate_window)
         self.inflight: deque[Run] = deque()
-        self.backlog = 0
+        self.backlog = Backlog(log, paused)
         self.newest_msg_id = b""
         self.changes = 0  # runs that were staged or settled: what was counted before is stale
         self._growing: Run | None = None  # the newest in flight, which the log does not have yet
@@ -59,16 +60,9 @@ class Writes:
         self._log = log
         self._index = index
         self._clock = clock
-        self._hub = hub
-        self._interest = interest
         self._committed = committed
-        self._pause = paused
-        self._keeps = keeps
-        self._paused = False
-        self._is_full = False  # too much of this stream waits for its commit
-        self._is_held = False  # too much of all streams does
+        self._copies = RepublishedCopies(log, hub, interest, keeps, self.last_of_subject)
         self._last_staged = log.state().last_seq
-        self._republish: Republish | None = None
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
@@ -76,7 +70,7 @@ class Writes:
         self._config = config
         self.window.window_ns = config.duplicate_window
         self.acks.is_silent = config.no_ack
-        self._republish = Republish.of(config.name, config.republish)
+        self._copies.republish = Republish.of(config.name, config.republish)
 
     @property
     def staged(self) -> int:
@@ -134,8 +128,8 @@ class Writes:
         if self._growing is not None:
             self.stage_joined()
         self.changes += 1
-        if self._republish is not None:
-            self._note_previous(run, self._republish)
+        if self._copies.republish is not None:
+            self._copies.note_previous(run, self._copies.republish)
         self.inflight.append(run)
         try:
             appended = self._stage(run, partial(self._settle, run), at_once)
@@ -147,15 +141,15 @@ class Writes:
         self._note_staged(run, appended.first_seq)
         if appended.is_committed:
             self._settle(run, None)
-        else:
-            self._stall_if_full()
+        elif self.backlog.size > BACKLOG_BYTES:
+            self.backlog.stall()
 
     def stage(self, run: Run, ts_ns: int) -> Staged:
         """Stage a run that the caller logs in its own way; raises where the log takes nothing."""
         self.stage_joined()
         self.changes += 1
-        if self._republish is not None:
-            self._note_previous(run, self._republish)
+        if self._copies.republish is not None:
+            self._copies.note_previous(run, self._copies.republish)
         self.inflight.append(run)
         try:
             _check_lengths(run)
@@ -164,7 +158,8 @@ class Writes:
             self.inflight.remove(run)
             raise
         self._note_staged(run, staged.first_seq)
-        self._stall_if_full()
+        if self.backlog.size > BACKLOG_BYTES:
+            self.backlog.stall()
         return staged
 
     def skip(self, count: int, reason: str, done: Committed) -> Staged:
@@ -180,7 +175,7 @@ class Writes:
         self.newest_msg_id = b""
         if run.demands:
             self._note_ids(run)
-        self.backlog += run.batch.size
+        self.backlog.size += run.batch.size
 
     def _note_ids(self, run: Run) -> None:
         self.newest_msg_id = run.last_msg_id
@@ -201,17 +196,18 @@ class Writes:
         """Tell everybody what became of a run that the log has given its sequences."""
         self.inflight.remove(run)
         self.changes += 1
-        self.backlog -= run.batch.size
+        self.backlog.size -= run.batch.size
         if error is not None:
             self._take_back(run)
+        elif self._copies.republish is not None:  # a copy is out before its publisher hears of it
+            self._copies.publish(run, self._copies.republish)
         self.acks.settle(run, error)
-        if error is None and self._republish is not None:
-            self._publish_again(run, self._republish)
         if error is None:
             self._committed(run)
-        if self._is_full and self.backlog < BACKLOG_BYTES // 2:
-            self._is_full = False
-            self._stall()
+        for go_on in run.waiting:
+            go_on()
+        if self.backlog.is_full and self.backlog.size < BACKLOG_BYTES // 2:
+            self.backlog.let_go()
 
     def _take_back(self, run: Run) -> None:
         """Forget what was true with a run that never came to be."""
@@ -219,50 +215,6 @@ class Writes:
             self.window.forget(demand.msg_id, run.seq_of(demand.at))
         if not self.inflight:
             self._last_staged = self._log.state().last_seq
-
-    def hold_publishers(self, held: bool) -> None:
-        """Stall publishers for what other streams have staged; a log in memory goes on."""
-        self._is_held = held and self._log.durability is not Durability.EPHEMERAL
-        self._stall()
-
-    def _stall_if_full(self) -> None:
-        if self.backlog > BACKLOG_BYTES and not self._is_full:
-            self._is_full = True
-            self._stall()
-
-    def _stall(self) -> None:
-        paused = self._is_full or self._is_held
-        if paused != self._paused:
-            self._paused = paused
-            self._pause(paused)
-
-    # -- copies ------------------------------------------------------------------------------
-
-    def _note_previous(self, run: Run, republish: Republish) -> None:
-        for at in range(run.start, run.start + run.count):
-            subject = run.batch.message(at)[0]
-            if subject in run.previous or not republish.wants(subject):
-                continue
-            if self._keeps(subject):
-                run.previous[subject] = self.last_of_subject(subject)
-
-    def _publish_again(self, run: Run, republish: Republish) -> None:
-        """Publish the committed records of a run under the subjects that republish names."""
-        at, last = run.first_seq, run.last_seq
-        while at <= last and run.previous and self._hub is not None and self._interest is not None:
-            frames = self._log.read(at, last - at + 1, _READ_BYTES)
-            if not len(frames):
-                break
-            for seq, ts_ns, subject, payload, headers, *_ in frames:
-                if seq > last or subject not in run.previous:
-                    continue
-                previous, run.previous[subject] = run.previous[subject], seq
-                copy = republish.copy(seq, ts_ns, subject, payload, headers, previous)
-                if copy is not None:
-                    self._hub.publish(self._interest, copy.subject, b"", copy.headers, copy.payload)
-            at = frames.last_seq + 1
-        if self._hub is not None:
-            self._hub.flush()
 
     # -- what preconditions ask --------------------------------------------------------------
 

@@ -17,7 +17,7 @@ async def health(request: Request, topics: Topics) -> Response:
 async def ready(request: Request, topics: Topics) -> Response:
     """Answer whether recovery is over."""
     if topics.ready:
-        count = len(topics.catalog.streams(request.caller.account))
+        count = topics.catalog.table.count(request.caller.account)
         return json_response({"status": "ready", "wal_replay_complete": True, "topics": count})
     return not_ready({"replay_progress": topics.replay_progress})
 

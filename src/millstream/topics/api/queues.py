@@ -10,8 +10,9 @@ import msgspec
 from millstream.errors import BadRequest, MillstreamError
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, StreamedResponse, json_response
-from millstream.queues.queue import Answered, Job, Queue
+from millstream.queues.queue import Answered, Queue
 from millstream.queues.settings import LONGEST_MS, is_queue
+from millstream.queues.stored_jobs import Job
 from millstream.store.log.log import Durability
 from millstream.topics import bodies
 from millstream.topics.context import Topics

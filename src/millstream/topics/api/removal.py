@@ -1,5 +1,7 @@
 """Removal: records deleted for good, by position, by tag, or by both."""
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.errors import BadRequest
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 SCAN_RECORDS = 1000
 SCAN_BYTES = 1024 * 1024
+DELETED_AT_ONCE = 4096
 
 
 async def delete_records(request: Request, topics: Topics) -> Response:
@@ -67,17 +70,26 @@ async def _delete(stream: "Stream", before: int, matches: TagFilter | None) -> i
         return 0
     if matches is None:
         return await stream.purge(below=stop + 1)
-    tags = matches
-    doomed = await once_here(lambda: _tagged(stream, tags, stop))
-    return await stream.delete(doomed) if doomed else 0
+    deleted, log = 0, stream.log
+    if not isinstance(log, FileLog):
+        doomed = _tagged(stream, matches, stop)
+        return await stream.delete(doomed) if doomed else 0
+    is_prefix, tag = matches.op == "Glob", matches.value.encode()
+    tag = tag[:-1] if is_prefix else tag
+    doomed = []
+    at: int | None = 0
+    while at is not None:  # in turns: the first search reads the tag of every record
+        some, at = await once_here(partial(log.some_by_tag, tag, is_prefix, at, stop + 1))
+        doomed += some
+        if doomed and (at is None or len(doomed) >= DELETED_AT_ONCE):
+            deleted += await stream.delete(doomed)
+            doomed = []
+        await asyncio.sleep(0)
+    return deleted
 
 
 def _tagged(stream: "Stream", matches: TagFilter, stop: int) -> list[int]:
-    """Return what is selected up to ``stop``, by the log's index of tags where it has one."""
-    log, value = stream.log, matches.value.encode()
-    if isinstance(log, FileLog):
-        is_prefix = matches.op == "Glob"
-        return log.by_tag(value[:-1] if is_prefix else value, is_prefix, stop + 1)
+    """Return what is selected up to ``stop``."""
     found, at = [], stream.state().first_seq
     while at <= stop:
         frames = stream.read(at, SCAN_RECORDS, SCAN_BYTES)

@@ -121,7 +121,7 @@ async def list_routers(request: Request, topics: Topics) -> Response:
         if router.definition.name.startswith(query.get("prefix", ""))
         and query.get("source") in (None, "", router.definition.source)
         and query.get("dest") in (None, "", router.definition.dest)
-        and (after is None or router.definition.name.encode() > after)
+        and (after is None or router.definition.name > after)
         and may_see(router, request.caller)
     ]
     page = found[:size]

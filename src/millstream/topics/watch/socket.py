@@ -5,32 +5,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from millstream.errors import BadRequest, Forbidden, MillstreamError, Unauthorized
 from millstream.http.request import Caller, Request
 from millstream.http.response import Answer, Response, Upgraded, error_body
 from millstream.http.upgrade import offers_deflate, switch_headers, websocket_problem
-from millstream.topics import bodies
-from millstream.topics.authorize import check_scope
 from millstream.topics.context import Topics
-from millstream.topics.directory import check_name
-from millstream.topics.page.current_state import current_state
-from millstream.topics.page.page import MOST_BYTES, MOST_RECORDS, Query
-from millstream.topics.page.performance import Stopwatch
 from millstream.topics.watch.incoming_messages import IncomingMessages
 from millstream.topics.watch.socket_messages import (
     NULL,
-    BadMessage,
-    Message,
-    PingRequest,
-    Publish,
-    Subscribe,
-    Unsubscribe,
-    answer,
-    read_message,
     refusal,
 )
+from millstream.topics.watch.socket_requests import SocketRequests
 from millstream.topics.watch.subscriptions import Subscriptions
-from millstream.topics.writing import carry_out
 from millstream.wire import websocket
 from millstream.wire.websocket import FrameError, Status
 
@@ -40,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FAILED = "the server failed; its log says why"
-MOST_TOPICS = 256
 PING_SECONDS = 20.0
 SILENCE_SECONDS = 45.0  # a client that says nothing for so long, pings included, is gone
 TURN = 16  # looks at topics before other connections have their turn
@@ -77,9 +61,8 @@ class Socket(asyncio.Protocol):
         leave: Callable[[], None],
     ) -> None:
         self._door = door
-        self._topics = topics
+        self._stop_signal = topics.stop_signal
         self._caller = caller
-        self._leave = leave
         self._incoming = IncomingMessages(door.limits.body_bytes, compressed)
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -88,9 +71,10 @@ class Socket(asyncio.Protocol):
         self._paused = False
         self._closing = False
         self._pumping: asyncio.Handle | None = None
-        self._heard_at = self._stalled_at = 0.0
+        self._heard_at = 0.0
         self._subscriptions = Subscriptions(topics, self._wake, compressed)
-        self._undo_stop = topics.stop_signal.on_wake(self._look_around)
+        self._requests = SocketRequests(topics, caller, self._subscriptions)
+        self._undo = (topics.stop_signal.on_wake(self._look_around), leave)  # when it is gone
         self.deadline: float | None = None
 
     @property
@@ -112,10 +96,10 @@ class Socket(asyncio.Protocol):
         """Give everything back."""
         self._closing, self._transport, self.deadline = True, None, None
         self._writable.set()
-        self._undo_stop()
         self._subscriptions.clear()
         self._incoming.clear()
-        self._leave()
+        for undo in self._undo:
+            undo()
         self._door.forget(self)
 
     def data_received(self, data: bytes) -> None:
@@ -133,8 +117,7 @@ class Socket(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Send no records until the client has read some."""
         self._writable.clear()
-        self._stalled_at = self._door.now()
-        self.deadline = self._stalled_at + self._door.limits.stall_seconds
+        self.deadline = self._door.now() + self._door.limits.stall_seconds
 
     def resume_writing(self) -> None:
         """Send on."""
@@ -204,7 +187,7 @@ class Socket(asyncio.Protocol):
         try:
             while self._incoming and not self._closing:
                 await self._writable.wait()
-                reply = await self._carry_out(self._incoming.pop())
+                reply = await self._requests.carry_out(self._incoming.pop())
                 self._send(reply)
                 self._subscriptions.release()
                 self._read_on()
@@ -213,104 +196,10 @@ class Socket(asyncio.Protocol):
             self._end(Status.INTERNAL, FAILED)
         finally:
             self._task = None
-        if self._topics.stop_signal.is_set or self._caller.revoked:
+        if self._stop_signal.is_set or self._caller.revoked:
             self._look_around()
         elif self._incoming:  # read while the last one was being finished
             self._read_on()
-
-    async def _carry_out(self, text: bytes | None) -> bytes:
-        request_id = NULL
-        try:
-            if text is None:
-                raise BadMessage("unsupported_message", "messages are JSON in text frames")
-            message = read_message(text)
-            request_id = message.request_id
-            return await self._obey(message)
-        except BadMessage as error:
-            return refusal(error.request_id, error.word, error.message)
-        except MillstreamError as error:
-            return refusal(request_id, error.code, error.message)
-
-    async def _obey(self, message: Message) -> bytes:
-        match message:
-            case Publish():
-                return await self._publish(message)
-            case Subscribe():
-                return self._subscribe(message)
-            case Unsubscribe():
-                return self._unsubscribe(message)
-            case PingRequest():
-                return answer("pong", message.request_id)
-
-    async def _publish(self, message: Publish) -> bytes:
-        watch = Stopwatch(self._topics.clock)
-        await self._topics.turns.turn(message.topic)
-        caller = self._asking_for("write", message.topic)
-        if message.config is not None and "admin" not in caller.scopes:
-            raise Forbidden("publishing with a config needs the admin scope")
-        body = bodies.WriteBody(
-            records=message.records,
-            node=message.node,
-            idempotency_key=message.idempotency_key,
-            create=message.create,
-            config=message.config,
-            disable_backpressure=message.disable_backpressure,
-        )
-        self._subscriptions.held = message.topic  # its ack goes before its records
-        done = await carry_out(body, message.topic, caller, self._topics, watch, shares=True)
-        seqs = None if message.return_seqs is False else done.seqs()
-        return answer("ack", message.request_id, seqs=seqs, **done.shown())
-
-    def _subscribe(self, message: Subscribe) -> bytes:
-        wishes = dict(message.topics or {})
-        if message.topic is not None:
-            own = bodies.WatchTopic(message.from_seq, message.tail)
-            wishes.setdefault(message.topic, own)
-        if not wishes:
-            raise BadRequest("name a topic to subscribe to")
-        query = _query(message)
-        starts = {
-            name: bodies.unsigned(wish.from_seq if wish else None, "from_seq", 0)
-            for name, wish in wishes.items()
-        }
-        callers = {name: self._asking_for("read", name) for name in wishes}
-        new = sum(name not in self._subscriptions for name in wishes)
-        if len(self._subscriptions) + new > MOST_TOPICS:
-            raise BadRequest(f"a socket subscribes to at most {MOST_TOPICS} topics")
-        made, shown = [], {}
-        for name, wish in wishes.items():
-            if message.lenient and self._topics.directory.find_or_none(name, callers[name]) is None:
-                continue
-            stream = self._topics.directory.find(name, callers[name])
-            state = current_state(stream, self._topics.clock.time_ns())
-            start = state.last_seq if wish is not None and wish.tail else starts[name]
-            shown[name] = {
-                "from_seq": start,
-                "head_seq": state.last_seq,
-                "earliest_seq": state.first_seq,
-            }
-            made.append((stream, start, query, callers[name]))
-        for subscription in made:
-            self._subscriptions.add(*subscription)
-        return answer("subscribed", message.request_id, topics=shown)
-
-    def _unsubscribe(self, message: Unsubscribe) -> bytes:
-        names = list(message.topics or ())
-        if message.topic is not None and message.topic not in names:
-            names.append(message.topic)
-        if not names:
-            raise BadRequest("name a topic to unsubscribe from")
-        ended = [name for name in names if self._subscriptions.remove(name)]
-        return answer("unsubscribed", message.request_id, topics=ended)
-
-    def _asking_for(self, scope: str, topic: str) -> Caller:
-        """Return the caller as judged for an operation; raises where it may not."""
-        if self._caller.revoked:
-            raise Unauthorized("the credential was revoked")
-        caller = self._caller.asking_for(scope, topic)
-        check_scope(caller, scope)
-        check_name(topic, caller)
-        return caller
 
     # -- what the client is sent -------------------------------------------------------------
 
@@ -330,7 +219,7 @@ class Socket(asyncio.Protocol):
 
     def _send_records(self) -> None:
         """Send records while the client takes them and others have their turn."""
-        until = self._topics.clock.monotonic() + TURN_SECONDS
+        until = self._door.now() + TURN_SECONDS
         for _ in range(TURN):
             if self._closing or self.stalled or self._transport is None:
                 return
@@ -340,7 +229,7 @@ class Socket(asyncio.Protocol):
             if not frames:
                 break
             self._transport.write(frames)
-            if self._topics.clock.monotonic() >= until:
+            if self._door.now() >= until:
                 break
         self._wake()
 
@@ -351,7 +240,7 @@ class Socket(asyncio.Protocol):
         if self._caller.revoked:
             self._send(refusal(NULL, "unauthorized", "the credential was revoked"))
             self._end(Status.POLICY, "the credential was revoked")
-        elif self._topics.stop_signal.is_set or self._door.stopping.is_set():
+        elif self._stop_signal.is_set or self._door.stopping.is_set():
             self._send(refusal(NULL, "server_shutting_down", "the server is stopping"))
             self._end(Status.GOING_AWAY, "the server is stopping")
         for name in self._subscriptions.barred():
@@ -375,17 +264,3 @@ class Socket(asyncio.Protocol):
             self._transport.write_eof()
         else:
             self._transport.close()
-
-
-def _query(message: Subscribe) -> Query:
-    limit = bodies.unsigned(message.limit, "limit", 0, bodies.U32)
-    budget = bodies.unsigned(message.max_batch_bytes, "max_batch_bytes", 0)
-    return Query(
-        limit=min(limit or MOST_RECORDS, MOST_RECORDS),
-        max_bytes=min(budget or 1024 * 1024, MOST_BYTES),
-        without_nodes=bodies.nodes(message.node),
-        include_tags=bool(message.include_tags),
-        include_meta=message.include_meta is not False,
-        include_data=message.include_data is not False,
-        filter=bodies.read_filter(message.filter),
-    )

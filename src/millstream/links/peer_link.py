@@ -1,4 +1,4 @@
-"""Link: one connection to another server, whatever is at its other end."""
+"""PeerLink: one connection to another server, whatever is at its other end."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ class Pulse(msgspec.Struct):
     rtt_seconds: float = 0.0
 
 
-class Link:
+class PeerLink:
     """What is told to and heard from one server; subclasses know how it introduces itself."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Route: a link to another member of our cluster; it carries every account."""
+"""MemberRoute: a link to another member of our cluster; it carries every account."""
 
 import asyncio
 import hmac
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream.accounts.permissions import Rule
 from millstream.links.demand import LinkKind
-from millstream.links.link import Link, LinkRules, Remote
+from millstream.links.peer_link import LinkRules, PeerLink, Remote
 from millstream.nats.transport.closed import Closed
 from millstream.wire import errors
 from millstream.wire.link_info import (
@@ -20,17 +20,23 @@ from millstream.wire.link_info import (
 
 if TYPE_CHECKING:
     from millstream.links.mesh import Mesh
-    from millstream.links.terms import Address
+    from millstream.links.terms import ServerAddress
     from millstream.nats.accounts.accounts import Space
 
 log = logging.getLogger(__name__)
 
 
-class Route(Link):
+class MemberRoute(PeerLink):
     """One member of the cluster, as it introduced itself."""
 
     def __init__(
-        self, mesh: "Mesh", cid: int, remote: Remote, dialled: "Address | None", *, implicit: bool
+        self,
+        mesh: "Mesh",
+        cid: int,
+        remote: Remote,
+        dialled: "ServerAddress | None",
+        *,
+        implicit: bool,
     ) -> None:
         """``dialled`` says that we opened it; ``implicit``, that another member told us of it."""
         patience = mesh.terms.auth_timeout
@@ -128,7 +134,7 @@ class Route(Link):
     def _begin(self, said: LinkInfo) -> None:
         self.is_open = self.was_open = True
         self.urls = said.connect_urls or []
-        self.hub.open_link(
+        self.hub.wishes.open_link(
             self.cid,
             headers=said.headers and self.exchange.sessions.info.headers,
             tells_origin=self._tells_origin,

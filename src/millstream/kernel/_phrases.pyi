@@ -1,0 +1,23 @@
+from typing import final
+
+@final
+class Phrases:
+    """The words that the hub says to clients, and the names that it keeps from them.
+
+    A pair is what stands before and after the subject that it speaks of. ``sequence`` and ``time``
+    stand before those of a record, behind its headers; ``no_headers`` is the block of a record that
+    has none. ``reserved`` are prefixes of reply subjects, each with the length from which on
+    clients may not use it.
+    """
+
+    def __init__(
+        self,
+        *,
+        bad_subject: bytes = b"",
+        reserved_reply: tuple[bytes, bytes] = (b"", b""),
+        nobody: tuple[bytes, bytes] = (b"", b""),
+        no_headers: bytes = b"\r\n",
+        sequence: bytes = b"",
+        time: bytes = b"",
+        reserved: tuple[tuple[bytes, int], ...] = (),
+    ) -> None: ...
