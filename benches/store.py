@@ -60,11 +60,11 @@ def _last(log: FileLog, i: int) -> None:
 
 
 def _trim(log: FileLog, i: int) -> None:
-    log.apply_trim(log.first_kept + 1, "cap")
+    log.removal.apply_trim(log.first_kept + 1, "cap")
 
 
 def _delete(log: FileLog, i: int) -> None:
-    log.apply_delete([log.committed_seq - 2 * i])
+    log.removal.apply_delete([log.committed_seq - 2 * i])
 
 
 FLAT: dict[str, Callable[[FileLog, int], None]] = {

@@ -132,6 +132,15 @@ class ConsumerNotFound(MillstreamError):
         super().__init__("consumer not found")
 
 
+class ConnectionNotFound(MillstreamError):
+    """There is no open connection of this number."""
+
+    status = 404
+    err_code = 10003
+    http_status = 404
+    code = "not_found"
+
+
 class RecordNotFound(MillstreamError):
     """The sequence or subject asked for holds no record."""
 
@@ -196,12 +205,16 @@ class StorageUnusable(MillstreamError):
 
 
 class Unauthorized(MillstreamError):
-    """No credential, or one that nobody holds."""
+    """No credential, or one that nobody holds; whoever guesses waits for the answer."""
 
     status = 401
     err_code = 10003
     http_status = 401
     code = "unauthorized"
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait  # seconds
 
 
 class Forbidden(MillstreamError):

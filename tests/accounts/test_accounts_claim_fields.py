@@ -14,6 +14,7 @@ from millstream.accounts.claims import accounts_of_claims
 from millstream.accounts.credentials import permissions_of_claims
 from millstream.accounts.jwt import Refused, Trust, decode
 from millstream.accounts.jwt_kind import JwtKind
+from support.annotations import structs_in
 from support.jwt_makers import Holder, Operator
 
 SHAPES = {
@@ -29,19 +30,12 @@ NOW = 1_700_000_000.0
 def leaves(shape: type, path: str) -> Iterator[str]:
     """Go through the fields of a shape, by path, down to those that hold no others."""
     for field in msgspec.structs.fields(shape):
-        inner = list(_structs(field.type))
+        inner = list(structs_in(field.type))
         name = f"{path}{field.name}"
         for struct in inner:
             yield from leaves(struct, f"{name}.")
         if not inner:
             yield name
-
-
-def _structs(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _structs(inner)
 
 
 @pytest.mark.parametrize("kind", JwtKind)

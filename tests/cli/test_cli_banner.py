@@ -17,9 +17,9 @@ def test_banner_says_what_runs_where_how_safe_and_what_to_try() -> None:
     assert banner(FACTS, "./millstream").splitlines() == [
         "millstream 0.1.0   data ./millstream-data (new)   jetstream: fsync before ack",
         "  nats   nats://127.0.0.1:4222     any NATS client",
-        "  http   http://127.0.0.1:8222     API, /healthz",
-        "  auth   off, loopback only        other machines cannot connect",
-        "ready in 0.31 s.   Try:  ./millstream pub orders.new '{\"id\":1}'",
+        "  http   http://127.0.0.1:8222     API, /healthz; topics made here: ack before fsync",
+        "  auth   off, loopback only        (millstream user add … to open up)",
+        "ready in 0.31 s.   Try:  ./millstream pub orders.new '{\"id\":1}' --create",
     ]
 
 
@@ -32,7 +32,7 @@ def test_banner_leaves_out_what_does_not_run() -> None:
 
 def test_what_to_try_names_a_server_that_is_not_the_default() -> None:
     text = banner(replace(FACTS, nats_url="nats://127.0.0.1:5222"))
-    assert text.endswith("millstream pub -s nats://127.0.0.1:5222 orders.new '{\"id\":1}'")
+    assert text.endswith("millstream pub -s nats://127.0.0.1:5222 orders.new '{\"id\":1}' --create")
 
 
 def test_an_open_server_says_so() -> None:

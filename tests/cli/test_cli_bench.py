@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.cli.messages.bench_runs import Load, Measured, _parts
+from millstream.cli.bench.core_runs import Load, Measured, _parts
 from support.nats_server import RunningServer, nats_server
 from support.peers import free_port
 

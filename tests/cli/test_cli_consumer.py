@@ -61,8 +61,12 @@ def test_the_cause_is_told_in_one_line(peer: Peer, capsys: pytest.CaptureFixture
         assert told.startswith(f"paused until {until} (")
         assert told.endswith(" s more); 2 pending, 0 in flight\n")
     for stream, name, error in (
-        ("ORDERS", "nobody", "stream 'ORDERS' has no consumer named 'nobody'"),
-        ("NONE", "nobody", "the server has no stream named 'NONE'"),
+        (
+            "ORDERS",
+            "biling",
+            "stream 'ORDERS' has no consumer named 'biling'; did you mean 'billing'?",
+        ),
+        ("ORDER", "nobody", "the server has no stream named 'ORDER'; did you mean 'ORDERS'?"),
     ):
         assert main.run(["consumer", "why", stream, name, "-s", url]) == 1
         assert capsys.readouterr().err == f"millstream: {error}\n"

@@ -76,7 +76,7 @@ def test_sub_prints_one_json_object_a_line(server: RunningServer) -> None:
 def test_pub_sends_each_line_of_its_input(server: RunningServer) -> None:
     with listening(server, "sub", "l", "--count", "3", "--raw") as sub:
         sent = millstream(server, "pub", "l", "--lines", "--json", stdin=b"a\n\nb\r\n")
-        assert json.loads(sent.stdout) == {"subject": "l", "published": 3}
+        assert json.loads(sent.stdout) == {"subject": "l", "published": 3, "stored": 0}
         assert sub.communicate(timeout=LIMIT)[0] == b"a\n\nb\n"
 
 

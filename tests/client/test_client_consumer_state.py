@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.client.consumer_state import ConsumerState, ConsumerTerms
+from millstream.client.jetstream.consumer_state import ConsumerState, ConsumerTerms
 
 PULL = ConsumerTerms(ack_policy="explicit", max_ack_pending=10)
 PUSH = ConsumerTerms(deliver_subject="to.me", ack_policy="explicit", max_ack_pending=10)
@@ -42,4 +42,4 @@ PAUSED = ConsumerTerms(ack_policy="explicit", pause_until="2030-01-01T00:00:00Z"
     ],
 )
 def test_the_cause_comes_first(state: ConsumerState, told: str) -> None:
-    assert state.why() == told
+    assert state.why().text() == told

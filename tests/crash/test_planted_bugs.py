@@ -10,9 +10,10 @@ from test_bit_flips import test_one_flipped_bit_costs_at_most_one_record_and_nam
 from test_random_sweep import faults, judge_older_snapshots, run_until_crash
 
 from millstream.errors import ShardReadOnly
+from millstream.store import checkpoints
 from millstream.store import store as store_module
 from millstream.store.disk import files as files_module
-from millstream.store.log import file_log
+from millstream.store.log import file_log, promise
 from millstream.store.log import snapshot as snapshot_module
 from millstream.store.recovery import rebuild, replay
 from millstream.store.segments import segment as segment_module
@@ -83,8 +84,14 @@ def forgets_gaps(self: Any, first: int, last: int, reason: str) -> list[Any]:
     return []
 
 
-def never_reserves(self: Any, last: int) -> None:
+def never_reserves(self: Any, last: int, count: int) -> None:
     self.reserved_seq = last
+
+
+class ForgetsDeletes:
+    @staticmethod
+    def of(log: Any, ends: Any) -> Any:
+        return _without_deletes(snapshot_module.LogSnapshot.of(log, ends))
 
 
 ENGINE, LOG = local_engine.LocalEngine, file_log.FileLog
@@ -108,23 +115,20 @@ BUGS: dict[str, Plant] = {
         lambda self, positions: DROP(self, {s.number: s.applied_position for s in self.in_use}),
     ),
     "lose without a gap": replaced(LOG, "add_gap", forgets_gaps),
-    "never reserve sequences": replaced(LOG, "_reserve", never_reserves),
+    "never reserve sequences": replaced(promise.SequencePromise, "_make", never_reserves),
     "do not log again what is above the mark": replaced(Shards, "_entries", lambda self, *rest: []),
-    "forget deletes in a snapshot": lambda patch: patch.setattr(
-        LOG, "snapshot", lambda self, ends: _without_deletes(SNAPSHOT(self, ends))
-    ),
+    "forget deletes in a snapshot": replaced(checkpoints, "LogSnapshot", ForgetsDeletes),
     "apply half a batch": replaced(replay, "_continues", lambda entry: True),
     "take what was skipped for lost": replaced(rebuild.Logs, "_skip", nothing),
     "replay only the shards in use": replaced(store_module, "shards_on_disk", lambda *_: []),
     "replay shards without waiting": replaced(
-        replay.Replay, "_wait_for", lambda self, log_id, last: iter(())
+        replay.ShardWaits, "until", lambda self, log_id, last: iter(())
     ),
     "take pieces of batches from torn bytes": replaced(
         replay, "whole_batches", lambda frames, start: frames
     ),
 }
 DROP = Shards.drop_below
-SNAPSHOT = LOG.snapshot
 
 
 def _without_deletes(snapshot: Any) -> Any:

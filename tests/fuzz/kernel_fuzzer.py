@@ -88,7 +88,13 @@ class Door:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.interests = [Interest(cache=4, sweep=1), Interest()]
-        self.hub = Hub(self, PHRASES, max_payload=6000, max_pending=random.choice([2_000, 100_000]))
+        self.hub = Hub(
+            self,
+            PHRASES,
+            max_payload=6000,
+            max_pending=random.choice([2_000, 100_000]),
+            slice_ns=random.choice([0, 1 << 60]),
+        )
         self.cids: list[int] = []
 
     def attach(self, fd: int | None = None) -> int:
@@ -171,7 +177,9 @@ def fuzz_hub(random: Random) -> None:
     theirs.setblocking(False)
     door.attach(theirs.detach())
     fed = [door.attach() for _ in range(2)]
-    handles = [i.add_sink(random.choice([b"a", b">", b"b.*"]), door) for i in door.interests]
+    handles = [
+        i.add_sink(random.choice([b"a", b">", b"b.*"]), door, costly=True) for i in door.interests
+    ]
     for _ in range(random.randrange(1, 9)):
         data = mutated(random, b"".join(operation(random) for _ in range(random.randrange(1, 6))))
         target = random.choice([*fed, -1])
@@ -184,6 +192,7 @@ def fuzz_hub(random: Random) -> None:
         paused = random.random() < 0.2
         for interest, handle in zip(door.interests, handles, strict=True):
             interest.pause_sink(handle, paused)
+        door.hub.poll()
         door.hub.tick(random.random() * 100)
     _read(ours)
     door.hub.close()

@@ -53,6 +53,7 @@ ALLOWED = {
     "server/server.py:follow": "whatever an order raises stops the server",
     "server/embedded.py:EmbeddedServer._start": "awaited at the end, with what it raised",
     "server/process/loop_guard.py": "measures what the loop runs; each call is somebody else's",
+    "store/object_log/probe.py:probe": "each result is asked for before it returns",
     "streams/reading/cold_reads.py:look_again": WAITER,
     "streams/deposits/deposits.py:Deposits.commit": REQUEST,
     "topics/audience/wakeup.py:Wakeup": WAITER,

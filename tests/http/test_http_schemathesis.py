@@ -27,7 +27,12 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-STREAMS = ("/tail", "/work", "/v0/watch/{wid}")  # these answer for as long as one listens
+STREAMS = (
+    "/tail",
+    "/work",
+    "/v0/watch/{wid}",
+    "/v0/feed",
+)  # these answer for as long as one listens
 NAMES = ("log", "queue", "full", "dead")
 
 

@@ -24,7 +24,7 @@ class Recorder:
     """A handler that carries out SUB and UNSUB and keeps what it was told."""
 
     def __init__(self, **options: Any) -> None:
-        self.hub = Hub(self, PHRASES, **options)
+        self.hub = Hub(self, PHRASES, **{"slice_ns": 1 << 60, **options})
         self.interest = Interest()
         self.calls: list[tuple[object, ...]] = []
         self.output: dict[int, bytes] = {}

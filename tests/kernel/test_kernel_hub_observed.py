@@ -23,7 +23,7 @@ class Recorder:
     """A hub and a handler that carries out SUB and UNSUB."""
 
     def __init__(self, on_closing: Callable[[int, int], None] | None = None) -> None:
-        self.hub = Hub(self, Phrases(), on_closing=on_closing)
+        self.hub = Hub(self, Phrases(), on_closing=on_closing, slice_ns=1 << 60)
         self.interest = Interest()
         opened.append(self.hub)
 

@@ -133,6 +133,7 @@ class IndexAgreement(RuleBasedStateMachine):
         places = self.plain.tag_places(start, stop)
         packed = unpacked(self.index.tag_places(start, stop))
         assert packed == [number for place in places for number in place]
+        assert self.index.data_bytes(start, stop) == self.plain.data_bytes(start, stop)
 
     @rule(count=st.integers(0, 20))
     def truncate(self, count: int) -> None:

@@ -26,7 +26,6 @@ NOT_OURS = {
     "varz.git_commit": "no such build",
     "varz.gomaxprocs": "a setting of Go's runtime",
     "varz.disk_io_wait_stats": "a figure of its own store",
-    "accountz.account_detail.imports": "the system's imports are built in here",
 }
 # What we tell beyond it.
 OURS = {

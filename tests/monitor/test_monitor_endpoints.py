@@ -186,6 +186,7 @@ async def test_accountz_shows_what_accounts_share() -> None:
         {
             "subject": "pay",
             "account": "A",
+            "to": "shop.pay",
             "local_subject": "shop.pay",
             "type": "service",
             "invalid": False,

@@ -79,7 +79,7 @@ async def test_answers_are_counted_by_status() -> None:
     async def app(request: Request) -> Response:
         return Response(404 if request.path == "/no" else 200)
 
-    counting = counted(app, statuses)
+    counting = counted(app, statuses, {})
     for path in ("/", "/no", "/"):
         await counting(Request("GET", path))
     assert statuses == {200: 2, 404: 1}

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jetstream_broker import Broker, both
 from nats.aio.client import Client
 
@@ -109,6 +110,46 @@ async def test_the_newest_of_many_subjects_say_which_they_are_also_without_heade
     ours, theirs = await both(tmp_path, scenario)
     assert ours == theirs
     assert ours[0][0]["Nats-Subject"] == "s.0"
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        b"Nats-Sequence: 99\r\nNats-Stream: other\r\nNats-Time-Stamp: never\r\n\r\n",
+        b"nats-sequence: 99\r\nNATS-STREAM: other\r\nnats-subject: x\r\n\r\n",
+        b"Nats-Sequence: 98\r\nNats-Sequence: 99\r\n\r\n",
+        b"A: b\nNats-Sequence: 99\r\n\r\n",
+        b"A: b\r\n\r\nNats-Sequence: 99\r\n\r\n",
+        b"Nats-Sequence: 99",
+    ],
+)
+async def test_published_headers_never_stand_in_for_the_server_s_own(
+    tmp_path: Path, claims: bytes
+) -> None:
+    broker = Broker(str(tmp_path))
+    url = broker.start()
+    client = await nats.connect(url)
+    await ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    block = b"NATS/1.0\r\n" + claims
+    writer.write(b'CONNECT {"verbose":false,"headers":true}\r\nSUB r 1\r\n')
+    writer.write(b"HPUB s r %d %d\r\n%sx\r\n" % (len(block), len(block) + 1, block))
+    while not (await reader.readline()).startswith(b"MSG"):
+        pass
+    writer.close()
+    port = int(url.rpartition(":")[2])
+    batch = json.dumps({"seq": 1, "batch": 1}).encode()
+    asked = [(f"{GET}.S.s", b""), (f"{GET}.S", b'{"seq":1}'), (f"{GET}.S", batch)]
+    for found in (await raw(port, asked))[:2]:
+        assert found.endswith(b"\r\n<time>\r\nx")
+        assert b"\r\n\r\n" not in found
+        head = found.lower()
+        for name in (b"nats-sequence: 1\r\n", b"nats-stream: s\r\n", b"nats-subject: s\r\n"):
+            assert head.count(name) == 1
+            assert head.count(name.partition(b" ")[0]) == 1
+        assert b"99" not in head
+    await client.close()
+    await broker.stop()
 
 
 BATCHES: list[dict[str, Any]] = [

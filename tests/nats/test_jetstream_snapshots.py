@@ -1,7 +1,9 @@
 """Snapshots go out in acknowledged chunks and come back whole, ours and nats-server's alike."""
 
 import asyncio
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from nats.aio.client import Client
 
 import nats
 from millstream.message import NewRecord
+from millstream.nats.jetstream.archive import MAGIC, Archive
 from millstream.nats.jetstream.s2_frames import BadArchive, Decoder, decompress_block, encode
 from millstream.streams.config.config import StreamConfig
 from support.jetstream_api import api
@@ -241,6 +244,20 @@ def test_what_is_no_s2_stream_is_refused():
         list(Decoder().feed(b"\xff\x06\x00\x00nonono"))
 
 
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/passwd", "msgs/../../1.blk", "obs\\..\\x", "c:/x", "consumers/../x"]
+)
+def test_paths_that_lead_out_of_a_snapshot_are_refused_by_name(name: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:") as tar:
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    entry = bytes([len(name), 0, 0, 0, 0]) + name.encode() + bytes(5)
+    for data in (packed.getvalue(), MAGIC + entry):
+        with pytest.raises(BadArchive, match="leads out of it") as raised:
+            Archive(data)
+        assert repr(name) in str(raised.value)
+
+
 async def test_a_snapshot_waits_for_an_inbox_that_is_subscribed_after_the_answer(tmp_path: Path):
     broker = Broker(str(tmp_path))
     client = await nats.connect(broker.start())
@@ -254,5 +271,19 @@ async def test_a_snapshot_waits_for_an_inbox_that_is_subscribed_after_the_answer
     assert message.data.startswith(b"\xff\x06\x00\x00sNaPpY")
     assert (await sub.next_msg(timeout=5)).data == b""
     assert early.pending_msgs == 2
+    await client.close()
+    await broker.stop()
+
+
+async def test_a_durable_consumer_in_memory_goes_along(tmp_path: Path):
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start())
+    await fill(client, 20)
+    config = {**CONSUMER, "name": "m", "durable_name": "m", "mem_storage": True}
+    await api(client, "CONSUMER.CREATE.S.m", {"stream_name": "S", "config": config})
+    answer, chunks, _ = await back_up(client)
+    await client.jetstream().delete_stream("S")
+    await bring_back(client, answer, chunks)
+    assert (await api(client, "CONSUMER.NAMES.S"))["consumers"] == ["c", "m"]
     await client.close()
     await broker.stop()

@@ -175,9 +175,22 @@ def test_whoever_says_nothing_for_five_seconds_is_closed(serving: Serving) -> No
 def test_half_an_operation_is_a_handshake_for_twenty_seconds_only(serving: Serving) -> None:
     client = serving.client(opening=b"")
     said(client)
+    serving.tell(client, b"CONNECT {")
+    serving.pass_time(5)
+    for _ in range(29):
+        assert serving.tell(client, b" ") == b""
+        serving.pass_time(0.5)
+    assert serving.tell(client, b" ") == b""
+    serving.pass_time(0.5)
+    assert said(client) == b"-ERR 'Authentication Timeout'\r\n<closed>"
+
+
+def test_whoever_stops_in_the_middle_of_its_first_operation_is_closed(serving: Serving) -> None:
+    client = serving.client(opening=b"")
+    said(client)
     serving.tell(client, b"CONN")
-    serving.pass_time(19)
-    assert serving.tell(client, b"ECT") == b""
+    serving.pass_time(5)
+    assert said(client) == b""
     serving.pass_time(1)
     assert said(client) == b"-ERR 'Authentication Timeout'\r\n<closed>"
 

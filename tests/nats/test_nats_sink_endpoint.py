@@ -199,7 +199,7 @@ def test_what_is_not_staged_as_it_was_sent_is_refused(
         (b"\xff" * 64, "do not add up"),
         (entries(b"x", subject=b"other"), "not one that stream OUT takes"),
         (entries(b"x", subject=b"out.*"), "not one that stream OUT takes"),
-        (entries(b"x", headers=b"NATS/1.0\r\nA: b"), "no NATS header block"),
+        (entries(b"x", headers=b"NATS/1.0\r\nA: b"), "the empty line at their end"),
         (entries(b"x" * (1 << 20) + b"y"), "too large"),
     ],
 )

@@ -27,6 +27,9 @@ class Numbers:
     def size(self, seq: int) -> int:
         return self._size
 
+    def ready_at_ms(self, seq: int) -> int:
+        return 0
+
 
 def claim(
     leases: Leases,

@@ -166,6 +166,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("8223", f"tls {{ {_PAIR} }}"), "https_port"),
         **each(Acts("x"), "http_base_path"),
         **each(Acts("[a.example]"), "allowed_hosts"),
+        **each(Acts("fsync"), "http_durability"),
         **each(Acts("{ token: t }"), "authorization"),
         **each(Acts("{ A {} }"), "accounts"),
         **each(Acts("{ a: b }"), "mappings", "maps"),

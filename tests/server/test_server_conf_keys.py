@@ -19,6 +19,7 @@ from millstream.server.options.auth_options import DirectoryResolver, UrlResolve
 from millstream.server.options.options import Options
 from millstream.server.options.serve_config import ConfigError
 from millstream.server.options.unsupported import refuse_missing
+from support.annotations import structs_in
 
 SOURCE = Path(millstream.__file__).parent
 READERS = sorted(SOURCE.glob("server/conf/*.py"))
@@ -140,15 +141,8 @@ def option_fields(struct: type, seen: set[type]) -> Iterator[tuple[str, str]]:
     seen.add(struct)
     for field in msgspec.structs.fields(struct):
         yield struct.__name__, field.name
-        for inner in _structs(field.type):
+        for inner in structs_in(field.type):
             yield from option_fields(inner, seen)
-
-
-def _structs(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        yield annotation
-    for inner in getattr(annotation, "__args__", ()):
-        yield from _structs(inner)
 
 
 def attributes_read() -> set[str]:

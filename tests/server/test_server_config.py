@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from millstream.accounts.api_keys import make_key, parse_keys
+from millstream.dashboard.masking import MaskRule
 from millstream.server.access.key_file import KeyFile
 from millstream.server.command_line.serve_options import load_serve
 from millstream.server.options.options import (
@@ -31,7 +32,8 @@ def test_a_flag_beats_the_environment_which_beats_the_default() -> None:
     assert (config.port, config.http_port, config.host) == (6000, 5001, "127.0.0.1")
 
 
-def test_every_option_can_come_from_the_environment() -> None:
+def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "mask.json").write_text('[{"stream": "A", "paths": ["$.b"]}]')
     told = {
         "host": "::1",
         "port": "1",
@@ -54,6 +56,8 @@ def test_every_option_can_come_from_the_environment() -> None:
         "hot_segments": "4",
         "hot_bytes": "5",
         "allowed_hosts": "mill.example, [FD00::1]",
+        "http_durability": "fsync",
+        "mask_file": str(tmp_path / "mask.json"),
     }
     assert told.keys() == {*ServeConfig.__struct_fields__} - set(CAPS)
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -77,7 +81,9 @@ def test_every_option_can_come_from_the_environment() -> None:
         cold="/cold",
         hot_segments=4,
         hot_bytes=5,
+        http_durability="fsync",
         allowed_hosts=("mill.example", "fd00::1"),
+        mask_file=(MaskRule("A", paths=("$.b",)),),
     )
 
 

@@ -22,12 +22,9 @@ from millstream.server.opening import begin
 from millstream.server.server import Server
 from millstream.store.wal.meter import MeteredFiles
 from millstream.supervisor import Supervisor
+from support.killed import Killed
 
 LIMIT = 20.0  # seconds, after which something hangs
-
-
-class Killed(BaseException):
-    """What no code expects of a disk or a clock."""
 
 
 class Fault:

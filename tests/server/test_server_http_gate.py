@@ -29,6 +29,26 @@ NEEDS = {
     ("GET", "/readyz"): None,
     ("GET", "/healthz"): None,
     ("GET", "/"): None,
+    ("GET", "/ui/{file}"): None,
+    ("GET", "/ui/{folder}/{file}"): None,
+    ("GET", "/monitoring"): None,
+    ("GET", "/v0/whoami"): "",  # any key: it learns about itself alone
+    ("GET", "/v0/feed"): "read",
+    ("GET", "/v0/feed/past"): "read",
+    ("GET", "/v0/access"): "admin",
+    ("GET", "/v0/flow"): "read",
+    ("GET", "/v0/pipelines"): "read",
+    ("GET", "/v0/consumers"): "read",
+    ("GET", "/v0/topics/{topic}/consumers"): "read",
+    ("GET", "/v0/topics/{topic}/consumers/{consumer}"): "read",
+    ("PUT", "/v0/topics/{topic}/consumers/{consumer}"): "admin",
+    ("DELETE", "/v0/topics/{topic}/consumers/{consumer}"): "delete",
+    ("POST", "/v0/topics/{topic}/consumers/{consumer}/pause"): "admin",
+    ("POST", "/v0/topics/{topic}/consumers/{consumer}/reset"): "admin",
+    ("POST", "/v0/topics/{topic}/browse"): "read",
+    ("POST", "/v0/publish"): "write",
+    ("POST", "/v0/request"): "write",
+    ("DELETE", "/connz/{cid}"): "admin",
     ("GET", "/openapi.json"): None,
     ("GET", "/v0/ws"): "",  # any key: each message is judged on its own
     ("GET", "/v0/metrics"): "read",
@@ -79,7 +99,7 @@ class Gated:
 
     def __init__(self, options: Any, parts: Any) -> None:
         self.parts = parts
-        self.app = routes(options, parts.facts, parts.kept, parts.gate)
+        self.app = routes(options, parts.facts, parts.page, parts.gate)
 
     async def send(
         self, method: str, target: str, *credential: str, body: object = None, **headers: str
@@ -838,4 +858,4 @@ async def test_a_key_of_some_names_finds_no_way_to_others(tmp_path: Path) -> Non
             each["topic"]
             for each in (await door.json("GET", "/v0/topics", bearer("all")))["topics"]
         ]
-        assert names == ["mine.a", "mine.dead", "theirs", "theirs.too"]
+        assert names == ["millstream-audit", "mine.a", "mine.dead", "theirs", "theirs.too"]

@@ -20,6 +20,7 @@ from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
 from millstream.supervisor import Supervisor
+from support.killed import Killed
 from support.scale import count
 from support.store_bench import records
 
@@ -28,10 +29,6 @@ OPTIONS = StoreOptions(wal_file_bytes=256 << 10)
 LIMIT = 20.0
 ROUNDS = 60
 FIRST_CALLS = range(1, 31)
-
-
-class Killed(BaseException):
-    """What no code expects of a disk or a clock."""
 
 
 class Fault:

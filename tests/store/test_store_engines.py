@@ -15,6 +15,10 @@ from millstream.errors import MillstreamError, ShardReadOnly
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import encode_batch
 from millstream.store.disk.files import Files, OsFiles, ensure_dir
+from millstream.store.object_log.entry import Chain, Codec, LogObject
+from millstream.store.object_log.folder import FolderPlace
+from millstream.store.object_log.object_engine import ObjectEngine
+from millstream.store.object_log.requests import FoundObject, Get, ObjectPlace
 from millstream.store.wal.commit import OK, CommitEngine, Outcome, Taken
 from millstream.store.wal.commit_queue import Limits
 from millstream.store.wal.committer import Committer
@@ -23,6 +27,7 @@ from millstream.store.wal.local_engine import HEADER, LocalEngine, wal_indexes, 
 from millstream.store.wal.positions import LONGEST_PAUSE, PATIENCE, Positions
 from millstream.store.wal.submission import Submission
 from support.fake_disk import FakeDisk
+from support.fake_store import FakeStore
 from support.scale import count
 from support.scripted_engine import (
     AT_ONCE,
@@ -75,12 +80,38 @@ def local(files: Files, directory: str) -> Place:
     return Place(engine, held)
 
 
-@pytest.fixture(params=["fake disk", "real disk", "scripted"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def on_objects(place: ObjectPlace) -> Place:
+    """An engine over objects; a thread of its own would make no difference to what it answers."""
+    codec = Codec(0, b"key")
+    engine = ObjectEngine(
+        place, codec, Chain(1, *STAMP, 0), 4, lambda call: call(), lambda at: None
+    )
+
+    def held() -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for position in range(1, engine.position + engine.ahead):
+            answer = place.carry_out(Get(codec.name(position)))
+            if isinstance(answer, FoundObject):
+                entry = codec.decode(answer.data, position)
+                assert isinstance(entry, LogObject)
+                found[position] = entry.body
+        return found
+
+    return Place(engine, held)
+
+
+@pytest.fixture(params=["fake disk", "real disk", "scripted", "fake store", "folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, s3: object) -> Any:
     if request.param == "fake disk":
         found = local(FakeDisk(), "/wal")
     elif request.param == "real disk":
         found = local(OsFiles(), str(tmp_path / "wal"))
+    elif request.param == "fake store":
+        found = on_objects(FakeStore())
+    elif request.param == "folder":
+        found = on_objects(FolderPlace(OsFiles(), str(tmp_path / "objects"), "one"))
+    elif request.param == "bucket":
+        found = on_objects(request.getfixturevalue("bucket"))
     else:
         engine = ScriptedEngine()
         found = Place(engine, lambda: engine.entries)

@@ -48,7 +48,6 @@ def test_records_keep_the_sequences_and_times_they_come_with(durability: Durabil
     state = log.state()
     assert (state.first_seq, state.last_seq, state.count, state.gaps) == (3, 9, 3, ())
     assert (state.first_ts_ns, state.last_ts_ns) == (30, 90)
-    assert state.why_missing(5) == ""
     assert state.evict_floor == 0
 
 

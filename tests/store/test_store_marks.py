@@ -155,7 +155,7 @@ def test_a_reservation_that_is_lost_with_the_wal_still_holds() -> None:
     zero(wal, entries(wal)[1].start)
     again = Bench(left).store.log(1)
     assert again is not None
-    assert again.next_seq == log.reserved_seq + 1
+    assert again.next_seq == log.promise.reserved_seq + 1
     assert {(g.reason) for g in again.gaps} == {"corruption", "unsynced"}
 
 

@@ -99,10 +99,10 @@ def test_records_do_not_wait_for_a_promise_that_is_made_ahead() -> None:
     disk = FakeDisk()
     bench = Bench(disk, FEW)
     log = filled(bench, 3)
-    assert log.reserved_seq == 9  # behind the first record
+    assert log.promise.reserved_seq == 9  # behind the first record
     before = wal_syncs(disk)
     _, asked = bench.append(log, [b"asks for more"])
-    assert log.reserved_seq == 9 + 32
+    assert log.promise.reserved_seq == 9 + 32
     bench.run()
     assert (asked, wal_syncs(disk)) == ([None], before + 1)
     for _ in range(8):

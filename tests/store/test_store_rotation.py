@@ -273,7 +273,7 @@ def test_what_a_start_gave_up_no_later_start_takes_from_a_segment_file() -> None
     disk = FakeDisk()
     bench, log = begun(disk)
     seal_by_age(bench)
-    log.skip_to(log.reserved_seq + 1, lambda error: None)
+    log.skip_to(log.promise.reserved_seq + 1, lambda error: None)
     _, answer = bench.append(log, [b"behind what only the wal tells"])
     bench.run()
     assert answer == [None]

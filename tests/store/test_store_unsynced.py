@@ -61,10 +61,10 @@ def test_an_acknowledged_tail_that_a_power_cut_took_is_lost_by_name() -> None:
     assert check_directory("/data", dark).status == DAMAGED
     again, found = opened(dark)
     assert [record[0] for record in records(found)] == [1]
-    assert found.gaps == [Gap(2, log.reserved_seq, "unsynced")]
+    assert found.gaps == [Gap(2, log.promise.reserved_seq, "unsynced")]
     told = again.store.recovery.logs[1]
-    assert (told.lost, told.torn, told.unsynced) == (0, 0, log.reserved_seq - 1)
-    assert found.next_seq == log.reserved_seq + 1 > acknowledged
+    assert (told.lost, told.torn, told.unsynced) == (0, 0, log.promise.reserved_seq - 1)
+    assert found.next_seq == log.promise.reserved_seq + 1 > acknowledged
 
 
 def test_what_left_a_trace_is_lost_for_sure_and_the_rest_at_most() -> None:
@@ -78,9 +78,9 @@ def test_what_left_a_trace_is_lost_for_sure_and_the_rest_at_most() -> None:
         if "/wal/" in path and node is not None:
             node.data[:] = node.data.replace(b"gone" * 200, bytes(800))
     again, found = opened(dark)
-    assert found.gaps == [Gap(2, 2, "torn"), Gap(3, log.reserved_seq, "unsynced")]
+    assert found.gaps == [Gap(2, 2, "torn"), Gap(3, log.promise.reserved_seq, "unsynced")]
     told = again.store.recovery.logs[1]
-    assert (told.torn, told.unsynced) == (1, log.reserved_seq - 2)
+    assert (told.torn, told.unsynced) == (1, log.promise.reserved_seq - 2)
 
 
 def test_a_killed_process_loses_nothing_and_says_so() -> None:
@@ -177,7 +177,7 @@ def test_no_more_is_in_doubt_than_two_seconds_bring(each_second: int) -> None:
     for _ in range(3 * each_second):
         bench.clock.advance(pause)
         write(bench, log)
-    assert log.reserved_seq - log.synced_seq <= max(2 * LEAST, 2 * each_second)
+    assert log.promise.reserved_seq - log.synced_seq <= max(2 * LEAST, 2 * each_second)
     assert wal_syncs(disk) - syncs <= 3 / AGE + 10  # promises ride with the syncs that are due
 
 
@@ -224,7 +224,7 @@ def test_the_loss_stays_on_record_through_starts_stops_and_snapshots() -> None:
     bench, log = begun(disk)
     write(bench, log, 3)
     disk = disk.after_crash(Mode.DROP, 0)
-    lost = [Gap(2, log.reserved_seq, "unsynced")]
+    lost = [Gap(2, log.promise.reserved_seq, "unsynced")]
     for mode in (Mode.DROP, Mode.KEEP, Mode.DROP, Mode.DROP):
         again, found = opened(disk)
         assert found.gaps == lost
@@ -252,7 +252,7 @@ def test_a_start_that_is_cut_off_anywhere_finds_the_same_again(mode: Mode) -> No
         with pytest.raises(Crashed):
             opened(left)
         _, found = opened(left.after_crash(mode, 0))
-        assert found.gaps == [Gap(2, log.reserved_seq, "unsynced")], call
+        assert found.gaps == [Gap(2, log.promise.reserved_seq, "unsynced")], call
 
 
 def test_the_newest_word_counts_also_when_it_is_in_another_shard() -> None:

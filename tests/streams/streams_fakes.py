@@ -13,6 +13,8 @@ from millstream.store.log.log import Appended, Durability, LogState, Note
 from millstream.store.recovery.recovery import Control
 from millstream.streams.account_quota import NoQuotas
 from millstream.streams.catalog import Catalog
+from millstream.streams.config.config import StreamConfig
+from millstream.streams.stream import Stream
 
 
 class FakeSegment:
@@ -365,3 +367,22 @@ def headers_of(**values: str) -> bytes:
     """Return a header block; underscores stand for dashes."""
     lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in values.items())
     return b"NATS/1.0\r\n" + lines.encode() + b"\r\n"
+
+
+async def make_named(world: World, name: str, **config: object) -> Stream:
+    """Return a stream with nothing but what is asked for."""
+    wire = {"name": name, **config}
+    stream, _ = await world.catalog.create(StreamConfig.from_request(wire))
+    return stream
+
+
+def put(stream: Stream, subject: bytes, payload: bytes = b"x", headers: bytes = b"") -> None:
+    """Publish one message that nobody waits for."""
+    stream.deliver(batch_of((subject, b"", headers, payload)))
+
+
+async def make(world: World, **config: object) -> Stream:
+    """Return the stream S of all subjects below s."""
+    config = {"name": "S", "subjects": ["s.>"], **config}
+    stream, _ = await world.catalog.create(StreamConfig.from_request(config))
+    return stream

@@ -3,18 +3,11 @@
 import json
 
 import pytest
-from streams_fakes import World, batch_of, headers_of
+from streams_fakes import World, batch_of, headers_of, make
 
 from millstream.errors import RecordTooLarge, StorageFull
 from millstream.message import NewRecord
-from millstream.streams.config.config import StreamConfig
 from millstream.streams.stream import Stream
-
-
-async def make(world: World, **config: object) -> Stream:
-    config = {"name": "S", "subjects": ["s.>"], **config}
-    stream, _ = await world.catalog.create(StreamConfig.from_request(config))
-    return stream
 
 
 def deliver(stream: Stream, *messages: tuple[bytes, bytes, bytes]) -> None:

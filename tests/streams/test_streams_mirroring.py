@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
-from streams_fakes import FakeStore, World, batch_of, headers_of
+from streams_fakes import FakeStore, World, headers_of, put
+from streams_fakes import make_named as make
 
 from millstream.errors import InvalidStreamConfig
 from millstream.message import NewRecord
@@ -11,16 +12,6 @@ from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.feature_rules import FeatureRefused
 from millstream.streams.refusals import MirrorWritten
 from millstream.streams.stream import Stream
-
-
-async def make(world: World, name: str, **config: object) -> Stream:
-    wire = {"name": name, **config}
-    stream, _ = await world.catalog.create(StreamConfig.from_request(wire))
-    return stream
-
-
-def put(stream: Stream, subject: bytes, payload: bytes = b"x", headers: bytes = b"") -> None:
-    stream.deliver(batch_of((subject, b"", headers, payload)))
 
 
 def held(stream: Stream) -> list[tuple[int, bytes, bytes]]:

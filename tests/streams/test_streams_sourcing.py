@@ -1,20 +1,10 @@
 import pytest
-from streams_fakes import World, batch_of, headers_of
+from streams_fakes import World, headers_of, put
+from streams_fakes import make_named as make
 
 from millstream.errors import InvalidStreamConfig
-from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.source import identity_of
 from millstream.streams.stream import Stream
-
-
-async def make(world: World, name: str, **config: object) -> Stream:
-    wire = {"name": name, **config}
-    stream, _ = await world.catalog.create(StreamConfig.from_request(wire))
-    return stream
-
-
-def put(stream: Stream, subject: bytes, payload: bytes = b"x", headers: bytes = b"") -> None:
-    stream.deliver(batch_of((subject, b"", headers, payload)))
 
 
 def payloads(stream: Stream) -> list[bytes]:

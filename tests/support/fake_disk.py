@@ -312,6 +312,13 @@ class FakeDisk:
         self.names[new] = self.names.pop(old)
         self.leave()
 
+    def link(self, old: str, new: str) -> None:
+        self.enter("link", new)
+        if new in self.names:
+            raise FileExistsError(errno.EEXIST, "file exists", new)
+        self.names[new] = self.names[old]
+        self.leave()
+
     def unlink(self, path: str) -> None:
         self.enter("unlink", path)
         if path not in self.names:

@@ -160,6 +160,12 @@ async def test_s03_the_header_is_bearer_and_the_trimmed_token(
         assert await door.status("GET", "/v0/topics", authorization=header) == status
 
 
+async def test_a_scheme_in_the_wrong_case_is_told_how_it_is_written(tmp_path: Path) -> None:
+    async with asked(tmp_path, "full") as door:
+        answer = await door.json("GET", "/v0/topics", authorization="bearer full")
+        assert "write the scheme as Bearer" in answer["error"]["message"]
+
+
 async def test_s03_the_query_may_carry_the_token_only_to_watch_and_work(tmp_path: Path) -> None:
     async with asked(tmp_path, "a b") as door:
         assert await door.status("PUT", "/v0/topics/q", "a b", body={"type": "queue"}) == 201

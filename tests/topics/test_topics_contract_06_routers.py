@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from topics_api import Api, Events
+from topics_api import data_of as data
+from topics_api import put_router as put
 
 from millstream.http.request import Caller
 
@@ -19,18 +21,9 @@ DEFINED = {
 }
 
 
-async def put(api: Api, name: str = "r", source: str = "a", dest: str = "b", **more: Any) -> Any:
-    body = {"source": source, "dest": dest, **more}
-    return await api.call("PUT", f"/v0/routers/{name}", body)
-
-
 async def topic_names(api: Api) -> list[str]:
     _, answer = await api.call("GET", "/v0/topics")
     return [topic["topic"] for topic in answer["topics"]]
-
-
-async def data(api: Api, topic: str) -> list[Any]:
-    return [record["data"] for record in (await api.diff(topic))["records"]]
 
 
 # -- PUT -----------------------------------------------------------------------------------------

@@ -7,20 +7,13 @@ from typing import Any
 
 import pytest
 from topics_api import Api, Events
-
-
-async def put(api: Api, name: str = "r", source: str = "a", dest: str = "b", **more: Any) -> Any:
-    body = {"source": source, "dest": dest, **more}
-    return await api.call("PUT", f"/v0/routers/{name}", body)
+from topics_api import data_of as data
+from topics_api import put_router as put
 
 
 async def refused(api: Api, name: str, **body: Any) -> tuple[int, str]:
     status, answer = await api.call("PUT", f"/v0/routers/{name}", body)
     return status, answer["error"]["code"]
-
-
-async def data(api: Api, topic: str) -> list[Any]:
-    return [record["data"] for record in (await api.diff(topic))["records"]]
 
 
 def held(api: Api, topic: str) -> int:

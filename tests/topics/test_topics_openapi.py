@@ -1,26 +1,42 @@
 """/openapi.json describes exactly what is served, in a form that tools can read."""
 
+import asyncio
 import re
+import tempfile
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from topics_api import Api
 
+from millstream.clock import SystemClock
 from millstream.http.routes import Route, Routes
-from millstream.monitor.facts import Facts
-from millstream.monitor.routes import monitor_routes
-from millstream.topics.openapi import DETAILS, document, openapi_route
-from millstream.topics.routes import topics_routes
+from millstream.server.build import build, routes
+from millstream.server.command_line.serve_options import load_serve
+from millstream.topics.openapi import DETAILS, document
+from millstream.topics.operation_notes import NOTES
+
+
+@cache
+def whole_table() -> tuple[Route, ...]:
+    """Return the whole table, as the server puts it together; nothing of it is asked."""
+    loop = asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory() as directory:
+        given = {"port": 0, "http_port": 0, "data_dir": Path(directory) / "data"}
+        options = load_serve(given).options
+        parts = build(options, loop, SystemClock())
+        table = routes(options, parts.facts, parts.page, parts.gate).table
+        assert parts.kept is not None
+        parts.nats.stop()
+        parts.timers.close()
+        parts.kept.store.close()
+    return table
 
 
 def served(api: Api) -> list[Route]:
-    """Return the whole table, as the server puts it together."""
-    clock = api.clock
-    facts = Facts(clock, clock.time_ns(), "NID", "mill", "2.15.1")
-    table = [*monitor_routes(facts), *topics_routes(api.topics)]
-    table.append(openapi_route(lambda: table))
-    return table
+    return list(whole_table())
 
 
 def operations(shown: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -48,6 +64,18 @@ async def test_every_served_route_is_described_and_nothing_else(api: Api) -> Non
 
 async def test_nothing_is_described_in_detail_that_is_not_served(api: Api) -> None:
     assert set(DETAILS) <= {(route.method, route.pattern) for route in served(api)}
+
+
+async def test_every_operation_has_a_description_and_an_example_of_what_it_takes(api: Api) -> None:
+    table = {(route.method, route.pattern) for route in served(api)}
+    assert set(NOTES) == table
+    for method, path, operation in operations(document(served(api))):
+        assert len(operation["description"]) > 20, path
+        assert operation["description"] != operation["summary"], path
+        for each in operation.get("parameters", []):
+            assert each["in"] != "path" or each["example"], path
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        assert body is None or body["example"], (method, path)
 
 
 async def test_the_document_is_served_as_it_is_made(api: Api) -> None:

@@ -143,3 +143,16 @@ class Events:
 
     async def close(self) -> None:
         await self.answer.chunks.aclose()  # type: ignore[attr-defined]
+
+
+async def put_router(
+    api: Api, name: str = "r", source: str = "a", dest: str = "b", **more: Any
+) -> Any:
+    """Return the answer to a PUT of a router."""
+    body = {"source": source, "dest": dest, **more}
+    return await api.call("PUT", f"/v0/routers/{name}", body)
+
+
+async def data_of(api: Api, topic: str) -> list[Any]:
+    """Return what the records of a topic hold."""
+    return [record["data"] for record in (await api.diff(topic))["records"]]

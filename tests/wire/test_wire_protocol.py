@@ -5,12 +5,14 @@ import pytest
 from millstream.wire import errors
 from millstream.wire.connect import ConnectOptions, MalformedConnect, parse_connect
 from millstream.wire.headers import (
+    PLACE_FIELDS,
     MalformedHeaders,
     encode_headers,
     header,
     parse_headers,
     status,
     with_extras,
+    without,
 )
 from millstream.wire.info import public_server_id, server_info
 
@@ -93,3 +95,24 @@ def test_tag_node_and_meta_travel_as_headers() -> None:
         b"NATS/1.0\r\nA: 1\r\nMillstream-Tag: a%0Ab\r\nMillstream-Node: n\r\n"
         b"Millstream-Meta: {}\r\n\r\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("block", "left"),
+    [
+        (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (
+            b"NATS/1.0\r\nNats-Sequence: 9\r\nA: b\r\nNats-Sequence: 8\r\n\r\n",
+            b"NATS/1.0\r\nA: b\r\n\r\n",
+        ),
+        (b"NATS/1.0\r\nNATS-SEQUENCE: 9\r\n nats-sequence : 8\r\n\r\n", b"NATS/1.0\r\n\r\n"),
+        (b"NATS/1.0\r\nA: b\nNats-Sequence: 9\r\nC: d\r\n\r\n", b"NATS/1.0\r\nC: d\r\n\r\n"),
+        (b"NATS/1.0\r\nA: b\r\n\r\nNats-Sequence: 9\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0\r\nA: b\r\nC: d", b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"),
+        (b"NATS/1.0\r\nA: Nats-Sequence: 9\r\n", b"NATS/1.0\r\nA: Nats-Sequence: 9\r\n\r\n"),
+        (b"NATS/1.0", b"NATS/1.0\r\n\r\n"),
+        (b"", b""),
+    ],
+)
+def test_fields_that_the_server_writes_itself_are_left_out(block: bytes, left: bytes) -> None:
+    assert without(block, PLACE_FIELDS) == left

@@ -180,11 +180,14 @@ class Account(msgspec.Struct, frozen=True):
 def accounts_with_defaults(
     accounts: Iterable[Account], *, system: str = SYSTEM_ACCOUNT, jetstream: bool = True
 ) -> tuple[Account, ...]:
-    """Add the accounts that every server has: the global one, and the system's own."""
+    """Add the accounts that every server has: the global one, and the system's own.
+
+    The global one has JetStream by itself only where no other account could.
+    """
     listed = list(accounts)
     names = {account.name for account in listed}
     if GLOBAL_ACCOUNT not in names:
-        listed.append(Account(GLOBAL_ACCOUNT, jetstream=jetstream))
+        listed.append(Account(GLOBAL_ACCOUNT, jetstream=jetstream and names <= {system}))
     if system and system not in names:
         listed.append(Account(system))
     return tuple(listed)

@@ -102,7 +102,10 @@ def _parse_entry(entry: str) -> ApiKey:
 
 
 class ApiKeyRing:
-    """The keys that count now. Once there were any, nobody comes in without one."""
+    """The keys that count now. Once there were any, nobody comes in without one.
+
+    Only ``open`` lets everybody in again: keys that are merely gone leave the door closed.
+    """
 
     def __init__(self, fixed: Iterable[ApiKey] = (), *, required: bool = False) -> None:
         """Hold keys that never change; ``required`` closes the door even without any."""
@@ -114,6 +117,15 @@ class ApiKeyRing:
         """Hold these beside the fixed ones; the door that they closed stays closed."""
         self._keys = (*self._fixed, *listed)
         self.required = True
+
+    def all(self) -> tuple[ApiKey, ...]:
+        """Return the keys that count now; a key shows its digest to nobody."""
+        return self._keys
+
+    def open(self) -> None:
+        """Hold only the fixed keys; without any, everybody comes in."""
+        self._keys = self._fixed
+        self.required = bool(self._fixed)
 
     def __contains__(self, key: ApiKey) -> bool:
         return key in self._keys

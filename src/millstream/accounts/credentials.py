@@ -98,6 +98,7 @@ class Credentials:
         self._trust = trust
         self._map_certificates = map_certificates
         self._closed = closed
+        self.listed = tuple(listed)
         self._hashes = _SlowHashes()
         self._told: set[str] = set()  # users of whose JWT the log has said what is not followed
 

@@ -7,6 +7,12 @@ from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.wire.info import DEFAULT_URL
 
 SHOWN_STREAMS = 10
+PROMISES = {
+    "fsync": "fsync before ack",
+    "disk": "ack before fsync",
+    "memory": "in memory",
+    "ephemeral": "not kept",
+}
 GAP = 5
 
 
@@ -35,13 +41,16 @@ def _rows(facts: ServerFacts) -> Iterator[tuple[str, str, str]]:
     if facts.nats_url is not None:
         yield "nats", facts.nats_url, "any NATS client"
     if facts.http_url is not None:
-        yield "http", facts.http_url, ", ".join(facts.http_offers)
+        offers = ", ".join(facts.http_offers)
+        if facts.durability is not None and "API" in facts.http_offers:
+            offers += f"; topics made here: {PROMISES[facts.http_durability]}"
+        yield "http", facts.http_url, offers
     if facts.credentials:
         yield "auth", "on", "clients must say who they are"
     elif facts.http_keys and facts.loopback_only:
         yield "auth", "http: on, nats: off", "other machines cannot connect to nats"
     elif facts.loopback_only:
-        yield "auth", "off, loopback only", "other machines cannot connect"
+        yield "auth", "off, loopback only", "(millstream user add … to open up)"
     else:
         yield "auth", "off, OPEN", "anyone who can reach this machine can read and write"
 
@@ -71,4 +80,4 @@ def _last_line(facts: ServerFacts, command: str) -> str:
     if facts.nats_url is None:
         return ready
     server = "" if facts.nats_url == DEFAULT_URL else f"-s {facts.nats_url} "
-    return f"""{ready}   Try:  {command} pub {server}orders.new '{{"id":1}}'"""
+    return f"""{ready}   Try:  {command} pub {server}orders.new '{{"id":1}}' --create"""

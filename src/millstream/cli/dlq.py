@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from millstream.cli.http_options import http_option, open_topics, token_option
-from millstream.cli.options import json_option
+from millstream.cli.access.options import json_option, over_http
+from millstream.cli.access.server import Access
+from millstream.cli.command import Command
 from millstream.client.errors import ApiError
 from millstream.client.topic_values import Record
 from millstream.client.topics import Topic, Topics
@@ -29,26 +30,29 @@ def dlq() -> None:
     """Look at dead letters, and send them back to the queues that they came from."""
 
 
-@dlq.command()
+@dlq.command(
+    cls=Command,
+    examples=("millstream dlq ls", "millstream dlq ls jobs --json"),
+)
 @click.argument("name", required=False)
-@http_option
-@token_option
+@over_http
 @json_option
-def ls(
-    name: str | None, http_url: str | None, tls_ca: str | None, token: str, as_json: bool
-) -> None:
+def ls(name: str | None, access: Access, as_json: bool) -> None:
     """List dead letters, or the topics that queues send them to.
 
     NAME is a topic of dead letters, or a queue whose dead letters to list.
     """
-    with open_topics(http_url, token, tls_ca) as topics:
+    with access.topics() as topics:
         if name is None:
             _show_topics(topics, as_json)
         elif not _show_letters(topics, name, as_json) and not as_json:
-            click.echo(f"{name} has no dead letters")
+            click.echo(_none(topics, name))
 
 
-@dlq.command()
+@dlq.command(
+    cls=Command,
+    examples=("millstream dlq replay jobs", "millstream dlq replay jobs --seq 57"),
+)
 @click.argument("name")
 @click.option(
     "--seq", "seqs", type=int, multiple=True, help="Only the letter with this sequence; repeatable."
@@ -57,22 +61,19 @@ def ls(
     "--max", "most", type=click.IntRange(1), help="At most this many letters, oldest first."
 )
 @click.option("--to", help="Send all to this queue instead of their own.")
-@http_option
-@token_option
+@over_http
 def replay(
     name: str,
     seqs: tuple[int, ...],
     most: int | None,
     to: str | None,
-    http_url: str | None,
-    tls_ca: str | None,
-    token: str,
+    access: Access,
 ) -> int:
     """Send dead letters back to their queues, with their deliveries counted from 0.
 
     NAME is a topic of dead letters, or a queue whose dead letters to send back.
     """
-    with open_topics(http_url, token, tls_ca) as topics:
+    with access.topics() as topics:
         topic, origin = _letters_of(topics, name)
         try:
             sent, why = _replay(topics.topic(topic), origin, seqs, most, to)
@@ -80,14 +81,27 @@ def replay(
             if error.code != "topic_not_found" or topic == name:
                 raise
             sent, why = {}, {}  # its first letter would make the topic
+        nothing = "" if sent or why else _none(topics, name)
     for queue, count in sorted(sent.items()):
         click.echo(f"{count} → {queue}")
     if why:
         reasons = ", ".join(f"{count} {REASONS.get(each, each)}" for each, count in why.items())
         click.echo(f"{sum(why.values())} left in {topic}: {reasons}", err=True)
     elif not sent:
-        click.echo(f"{name} has no dead letters")
+        click.echo(nothing)
     return 1 if why else 0
+
+
+def _none(topics: Topics, name: str) -> str:
+    """Say that there are no letters, and why a queue never has any."""
+    state = topics.topic(name).state()
+    if state.type != "queue" or (state.config["dead_letter"] and state.config["max_deliveries"]):
+        return f"{name} has no dead letters"
+    lacks = "no dead_letter topic" if not state.config["dead_letter"] else "no max_deliveries"
+    return (
+        f"{name} has {lacks}: its jobs are never given up. `millstream queue edit {name} "
+        f"--max-deliveries 3 --dead-letter {name}-dead` changes that"
+    )
 
 
 def _letters_of(topics: Topics, name: str) -> tuple[str, str | None]:

@@ -4,13 +4,31 @@ from importlib import import_module
 
 import click
 
+from millstream.cli.shown.near import nearest
+
+Places = dict[str, tuple[str, str]]
+
 
 class LazyGroup(click.Group):
-    """A group that knows where its commands are: name → (``module:attribute``, one-line help)."""
+    """A group that knows where its commands are: name → (``module:attribute``, one-line help).
 
-    def __init__(self, *, purpose: str, places: dict[str, tuple[str, str]]) -> None:
-        super().__init__(help=purpose, context_settings={"help_option_names": ["-h", "--help"]})
+    ``within`` is the package that the modules are in; ``also`` maps other names to commands.
+    """
+
+    def __init__(
+        self,
+        *,
+        purpose: str,
+        places: Places,
+        within: str = "",
+        also: dict[str, str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        settings = {"help_option_names": ["-h", "--help"]}
+        super().__init__(name=name, help=purpose, context_settings=settings)
         self._places = places
+        self._within = f"{within}." if within else ""
+        self._also = also or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order they were given."""
@@ -18,10 +36,11 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command; None when there is none of that name."""
+        cmd_name = self._also.get(cmd_name, cmd_name)
         if cmd_name not in self._places:
             return None
         module, _, attribute = self._places[cmd_name][0].partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(self._within + module), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -32,10 +51,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            from difflib import get_close_matches  # only a mistake needs it
-
-            near = get_close_matches(args[0], self._places, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else "see --help for the commands"
+            near = nearest(args[0], self._places)
+            hint = f"did you mean '{near}'?" if near else "see --help for the commands"
             raise click.UsageError(f"no command named '{args[0]}': {hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

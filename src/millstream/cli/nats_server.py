@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.command import command
 from millstream.cli.nats_server_help import HELP, TLS_HELP
 from millstream.server.command_line.flags import Flags, parse_flags
 from millstream.server.facts import ServerFacts
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("nats-server")
 
 
-@click.command(
+@command(
+    "millstream nats-server -c server.conf",
+    "millstream nats-server -p 4222 -js -sd ./data",
     add_help_option=False,
     context_settings={"ignore_unknown_options": True},
     name="nats-server",

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from millstream.client import Client, connect
+from millstream.cli.command import ServerOption
 
 Command = Callable[..., Any]
 
@@ -16,16 +16,10 @@ def server_option(command: Command) -> Command:
     return click.option(
         "-s",
         "--url",
+        cls=ServerOption,
         envvar="NATS_URL",
         help="Server, as nats://[user:password@]host:port.  [default: $NATS_URL or this machine]",
     )(command)
-
-
-def json_option(command: Command) -> Command:
-    """Add ``--json``: one JSON object per line."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")(
-        command
-    )
 
 
 def raw_option(command: Command) -> Command:
@@ -49,11 +43,6 @@ def _without_wildcards(ctx: click.Context, param: click.Parameter, subject: str)
     if {"*", ">"} & set(subject.split(".")):
         raise click.UsageError(f"messages go to one subject: {subject!r} holds a wildcard", ctx)
     return subject
-
-
-def open_client(url: str | None) -> Client:
-    """Connect as the command line."""
-    return connect(url, name="millstream cli")
 
 
 def parse_headers(lines: Sequence[str]) -> dict[str, list[str]]:

@@ -7,14 +7,18 @@ from pathlib import Path
 import click
 
 from millstream.cli.banner import banner
+from millstream.cli.command import command
 from millstream.server.facts import ServerFacts
-from millstream.server.options.serve_config import Given, ServeConfig, given
+from millstream.server.options.serve_config import DURABILITIES, Given, ServeConfig, given
 
 DEFAULTS = ServeConfig()
 FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@command(
+    "millstream serve",
+    "millstream serve --data-dir /var/lib/millstream --host 0.0.0.0 -c server.conf",
+)
 @click.option(
     "-c",
     "--config",
@@ -42,6 +46,11 @@ FILE = click.Path(path_type=Path)
     help="Host name that a proxy uses for HTTP on this machine; repeatable.",
 )
 @click.option(
+    "--http-durability",
+    type=click.Choice(DURABILITIES),
+    help="What acks of topics made over HTTP promise, unless they say it.  [default: disk]",
+)
+@click.option(
     "--data-dir", type=FILE, help=f"Directory for all data.  [default: ./{DEFAULTS.data_dir}]"
 )
 @click.option("--server-name", help="Name of the server.  [default: its id]")
@@ -55,6 +64,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--segment-max-bytes", type=int, help="Seal a segment after this many bytes.")
 @click.option("--segment-max-age-ms", type=int, help="Seal a segment at this age.")
 @click.option("--wal-shards", type=int, help="Number of write-ahead logs.  [default: 1]")
+@click.option("--mask-file", help="File of rules that mask messages in the dashboard.")
 @click.option("--cold", help="Place for old segments: a directory, or a URL such as s3://bucket.")
 @click.option(
     "--hot-segments", type=int, help="Sealed segments of a stream that stay in the data directory."
@@ -83,7 +93,7 @@ def serve(config: Path | None, **flags: Given) -> int:
     # Imported here so that a mistake in the options is answered at once.
     from millstream.server.server import run
 
-    return run(loaded.options, _announce, load if config is not None else None)
+    return run(loaded.options, _announce, load)
 
 
 def _announce(facts: ServerFacts) -> None:

@@ -6,10 +6,11 @@ import platform
 import click
 
 from millstream import __version__
-from millstream.cli.options import json_option
+from millstream.cli.access.options import json_option
+from millstream.cli.command import command
 
 
-@click.command()
+@command("millstream version", "millstream version --json")
 @json_option
 def version(as_json: bool) -> None:
     """Print the version."""

@@ -13,7 +13,9 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from millstream.cli.http_options import http_option, open_topics, token_option
+from millstream.cli.access.options import over_http
+from millstream.cli.access.server import Access
+from millstream.cli.command import command as command_of
 from millstream.cli.interrupts import HeldInterrupts
 from millstream.client import ClientError
 from millstream.client.http_link import shown
@@ -90,12 +92,15 @@ def _named(jobs: dict[int, str]) -> str:
     return f" ({'; '.join(shown + more)})"
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@command_of(
+    "millstream work jobs -- ./bill.sh",
+    "millstream work jobs --follow -- ./bill.sh",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("queue")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@http_option
+@over_http
 @click.option("--node", help="Name of this worker.  [default: host and process id]")
-@token_option
 @click.option("--follow", is_flag=True, help="Wait for more jobs instead of ending.")
 @click.option(
     "--patience",
@@ -107,10 +112,8 @@ def _named(jobs: dict[int, str]) -> str:
 def work(
     queue: str,
     command: tuple[str, ...],
-    http_url: str | None,
-    tls_ca: str | None,
+    access: Access,
     node: str | None,
-    token: str,
     follow: bool,
     patience: float,
 ) -> int:
@@ -120,7 +123,7 @@ def work(
     """
     name = node or f"{socket.gethostname()}-{os.getpid()}"
     tally = Tally()
-    with open_topics(http_url, token, tls_ca, patience) as topics:
+    with access.topics(patience=patience) as topics:
         found = _found(topics.topic(queue), name, patience if follow else 0.0)
         try:
             _work(found, command, tally, follow)

@@ -109,7 +109,7 @@ def topic_path(topic: str, *rest: str) -> str:
 
 def put(topic: str, config: Mapping[str, Any]) -> Call:
     """Create a topic, or replace its whole configuration."""
-    return _json("PUT", topic_path(topic), dict(config), dict[str, Any])
+    return _json("PUT", f"{topic_path(topic)}?strict=true", dict(config), dict[str, Any])
 
 
 def state(topic: str) -> Call:
@@ -139,6 +139,7 @@ def append(
     key: str | None = None,
     create: bool | None = None,
     config: Mapping[str, Any] | None = None,
+    delay_ms: int | None = None,
 ) -> Call:
     """Write records, all or none; the key makes it safe to send again."""
     fields = {name: value for name, value in (("tag", tag), ("meta", meta)) if value is not None}
@@ -148,7 +149,9 @@ def append(
         batch["node"] = node
     if create is not None:
         batch["create"] = create
-    path = topic_path(topic) + "?return_seqs=false"
+    if delay_ms is not None:
+        batch["delay_ms"] = delay_ms
+    path = topic_path(topic) + "?return_seqs=false&strict=true"
     if config is None and len(records) >= MANY:
         words = {name: str(value).lower() if value in (True, False) else value
                  for name, value in batch.items()}  # fmt: skip
@@ -177,7 +180,7 @@ def diff(
         body["node"] = node if isinstance(node, str) else list(node)
     if filter is not None:
         body["filter"] = dict(filter)
-    return _json("POST", topic_path(topic, "diff"), body, Page)
+    return _json("POST", f"{topic_path(topic, 'diff')}?strict=true", body, Page)
 
 
 def delete_records(topic: str, before_seq: int | None, match: str | Sequence[str] | None) -> Call:

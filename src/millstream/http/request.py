@@ -17,6 +17,10 @@ class Standing(msgspec.Struct):
     revoked: bool = False
 
 
+EVERY_SCOPE = frozenset(("read", "write", "delete", "admin"))
+BUCKETS = (("$KV.", "KV_"), ("$O.", "OBJ_"))  # subjects of a bucket → the name of its stream
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who is asking, once an authorizer has looked: an account and the names it may touch."""
@@ -24,7 +28,7 @@ class Caller:
     account: str = "$G"
     prefixes: tuple[str, ...] = ()  # empty = any name
     key: str = ""  # an opaque id of the credential, never the credential
-    scopes: frozenset[str] = frozenset(("read", "write", "delete", "admin"))
+    scopes: frozenset[str] = EVERY_SCOPE
     covers: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
     standing: Standing = field(default_factory=Standing, compare=False, repr=False)
     narrowed: "Callable[[str, str], Caller] | None" = field(
@@ -32,11 +36,19 @@ class Caller:
     )  # (scope, topic) → this caller as it is judged for that; None: scopes say it all
     sees: Callable[[str], Sees | None] | None = field(default=None, compare=False, repr=False)
     hears: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
+    says: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
 
     @property
     def revoked(self) -> bool:
         """Return whether the credential was taken back since the request came in."""
         return self.standing.revoked
+
+    @property
+    def sees_server(self) -> bool:
+        """Return whether the caller may know of every account and stream."""
+        if self.covers is not None:
+            return "server" in self.scopes
+        return not self.prefixes and self.account == "$G"
 
     def asking_for(self, scope: str, topic: str) -> "Caller":
         """Return the caller as it is judged for another operation than its request was."""
@@ -57,6 +69,22 @@ class Caller:
         if self.hears is not None and not self.hears(subject):
             return False
         return not self.prefixes or _fixed_part(subject).startswith(self.prefixes)
+
+    def may_publish(self, subject: str) -> bool:
+        """Return whether the caller may send a message to a subject.
+
+        The server's own subjects begin with ``$``: they can do what every scope can, so a key needs
+        all of them. Those of a bucket belong to the bucket's stream.
+        """
+        if self.says is not None:
+            return self.says(subject)
+        for sign, stream in BUCKETS:
+            bucket = subject.removeprefix(sign).partition(".")[0]
+            if subject.startswith(sign) and self.prefixes:
+                return self.may_touch(stream + bucket)
+        if subject.startswith(("$", "_INBOX.")) and not subject.startswith(("$KV.", "$O.")):
+            return not self.prefixes and self.scopes >= EVERY_SCOPE
+        return not self.prefixes or subject.startswith(self.prefixes)
 
 
 def _fixed_part(subject: str) -> str:
@@ -85,6 +113,7 @@ class Request(msgspec.Struct):
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     most_body: int = MOST_BODY  # bytes that the door takes; they hold for it unpacked too
+    warnings: tuple[str, ...] = ()  # what was ignored, for the answer to say
     _query: dict[str, str] | None = None
     _named: dict[bytes, bytes] | None = None  # the headers by their names
 

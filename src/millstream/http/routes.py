@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, Unauthorized
 from millstream.http.response import Answer, Response, error_body, error_response
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class Routes:
             if self._authorize is not None:
                 leave = self._authorize(request, found)
             return await found.handler(request)
+        except Unauthorized as error:
+            if error.wait:
+                await asyncio.sleep(error.wait)
+            return error_response(error)
         except MillstreamError as error:
             return error_response(error)
         except Exception:

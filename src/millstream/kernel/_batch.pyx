@@ -29,15 +29,11 @@ cdef const char *_fault(const Entry *head, Py_ssize_t room, Py_ssize_t most) noe
     return NULL
 
 
-cdef const char *_header_fault(const Entry *head, const char *at) noexcept nogil:
-    """Return what is wrong with an entry's header block, NULL for nothing."""
+cdef bint _has_block(const Entry *head, const char *at, const char *start, Py_ssize_t size) noexcept nogil:
+    """Whether an entry's headers begin with ``start`` and end with an empty line."""
     at += sizeof(Entry) + head.subject_len + head.tag_len + head.node_len
-    if (
-        head.headers_len < 12 or memcmp(at, b"NATS/1.0\r\n", 10)
-        or memcmp(at + head.headers_len - 4, b"\r\n\r\n", 4)
-    ):
-        return "its headers are no NATS header block"
-    return NULL
+    return head.headers_len >= size + 2 and memcmp(at, start, size) == 0 \
+        and memcmp(at + head.headers_len - 4, b"\r\n\r\n", 4) == 0
 
 
 cdef inline bint _is_oversized(const Entry *head) noexcept nogil:
@@ -160,17 +156,22 @@ cdef class Batch:
         if _is_oversized(&head):
             self.any_oversized = True
 
-    def add_entries(self, bytes data not None, Py_ssize_t most):
+    def add_entries(self, bytes data not None, Py_ssize_t most, bytes start not None):
         """Append entries that somebody else laid out; ``most`` bounds headers and payload of one.
 
+        ``start`` is the line that a block of headers begins with.
         Refuses before it changes anything: what does not add up, and what only a server may say.
         """
         cdef const char *base = PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
         cdef Py_ssize_t at = 0, count = 0
         cdef Entry head
+        cdef const char *first = PyBytes_AS_STRING(start)
+        cdef Py_ssize_t first_len = PyBytes_GET_SIZE(start)
         cdef bint headers = False
         cdef const char *wrong = NULL
+        if not start.endswith(b"\r\n"):
+            raise ValueError("the first line of headers ends with CRLF")
         with nogil:
             while at < size:
                 if size - at < <Py_ssize_t>sizeof(Entry):
@@ -179,7 +180,8 @@ cdef class Batch:
                 memcpy(&head, base + at, sizeof(Entry))
                 wrong = _fault(&head, size - at, most)
                 if wrong == NULL and head.headers_len:
-                    wrong = _header_fault(&head, base + at)
+                    if not _has_block(&head, base + at, first, first_len):
+                        wrong = "its headers lack their first line or the empty line at their end"
                 if wrong != NULL:
                     break
                 headers = headers or head.headers_len > 0

@@ -63,6 +63,9 @@ cdef struct Conn:
     bint pinged
     bint active
     bint leaving              # on_closing was told
+    bint oversized            # published more than it may: what it still sends is not read
+    bint resets               # and some of that is read already, so that only a reset tells it
+    bint resting              # its turn was up: the inbox holds operations for the next one
     int port                  # the client's, 0 = unknown
     uint64_t start_ns         # the hub's time when it came
     uint64_t last_ns          # the hub's time when it last completed an operation

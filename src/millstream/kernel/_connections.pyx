@@ -20,8 +20,9 @@ from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._outboxes cimport Outboxes, checked
 from millstream.kernel._sids cimport sids_discard
 from millstream.kernel._system cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, MSG_DONTWAIT, SHUT_WR, epoll_ctl, epoll_event,
-    getpeername, ntohs, recv, shutdown, sockaddr, sockaddr_in6, socklen_t,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLLIN, MSG_DONTWAIT, SHUT_WR, SO_LINGER, SOL_SOCKET,
+    epoll_ctl, epoll_event, getpeername, linger, ntohs, recv, setsockopt, shutdown, sockaddr,
+    sockaddr_in6, socklen_t,
 )
 
 log = logging.getLogger(__name__)
@@ -253,11 +254,17 @@ cdef class Connections:
     cdef void _hang_up(self, Conn *conn) noexcept:
         """Close the socket so that what was sent arrives: unread input would turn into a reset."""
         cdef char unread[16384]
+        cdef linger at_once
         cdef int i
-        shutdown(conn.fd, SHUT_WR)
-        for i in range(256):
-            if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
-                break
+        if conn.oversized:  # whoever sends on behind the error learns it by a reset, as elsewhere
+            at_once.l_onoff, at_once.l_linger = 1, 0
+            if conn.resets:
+                setsockopt(conn.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once))
+        else:
+            shutdown(conn.fd, SHUT_WR)
+            for i in range(256):
+                if recv(conn.fd, unread, sizeof(unread), MSG_DONTWAIT) <= 0:
+                    break
         # A copy of the descriptor, as a fork makes it, would keep epoll telling of what is freed.
         epoll_ctl(self.outboxes.fd, EPOLL_CTL_DEL, conn.fd, NULL)
         close_fd(conn.fd)

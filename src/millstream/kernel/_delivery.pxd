@@ -61,6 +61,7 @@ cdef class Delivery:
     cdef Py_ssize_t spent_count
     cdef Py_ssize_t spent_room
     cdef Py_ssize_t chunk_bytes  # what the messages of this read may come to in a batch
+    cdef int costly           # messages of this connection's turn that went to costly sinks
     cdef uint64_t dice
     cdef uint64_t in_msgs
     cdef uint64_t in_bytes

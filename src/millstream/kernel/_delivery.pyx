@@ -381,6 +381,7 @@ cdef class Delivery:
                     pub.headers_len, pub.payload_len, pub.origin_cid, NULL, 0)
         except (MemoryError, OverflowError):
             return 0
+        self.costly += slot.costly
         if not slot.dirty:
             slot.dirty = True
             self.dirty_sinks.append(slot)

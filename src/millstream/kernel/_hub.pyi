@@ -93,8 +93,13 @@ class Hub:
         max_control_line: int = 4096,
         holds_publishers: bool = True,
         on_closing: Callable[[int, int], None] | None = None,
+        slice_ns: int = 1_000_000,
     ) -> None:
-        """``on_closing`` hears of cid and reason before a connection loses what it has."""
+        """``on_closing`` hears of cid and reason before a connection loses what it has.
+
+        A connection that keeps the handler busy for ``slice_ns`` goes on in the next turn: 0 is one
+        call of the handler in each.
+        """
     @property
     def fd(self) -> int: ...
     @property

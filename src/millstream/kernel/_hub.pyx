@@ -63,7 +63,7 @@ cdef class Hub:
         self, object handler not None, Phrases phrases not None, *,
         Py_ssize_t max_payload=1 << 20, Py_ssize_t max_pending=8 << 20, object decorate=None,
         double write_deadline=10.0, Py_ssize_t max_control_line=4096, bint holds_publishers=True,
-        object on_closing=None,
+        object on_closing=None, uint64_t slice_ns=1_000_000,
     ):
         self.outboxes = Outboxes()
         self.conns = Connections(self.outboxes, handler, on_closing)
@@ -74,6 +74,7 @@ cdef class Hub:
         self.delivery = Delivery(self.conns)
         self.operations = Operations(self.delivery, phrases)
         self.operations.max_control_line = max_control_line
+        self.operations.slice_ns = slice_ns
         self.publishing = Publishing(self.delivery, phrases, decorate)
         self.links = Wishes(self.delivery)
         self.turns = Turns(self.operations)
@@ -186,7 +187,8 @@ cdef class Hub:
 
     def is_stalled(self, uint32_t cid):
         """Tell whether a fed connection must not be read from now."""
-        return self.conns.conn(cid).stalled_on != NULL
+        cdef Conn *conn = self.conns.conn(cid)
+        return conn.stalled_on != NULL or conn.resting
 
     def take_activity(self, uint32_t cid):
         """Tell whether the connection completed an operation since the last call."""

@@ -649,6 +649,16 @@ cdef class SegmentIndex:
                 size += _frame_len(self.subjects, self.slots + i)
         return size
 
+    def data_bytes(self, Py_ssize_t start, Py_ssize_t stop):
+        """Return the payload and meta bytes of the live entries in ``start..stop``."""
+        cdef Py_ssize_t i
+        cdef uint64_t size = 0
+        for i in range(max(start, 0), min(stop, self.length)):
+            if not self.slots[i].flags & SLOT_DELETED:
+                size += self.slots[i].payload_len
+                size += self.slots[i].meta_len
+        return size
+
     def runs(self, Py_ssize_t most, bint drop):
         """Return (start, end) of the frames that a copy keeps, neighbours joined up to ``most`` bytes.
 

@@ -95,6 +95,7 @@ cdef class SinkSlot:
     cdef bint dirty
     cdef bint paused
     cdef bint removed
+    cdef bint costly          # each message costs about as much as a call of the handler
     cdef bint routed          # wants the subject that was matched, and the shown one as tag
     cdef Sub *sub
 
@@ -143,7 +144,9 @@ cdef class Interest:
     cdef Match *remember(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
     cdef Match *cached(self, const char *subject, Py_ssize_t size, uint64_t hashed) noexcept
     cdef void outdate(self, Sub *sub) noexcept
-    cdef object placed(self, bytes pattern, object sink, bytes queue, bint routed)
+    cdef object placed(
+        self, bytes pattern, object sink, bytes queue, bint routed, bint costly,
+    )
     cdef SinkSlot displaced(self, uint64_t handle)
     cdef void begin_many(self, Py_ssize_t count) noexcept
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept

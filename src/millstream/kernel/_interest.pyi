@@ -7,7 +7,12 @@ class Interest:
     @property
     def epoch(self) -> int: ...
     def add_sink(
-        self, pattern: bytes, sink: object, queue: bytes = b"", routed: bool = False
+        self,
+        pattern: bytes,
+        sink: object,
+        queue: bytes = b"",
+        routed: bool = False,
+        costly: bool = False,
     ) -> int: ...
     def add_sinks(self, patterns: list[bytes], sink: object) -> list[int]: ...
     def remove_sinks(self, handles: list[int]) -> None: ...

@@ -631,19 +631,22 @@ cdef class Interest:
 
     def add_sink(
         self, bytes pattern not None, object sink not None, bytes queue not None=b"",
-        bint routed=False,
+        bint routed=False, bint costly=False,
     ):
         """Register ``sink`` for ``pattern``; ValueError when that is no legal subject.
 
         A message may show another subject than the one that it is routed by, as deliveries of
         records do. A sink sees the shown one; a ``routed`` one, which passes messages on, sees
-        the other, and finds the shown one as tag.
+        the other, and finds the shown one as tag. Of messages for a ``costly`` one, a connection
+        brings a few in one turn, as others wait for its end.
         """
-        handle = self.placed(pattern, sink, queue, routed)
+        handle = self.placed(pattern, sink, queue, routed, costly)
         self.tell()
         return handle
 
-    cdef object placed(self, bytes pattern, object sink, bytes queue, bint routed):
+    cdef object placed(
+        self, bytes pattern, object sink, bytes queue, bint routed, bint costly,
+    ):
         cdef Sub *sub
         cdef SinkSlot slot
         sub = self.insert(
@@ -654,6 +657,7 @@ cdef class Interest:
         slot = SinkSlot.__new__(SinkSlot)
         slot.sink = sink
         slot.routed = routed
+        slot.costly = costly
         slot.sub = sub
         sub.target = <void *>slot
         sub.is_sink = True
@@ -668,7 +672,7 @@ cdef class Interest:
         cdef bytes pattern
         self.begin_many(len(patterns))
         try:
-            handles = [self.placed(pattern, sink, b"", False) for pattern in patterns]
+            handles = [self.placed(pattern, sink, b"", False, False) for pattern in patterns]
         finally:
             self.many = False
         self.tell()

@@ -45,13 +45,14 @@ cdef class LinkOperations:
         self.handler = operations.handler
 
     cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
-        """Carry out every complete operation and return how many bytes they were."""
+        """Carry out complete operations, all or until the turn is up; return how many bytes."""
         cdef const char *at = data
         cdef const char *end = data + size
         cdef Py_ssize_t used
         conn.needs = 0
         conn.parsing = True
-        while at < end and not conn.closed:
+        self.operations.begin()
+        while at < end and not conn.closed and not self.operations.is_enough():
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
@@ -96,6 +97,7 @@ cdef class LinkOperations:
                 verb = WISH_FOR_LEAF if at[2] == b"+" else UNWISH_FOR_LEAF
             if verb and conn.open:
                 self._call_wish(conn, at + 4, end, verb)
+                self.operations.called()
                 return lf + 1 - at
         elif length >= 4 and same_verb(at, b"ping", 4):
             self.operations.ping(conn)

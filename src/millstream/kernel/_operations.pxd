@@ -1,4 +1,5 @@
 cimport cython
+from libc.stdint cimport uint64_t
 
 from millstream.kernel._conn cimport Conn, Pub
 from millstream.kernel._connections cimport Connections
@@ -10,6 +11,7 @@ from millstream.kernel._scan cimport Word
 
 
 cdef enum:
+    MOST_COSTLY = 32          # messages to costly sinks in one connection's turn
     # why input is refused: _hub.UNKNOWN_OPERATION and so on
     BAD_OPERATION = 1
     BAD_ARGUMENTS = 2
@@ -27,6 +29,19 @@ cdef class Operations:
     cdef object handler
     cdef Phrases phrases
     cdef Py_ssize_t max_control_line
+    cdef uint64_t slice_ns        # so long one connection may keep the handler busy in its turn
+    cdef uint64_t slice_start     # when the handler was first called in it, or 0
+    cdef uint64_t copied          # messages delivered when the clock was last looked at
+    cdef bint enough              # its turn is up
+
+    cdef void called(self) noexcept
+
+    # Whether the parser stopped because the connection's turn was up.
+    cdef inline bint is_up(self) noexcept:
+        return self.enough or self.delivery.costly >= MOST_COSTLY
+
+    cdef void begin(self) noexcept
+    cdef bint is_enough(self) noexcept
 
     cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept

@@ -4,7 +4,7 @@
 import logging
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memset
 
@@ -20,6 +20,7 @@ from millstream.kernel._scan cimport (
     read_verb, split_words, verb_may_come,
 )
 from millstream.kernel._subject cimport subject_is_legal
+from millstream.kernel._system cimport monotonic_ns
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ cdef enum:
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
+    LOOK_AFTER = 4096         # messages copied: then the clock is looked at
+    COPY_SLICES = 5           # so many slices a turn lasts that copies messages only
 
 
 cdef class Operations:
@@ -41,13 +44,14 @@ cdef class Operations:
         self.phrases = phrases
 
     cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
-        """Carry out every complete operation and return how many bytes they were."""
+        """Carry out complete operations, all or until the turn is up; return how many bytes."""
         cdef const char *at = data
         cdef const char *end = data + size
         cdef Py_ssize_t used
         conn.needs = 0
         conn.parsing = True
-        while at < end and not conn.closed:
+        self.begin()
+        while at < end and not conn.closed and not self.is_enough():
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
@@ -58,6 +62,31 @@ cdef class Operations:
         if self.outboxes.lender_count:
             self.outboxes.settle()
         return at - data
+
+    cdef void begin(self) noexcept:
+        """A connection's turn begins."""
+        self.enough = False
+        self.slice_start = 0
+        self.copied = self.delivery.out_msgs
+        self.delivery.costly = 0
+
+    cdef bint is_enough(self) noexcept:
+        """Whether this connection's turn is up, because it called, brought or copied much."""
+        if self.delivery.out_msgs - self.copied > LOOK_AFTER:
+            self.copied = self.delivery.out_msgs
+            if self.slice_start == 0:
+                self.slice_start = monotonic_ns()
+            elif monotonic_ns() - self.slice_start >= COPY_SLICES * self.slice_ns:
+                self.enough = True
+        return self.is_up()
+
+    cdef void called(self) noexcept:
+        """The handler was called: look how long it has been at work for this connection."""
+        cdef uint64_t now = monotonic_ns()
+        if self.slice_start == 0:
+            self.slice_start = now
+        if now - self.slice_start >= self.slice_ns:
+            self.enough = True
 
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept:
         """Carry out one operation; 0 while it is incomplete, -1 when the connection is done for."""
@@ -156,6 +185,8 @@ cdef class Operations:
         if headers < 0 or size < headers:
             return self.refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
+            conn.oversized = True
+            conn.resets = body < end
             return self.refuse(conn, TOO_LARGE)
         if not body_is_sound(body, end, size):
             return self._refuse_body(conn, &words[0])
@@ -211,6 +242,7 @@ cdef class Operations:
         except Exception:
             self.connections.failed(conn, "mapping a subject failed cid=%d")
             return False
+        self.called()
         pub.subject = PyBytes_AS_STRING(peer.mapped_to)
         pub.subject_len = PyBytes_GET_SIZE(peer.mapped_to)
         return not conn.closed
@@ -235,6 +267,7 @@ cdef class Operations:
             conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
             self.connections.failed(conn, "checking a permission failed cid=%d")
+        self.called()
         if conn.closed or not conn.memo_allowed:
             return False
         # The handler may have subscribed, configured or moved: look again.
@@ -306,6 +339,8 @@ cdef class Operations:
             self.call_info(conn, args, end)
         elif verb == ERR:
             self.refuse(conn, BAD_ARGUMENTS)
+        if verb != PING:
+            self.called()
 
     cdef void ping(self, Conn *conn) noexcept:
         append(&conn.out, b"PONG\r\n", 6)

@@ -17,6 +17,10 @@ cdef extern from "<sys/epoll.h>" nogil:
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *to, size_t size, int flags)
     ssize_t send(int fd, const void *at, size_t size, int flags)
+    int SOL_SOCKET, SO_LINGER
+    struct linger:
+        int l_onoff
+        int l_linger
     int shutdown(int fd, int how)
     int MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_WR
     ctypedef unsigned int socklen_t

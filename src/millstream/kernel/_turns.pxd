@@ -24,6 +24,8 @@ cdef class Turns:
     cdef list deferred           # calls for when the sinks of this round are served
     cdef list posted             # calls from other threads
     cdef bint serving
+    cdef list unfinished         # peers that wait for their next turn, in order
+    cdef int slices              # of this turn that were used up
     cdef int looks_in_vain
     cdef int turns_to_skip
 
@@ -42,7 +44,9 @@ cdef class Turns:
     cdef void _ended(self, Conn *conn, ssize_t got) noexcept
     cdef void _take_in(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
-    cdef void _parse_inbox(self, Conn *conn) noexcept
+    cdef void _rest(self, Conn *conn, bint resting) noexcept
+    cdef Py_ssize_t _go_on(self, Conn *conn) noexcept
+    cdef Py_ssize_t _serve_unfinished(self, list waiting) noexcept
     cdef void _end_of_chunk(self) noexcept
     cdef void _tell_watchers(self) noexcept
     cdef void _serve_sinks(self) noexcept

@@ -43,6 +43,7 @@ cdef enum:
     SMALL_SIZE = 16 * 1024    # a turn that read more than this is not somebody waiting for an answer
     LOOK_NS = 100_000         # so long the hub looks for more after a small turn
     TURN_NS = 250_000         # then whatever else the loop serves has its turn
+    MOST_SLICES = 2           # used up in one turn: then the loop serves whatever else waits
     MOST_SKIPS_LOG2 = 7       # after looks in vain, at least one small turn in 128 is followed by one
 
 
@@ -61,6 +62,7 @@ cdef class Turns:
         self.chunk = <char *>must_alloc(KEEP_SIZE + self.long_read)
         self.deferred = []
         self.posted = []
+        self.unfinished = []
 
     def __dealloc__(self):
         free(self.chunk)
@@ -89,18 +91,27 @@ cdef class Turns:
     cdef void _turn(self, epoll_event *events, int count) noexcept:
         cdef int i
         cdef Py_ssize_t total = 0
+        cdef list waiting
         cdef bint answers = len(self.posted) > 0  # to which somebody may answer in turn
         self.was_small = True
+        self.slices = 0
         self.connections.busy += 1
+        waiting = self.unfinished
+        if waiting:
+            self.unfinished = []
         for i in range(count):
             total += self._event(<Conn *>events[i].data.ptr, events[i].events)
-            if total >= CHUNK_SIZE:
+            if total >= CHUNK_SIZE or self.slices >= MOST_SLICES:
                 break
+        if waiting:
+            total += self._serve_unfinished(waiting)
         self._call_posted()
         self.connections.busy -= 1
         self._end_of_chunk()
-        if (total == 0 and not answers) or total > SMALL_SIZE:
+        if (total == 0 and not answers) or total > SMALL_SIZE or self.unfinished:
             self.was_small = False
+        if self.unfinished:
+            eventfd_write(self.outboxes.wake_fd, 1)
 
     cdef bint _expects_more(self) noexcept:
         """Whether a look is due: after looks in vain, ever fewer turns are followed by one."""
@@ -144,6 +155,8 @@ cdef class Turns:
             self.outboxes.mark(conn)
             if queued(conn) < conn.max_pending >> 1:
                 self.connections.release(<void *>conn)
+        if conn.resting:
+            return 0
         if conn.stalled_on != NULL:
             if what & (EPOLLERR | EPOLLHUP):
                 self.connections.close(conn, CLOSED_BY_CLIENT)
@@ -168,7 +181,8 @@ cdef class Turns:
                 self._ended(conn, got)
                 return 0
             conn.inbox.tail += got
-            self._parse_inbox(conn)
+            if conn.inbox.tail >= conn.needs:
+                self._go_on(conn)
             return got
         got = self.long_read if conn.needs > LARGE_SIZE else READ_SIZE
         got = recv(conn.fd, self.chunk + kept, got, MSG_DONTWAIT)
@@ -190,6 +204,8 @@ cdef class Turns:
         if size >= conn.needs:
             self.delivery.chunk_bytes = size + (size >> 1)  # an entry's head is longer than a PUB line
             used = self._parse(conn, data, size)
+            if not conn.closed and self.operations.is_up():
+                self._rest(conn, used < size)
         if not conn.closed and used < size:
             append(&conn.inbox, data + used, size - used)
         elif conn.inbox.room > KEEP_SIZE:
@@ -200,19 +216,48 @@ cdef class Turns:
             return self.links.parse(conn, data, size)
         return self.operations.parse(conn, data, size)
 
-    cdef void _parse_inbox(self, Conn *conn) noexcept:
-        cdef Py_ssize_t used
-        if conn.inbox.tail < conn.needs:
-            return
-        used = self._parse(conn, conn.inbox.data, conn.inbox.tail)
+    cdef Py_ssize_t _go_on(self, Conn *conn) noexcept:
+        """Parse what the inbox holds and return how much of it was used."""
+        cdef bint was_resting = conn.resting
+        cdef Py_ssize_t used = self._parse(
+            conn, conn.inbox.data + conn.inbox.head, pending(&conn.inbox))
         if conn.closed:
-            return
+            return used
         drain(&conn.inbox, used)
+        self._rest(conn, self.operations.is_up() and conn.inbox.tail > 0)
         if conn.inbox.tail == 0:
             if conn.inbox.room > KEEP_SIZE:
                 discard(&conn.inbox)
-        elif conn.inbox.head:
+        elif not conn.resting:
             to_front(&conn.inbox)
+        if was_resting and not conn.resting and conn.fd < 0:
+            self.connections.tell_output(conn)  # it may be read from again
+        return used
+
+    cdef void _rest(self, Conn *conn, bint resting) noexcept:
+        """After parsing: with operations left over, the connection goes on in the next turn."""
+        self.slices += self.operations.is_up()
+        if resting:
+            self.unfinished.append(<Peer>conn.peer)
+        if conn.resting != resting:
+            conn.resting = resting
+            self.outboxes.watch(conn)
+
+    cdef Py_ssize_t _serve_unfinished(self, list waiting) noexcept:
+        """Go on with connections whose turn was up, those that wait longest first; one at least."""
+        cdef Peer peer
+        cdef Py_ssize_t total = 0, served = 0
+        cdef list rest = []
+        for peer in waiting:
+            if peer.conn == NULL or peer.conn.closed:
+                continue
+            if served and self.slices >= MOST_SLICES:
+                rest.append(peer)
+            else:
+                total += self._go_on(peer.conn)
+                served += 1
+        self.unfinished = rest + self.unfinished
+        return total
 
     cdef feed(self, uint32_t cid, bytes data):
         cdef Peer peer = self.connections.peers.get(cid)
@@ -223,10 +268,13 @@ cdef class Turns:
         self.connections.busy += 1
         if peer.conn.inbox.tail:
             append(&peer.conn.inbox, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-            self._parse_inbox(peer.conn)
+            if not peer.conn.resting and peer.conn.inbox.tail >= peer.conn.needs:
+                self._go_on(peer.conn)
         else:
             self._take_in(peer.conn, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         self.connections.busy -= 1
+        if self.unfinished:
+            eventfd_write(self.outboxes.wake_fd, 1)
         if not self.connections.busy:
             self._end_of_chunk()
 
@@ -362,6 +410,7 @@ cdef class Turns:
         self.connections.close_all(CLOSED_BY_SHUTDOWN)
         self.connections.busy -= 1
         self.connections.bury()
+        self.unfinished.clear()
         self.connections.unhook()
         self.delivery.dirty_sinks.clear()
         self.outboxes.close_own()

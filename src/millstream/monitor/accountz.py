@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millstream.accounts.account import Export, Import, ResponseType
+from millstream.accounts.account import GLOBAL_ACCOUNT, Export, Import, ResponseType
 from millstream.errors import BadRequest
 from millstream.monitor.facts import AccountFacts, Facts
 from millstream.monitor.subsz import interest_stats
@@ -13,6 +13,15 @@ _RESPONSES = {
     ResponseType.STREAM: "Streamed",
     ResponseType.CHUNKED: "Chunked",
 }
+
+# What the system account offers to everybody.
+_SYSTEM_EXPORTS = (
+    Export("$JS.API.>", service=True),
+    Export("$SYS.DEBUG.SUBSCRIBERS", service=True),
+    Export("$SYS.REQ.USER.*.INFO", service=True),
+    Export("$SYS.REQ.ACCOUNT.*.CONNZ", service=True, response_type=ResponseType.STREAM),
+    Export("$SYS.REQ.ACCOUNT.*.STATZ", service=True, response_type=ResponseType.STREAM),
+)
 
 
 def describe(facts: Facts, account: str = "") -> dict[str, Any]:
@@ -27,7 +36,7 @@ def describe(facts: Facts, account: str = "") -> dict[str, Any]:
     if not account:
         return {**shown, "accounts": list(accounts)}
     if account not in accounts:
-        raise BadRequest(f"there is no account {account}")
+        raise BadRequest(f"Account {account} does not exist")
     return {**shown, "account_detail": _detail(facts, accounts[account])}
 
 
@@ -47,13 +56,13 @@ def _detail(facts: Facts, account: AccountFacts) -> dict[str, Any]:
         "leafnode_connections": 0,
         "client_connections": clients,
         "subscriptions": account.interest.get("num_subscriptions", 0),
-        **_shared(account),
+        **_shared(facts, account),
         "name_tag": account.label or account.name,
         "sublist_stats": interest_stats([account.interest]),
     }
 
 
-def _shared(account: AccountFacts) -> dict[str, Any]:
+def _shared(facts: Facts, account: AccountFacts) -> dict[str, Any]:
     """Return what the account offers to others and takes from them, where it does."""
     shown: dict[str, Any] = {}
     if account.mappings:
@@ -63,11 +72,34 @@ def _shared(account: AccountFacts) -> dict[str, Any]:
             ]
             for mapping in account.mappings
         }
-    if account.exports:
-        shown["exports"] = [_export(each) for each in account.exports]
-    if account.imports:
-        shown["imports"] = [_import(each) for each in account.imports]
+    exports = [*account.exports, *(_SYSTEM_EXPORTS if account.is_system else ())]
+    if exports:
+        shown["exports"] = [_export(each) for each in exports]
+    imports = [*account.imports, *_built_in(facts.system_account, account)]
+    if imports:
+        shown["imports"] = [_import(each) for each in imports]
     return shown
+
+
+def _built_in(system: str, account: AccountFacts) -> list[Import]:
+    """Return what every account takes from the system account, as the reference lists it."""
+    if not system:
+        return []
+    user = Import(
+        system, f"$SYS.REQ.USER.{account.name}.INFO", True, "$SYS.REQ.USER.INFO", share=True
+    )
+    if account.is_system:
+        return [user]
+    asked = (("ACCOUNT", "CONNZ"), ("SERVER", "CONNZ"), ("ACCOUNT", "STATZ"))
+    taken = [
+        Import(
+            system, f"$SYS.REQ.ACCOUNT.{account.name}.{what}", True, f"$SYS.REQ.{who}.PING.{what}"
+        )
+        for who, what in asked
+    ]
+    if account.has_jetstream or account.name == GLOBAL_ACCOUNT:
+        taken.append(Import(system, "$JS.API.>", True, "$JS.API.>", share=True))
+    return [*taken, user]
 
 
 def _export(export: Export) -> dict[str, Any]:
@@ -89,6 +121,7 @@ def _import(wanted: Import) -> dict[str, Any]:
     return {
         "subject": wanted.subject,
         "account": wanted.account,
+        **({"to": wanted.local} if wanted.service else {}),
         "local_subject": wanted.local,
         "type": "service" if wanted.service else "stream",
         "invalid": False,

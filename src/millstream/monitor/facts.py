@@ -8,6 +8,7 @@ import msgspec
 from millstream.accounts.account import Export, Import, StreamLimits
 from millstream.accounts.account import Mapping as SubjectMapping
 from millstream.clock import Clock
+from millstream.monitor.loop_meter import LoopMeter
 from millstream.monitor.machine import CpuMeter
 from millstream.store.wal.meter import WalMeter
 
@@ -193,6 +194,18 @@ def _no_figures() -> dict[str, int]:
     return {}
 
 
+def _no_pressure() -> dict[str, float]:
+    return {}
+
+
+def _no_disk() -> tuple[int, int]:
+    return 0, 0
+
+
+def _closes_nothing(cid: int) -> bool:
+    return False
+
+
 def _healthy() -> list[str]:
     return []
 
@@ -282,6 +295,11 @@ class Facts(msgspec.Struct):
     wal: WalMeter | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
+    http_traffic: dict[str, int] = msgspec.field(default_factory=dict)  # bodies, in bytes
+    loop: LoopMeter | None = None
+    pressure: Callable[[], dict[str, float]] = msgspec.field(default=_no_pressure)
+    disk: Callable[[], tuple[int, int]] = msgspec.field(default=_no_disk)  # used, size
+    close_connection: Callable[[int], bool] = msgspec.field(default=_closes_nothing)
 
     def tls_ends(self) -> str:
         """Return when the certificate expires, "" without one."""

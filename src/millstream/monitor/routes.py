@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from millstream.errors import BadRequest, ConnectionNotFound
+from millstream.http.number import whole_number
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response
 from millstream.http.routes import Route
@@ -65,18 +67,37 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
 }
 
 
-def monitor_routes(facts: Facts) -> list[Route]:
-    """Return every monitoring operation, bound to the server's facts."""
+def monitor_routes(facts: Facts, index_path: str = "/") -> list[Route]:
+    """Return every monitoring operation, bound to the server's facts.
+
+    ``index_path`` is where the links to all of them are.
+    """
     told = [
         Route("GET", path, partial(_tell, path, describe, facts), "read", summary)
         for path, (describe, summary) in DESCRIPTIONS.items()
     ]
     return [
-        Route("GET", "/", partial(_index, facts), "", "Links to all pages"),
+        Route("GET", index_path, partial(_index, facts), "", "Links to all pages"),
         Route("GET", "/healthz", partial(_healthz, facts), "", "Say whether the server works"),
         Route("GET", "/metrics", partial(_metrics, facts), "read", "Figures for Prometheus"),
         *told,
     ]
+
+
+def close_route(facts: Facts) -> Route:
+    """Return what ends a client's connection, where the port may change anything at all."""
+    return Route(
+        "DELETE", "/connz/{cid}", partial(_close, facts), "admin", "Close a client's connection"
+    )
+
+
+async def _close(facts: Facts, request: Request) -> Answer:
+    cid = whole_number(request.params["cid"], 2**63)
+    if cid is None:
+        raise BadRequest("cid is the number that /connz shows")
+    if not facts.close_connection(cid):
+        raise ConnectionNotFound(f"no open connection has the cid {cid}")
+    return Response(200, msgspec.json.encode({"cid": cid, "closed": True}))
 
 
 async def _tell(path: str, describe: Describe, facts: Facts, request: Request) -> Answer:
@@ -92,7 +113,7 @@ async def _healthz(facts: Facts, request: Request) -> Answer:
 
 async def _metrics(facts: Facts, request: Request) -> Answer:
     _count(facts, "/metrics")
-    text = metrics.describe(facts, request.query.get("prefix", ""))
+    text = await metrics.describe(facts, request.query.get("prefix", ""))
     return Response(200, text, metrics.CONTENT_TYPE)
 
 

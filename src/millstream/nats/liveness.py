@@ -3,6 +3,8 @@
 import math
 from enum import Enum, auto
 
+_PAUSE = 1.0  # seconds that a client may stop in the middle of its first operation
+
 
 class Due(Enum):
     """What the time has come for."""
@@ -39,6 +41,8 @@ class Liveness:
         self._ping_at = now + ping
         self._measure_at = now + measure
         self._pings_out = 0
+        self._unfinished = 0  # bytes of the first operation, when they were last looked at
+        self._grew_at = now
         self._pinged_at: float | None = None
 
     def greeted(self, now: float) -> None:
@@ -48,6 +52,13 @@ class Liveness:
     def proven(self) -> None:
         """Note that this is a client."""
         self._handshake_until = math.inf
+
+    def goes_on(self, now: float, unfinished: int) -> bool:
+        """Say whether more of an operation that is not over came within a second."""
+        if unfinished > self._unfinished:
+            self._grew_at = now
+        self._unfinished = unfinished
+        return unfinished > 0 and now - self._grew_at < _PAUSE
 
     def is_late(self, now: float) -> bool:
         """Say whether even a CONNECT that is on its way took too long."""

@@ -344,7 +344,8 @@ class Session:
     def _check_handshake(self, now: float) -> None:
         """Close whoever sent nothing; without CONNECT, any operation proves a client.
 
-        One that is in the middle of its first operation gets a little longer, not for ever.
+        One that is in the middle of its first operation gets longer while bytes of it keep coming,
+        not for ever.
         """
         if self.space is None:
             self.end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
@@ -352,8 +353,8 @@ class Session:
         if self._hub.take_activity(self.cid):
             self.liveness.proven()
             return
-        begun = self._hub.connection_stats(self.cid)["unfinished_bytes"] > 0
-        if not begun or self.liveness.is_late(now):
+        unfinished = self._hub.connection_stats(self.cid)["unfinished_bytes"]
+        if not self.liveness.goes_on(now, unfinished) or self.liveness.is_late(now):
             self.end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
 
     def _is_silent(self) -> bool:

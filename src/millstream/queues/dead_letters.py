@@ -9,7 +9,7 @@ import msgspec
 from millstream.errors import StreamExists, StreamNotFound
 from millstream.message import NewRecord, Record
 from millstream.streams.catalog import Catalog
-from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.stream import Stream
 
 FROM = "$dead_letter_from"
@@ -24,8 +24,11 @@ Reserved = Callable[[str, str], AbstractContextManager[None]]
 class DeadLetters:
     """Copies jobs to their dead-letter topic, which is created when it is first needed."""
 
-    def __init__(self, catalog: Catalog, reserved: Reserved) -> None:
+    def __init__(
+        self, catalog: Catalog, reserved: Reserved, defaults: TopicDefaults | None = None
+    ) -> None:
         self._catalog = catalog
+        self._defaults = defaults or TopicDefaults()
         self._reserved = reserved
 
     async def bury(self, queue: Stream, topic: str, record: Record, max_deliveries: int) -> None:
@@ -40,7 +43,7 @@ class DeadLetters:
             pass
         try:
             with self._reserved(account, topic):
-                return (await self._catalog.create(StreamConfig.from_topic(topic, {}), account))[0]
+                return (await self._catalog.create(self._defaults.config(topic, {}), account))[0]
         except StreamExists:  # somebody else created it while we were looking
             return self._catalog.get(topic, account)
 

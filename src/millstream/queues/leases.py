@@ -38,6 +38,10 @@ class Jobs(Protocol):
         """Return how many bytes a live job adds to an answer."""
         ...
 
+    def ready_at_ms(self, seq: int) -> int:
+        """Return from when on a live job may be claimed, 0 for always."""
+        ...
+
 
 class Lease(msgspec.Struct):
     """One job in somebody's hands; ``connection`` is 0 for leases that no connection bounds."""
@@ -160,7 +164,7 @@ class Leases:
         poison: list[int] = []
         turns = deque(claimer for claimer in claimers if not claimer.is_served)
         while turns and len(poison) < MOST_POISON:
-            seq = self._next(jobs)
+            seq = self._next(jobs, now_ms)
             if not seq:
                 break
             if 0 < max_deliveries <= self.deliveries.get(seq, 0):
@@ -174,7 +178,7 @@ class Leases:
                 turns.append(claimer)
         return poison
 
-    def _next(self, jobs: Jobs) -> int:
+    def _next(self, jobs: Jobs, now_ms: int) -> int:
         while self._reclaim:
             seq = heapq.heappop(self._reclaim)
             if seq not in self._reclaimable:
@@ -185,8 +189,12 @@ class Leases:
             self.forget(seq)
         while seq := jobs.next_live(self._cursor):
             self._cursor = seq + 1
-            if seq not in self.held and seq not in self._delayed and seq not in self.leaving:
+            if seq in self.held or seq in self._delayed or seq in self.leaving:
+                continue
+            ready_at_ms = jobs.ready_at_ms(seq)
+            if ready_at_ms <= now_ms:
                 return seq
+            self._give_back(seq, ready_at_ms)
         return 0
 
     def _lease(self, seq: int, claimer: Claimer, deadline_ms: int) -> Granted:

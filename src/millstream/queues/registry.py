@@ -16,6 +16,7 @@ from millstream.queues.settings import is_queue
 from millstream.store.log.log import Committed, Durability
 from millstream.store.recovery.recovery import Recovery
 from millstream.streams.catalog import Catalog
+from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.state import StreamState
 from millstream.streams.stream import Stream
 
@@ -51,12 +52,13 @@ class Queues:
         settled: Callable[[Stream, int], StreamState],
         reserved: Reserved,
         store: QueueStore | None = None,
+        defaults: TopicDefaults | None = None,
     ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._timers = timers
         self._settled = settled
-        self._dead_letters = DeadLetters(catalog, reserved)
+        self._dead_letters = DeadLetters(catalog, reserved, defaults)
         self._store = store
         self._queues: dict[int, Queue] = {}
         self._recovered: dict[int, int] = {}  # incarnation → first lease id after a restart

@@ -13,6 +13,22 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 
+READY_AT = "$ready_at"  # in a job's meta: milliseconds since 1970
+READY_AT_KEY = b'"$ready_at"'
+
+
+class _Meta(msgspec.Struct):
+    ready_at: int = msgspec.field(default=0, name=READY_AT)
+
+
+def ready_at_ms(meta: bytes) -> int:
+    """Return from when on a job with this meta may be claimed, 0 for always."""
+    try:
+        return msgspec.json.decode(meta, type=_Meta).ready_at
+    except msgspec.DecodeError:
+        return 0
+
+
 class Job(msgspec.Struct, frozen=True):
     """A record and the lease under which somebody has it."""
 
@@ -52,6 +68,11 @@ class StoredJobs:
         """Return how many bytes a live job adds to an answer."""
         record = self.record(seq)
         return len(record.payload) + len(record.meta) + len(record.headers)
+
+    def ready_at_ms(self, seq: int) -> int:
+        """Return from when on a job may be claimed: its writer may have put that off."""
+        meta = self.record(seq).meta
+        return ready_at_ms(meta) if READY_AT_KEY in meta else 0
 
     def record(self, seq: int) -> Record:
         """Return a job that ``next_live`` has found."""

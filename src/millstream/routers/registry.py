@@ -268,10 +268,9 @@ class Routers:
             if source is None or dest is None:
                 continue  # went with its stream
             progress = one.progress
-            if source.log.durability is Durability.EPHEMERAL:  # begins anew with each process
-                progress = RouterProgress(
-                    source.log.committed_seq, progress.forwarded, progress.tail
-                )
+            if source.log.durability is Durability.EPHEMERAL:  # a power cut may take its head back
+                cursor = min(progress.cursor, source.log.committed_seq)
+                progress = RouterProgress(cursor, progress.forwarded, progress.tail)
             router = self._add(Router(one.definition, source, dest, progress))
             if router.definition.stamp:
                 find_held(router)

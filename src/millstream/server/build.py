@@ -12,6 +12,7 @@ import msgspec
 from millstream.clock import Clock
 from millstream.consumers.readers import Readers
 from millstream.consumers.registry import Registry
+from millstream.dashboard.masking import Masking
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits as HttpLimits
@@ -24,6 +25,7 @@ from millstream.links.links import Links
 from millstream.links.mesh import Mesh
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
+from millstream.monitor.loop_meter import LoopMeter
 from millstream.monitor.routes import monitor_routes
 from millstream.nats.accounts.account_quotas import AccountQuotas
 from millstream.nats.accounts.account_streams import AccountStreams
@@ -59,6 +61,7 @@ from millstream.server.options.options import (
     Options,
 )
 from millstream.server.options.unsupported import refuse_missing
+from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -69,6 +72,7 @@ from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import API_LEVEL
+from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream_table import StreamsByName
@@ -76,7 +80,6 @@ from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
-from millstream.topics.routes import topics_routes
 from millstream.wire.info import ServerInfo, server_info
 
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
@@ -161,6 +164,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     system: System
     changes: AccountChanges
     links: Links | None
+    page: PageParts | None
 
 
 def build(
@@ -187,7 +191,10 @@ def build(
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
-        kept = keep(options.jetstream, info, nats, sharing, streams, runtime)
+        kept = keep(
+            options.jetstream, info, nats, sharing, streams, runtime,
+            TopicDefaults(options.monitor.durability),
+        )  # fmt: skip
     links = links_of(options, nats, runtime)
     facts = monitored(options, info, nats, kept, runtime)
     if links is not None:
@@ -195,9 +202,28 @@ def build(
     system = system_of(nats.sessions, clock, facts, options, orders)
     changes = account_changes(options, nats, sharing, system, kept, links)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
-    http = http_door(options, facts, kept, gate, runtime) if options.monitor.listens else None
+    page = page_of(options, facts, nats, kept, gate)
+    http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
     return ServerParts(
-        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links
+        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links, page
+    )
+
+
+def page_of(
+    options: Options, facts: Facts, nats: NatsDoor, kept: KeptParts | None, gate: HttpGate | None
+) -> PageParts | None:
+    """Return the API and the dashboard over it, None where the HTTP port only tells."""
+    if kept is None or options.jetstream is None or not options.monitor.topics:
+        return None
+    return PageParts(
+        facts,
+        kept.topics,
+        kept.shared.consumers,
+        nats.hub,
+        nats.sessions.reception,
+        gate,
+        str(options.jetstream.directory),
+        Masking(options.monitor.mask_rules),
     )
 
 
@@ -266,13 +292,18 @@ def account_changes(
 
 
 def http_door(
-    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None, runtime: Runtime
+    options: Options,
+    facts: Facts,
+    kept: KeptParts | None,
+    gate: HttpGate | None,
+    page: PageParts | None,
+    runtime: Runtime,
 ) -> HttpDoor:
     """Return the HTTP port: monitoring, and topics within their caps."""
     caps = options.monitor.caps
     door = HttpDoor(
         runtime.loop,
-        counted(routes(options, facts, kept, gate), facts.statuses),
+        counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic),
         runtime.clock,
         HttpLimits(body_bytes=caps.max_body_bytes),
         hosts=options.monitor.allowed_hosts,
@@ -332,6 +363,7 @@ def keep(
     sharing: Sharing,
     streams: StreamsByName,
     runtime: Runtime,
+    defaults: TopicDefaults,
 ) -> KeptParts:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
@@ -366,10 +398,17 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT])
+    jetstream = JetStream(
+        shared,
+        GLOBAL_ACCOUNT,
+        accounts.interests[GLOBAL_ACCOUNT],
+        lambda: accounts.configured[GLOBAL_ACCOUNT],
+    )
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
-    topics = Topics(catalog, clock, store, timers, sinks, readers, supervisor=supervisor)
+    topics = Topics(
+        catalog, clock, store, timers, sinks, readers, supervisor=supervisor, defaults=defaults
+    )
     return KeptParts(store, shared, jetstream, served, topics, sinks)
 
 
@@ -399,6 +438,7 @@ def catalog_of(
         quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
         streams=streams,
         reach=ExternalStreams(accounts, options.domain).reach,
+        domain=options.domain,
     )
 
 
@@ -556,6 +596,8 @@ def monitored(
         accounts=observer.accounts,
         end_of=end_of_certificate,
         health=runtime.supervisor.problems,
+        loop=LoopMeter(clock.monotonic),
+        close_connection=partial(kick, nats.sessions),
     )
     show(facts, options, facts.started_ns)
     if kept is None or options.jetstream is None:
@@ -571,6 +613,8 @@ def with_records(facts: Facts, options: JetStreamOptions, kept: KeptParts) -> Fa
         jetstream=stored(options, kept),
         storage=partial(wal_figures, kept.store),
         cold=kept.store.cold.figures,
+        pressure=partial(pressure_of, kept.topics),
+        disk=partial(disk_of, str(options.directory)),
         wal=meter_of(kept.store),
     )
 
@@ -631,13 +675,13 @@ def gate_to(
 
 
 def routes(
-    options: Options, facts: Facts, kept: KeptParts | None, gate: HttpGate | None = None
+    options: Options, facts: Facts, page: PageParts | None, gate: HttpGate | None = None
 ) -> Routes:
-    """Return what the HTTP port serves: monitoring, and topics where they were asked for."""
+    """Return what the HTTP port serves: monitoring, and the API with its page where asked for."""
     base = options.monitor.base_path.rstrip("/")
-    found = monitor_routes(facts)
+    found = monitor_routes(facts, "/" if page is None else "/monitoring")
     table = [msgspec.structs.replace(route, pattern=base + route.pattern) for route in found]
-    if options.monitor.topics and kept is not None:
-        table += topics_routes(kept.topics)
+    if page is not None:
+        table += page.routes()
         table.append(openapi_route(lambda: table))
     return Routes(table, None if gate is None else gate.authorize)

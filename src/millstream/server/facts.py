@@ -27,6 +27,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
     http_url: str | None = None
     http_offers: tuple[str, ...] = ("API",)
     durability: str | None = "fsync before ack"
+    http_durability: str = "disk"  # of topics made over HTTP that name none
     credentials: bool = False
     http_keys: bool = False
     loopback_only: bool = True  # as far as nobody is asked who they are

@@ -12,6 +12,7 @@ import uvloop
 from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
 from millstream.links.arrivals import places
+from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
 from millstream.server.about import advertised, websocket_shown
 from millstream.server.build import ServerParts, build
 from millstream.server.facts import RecoveredStream, ServerFacts
@@ -230,6 +231,7 @@ class Server:
             await parts.kept.sinks.finish()
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
+            parts.kept.shared.catalog.settle_heads()
             sections = parts.kept.sections()
             parts.kept.shared.close()
             parts.nats.stop()
@@ -250,6 +252,10 @@ class Server:
             every(_TICK, "the look at links", self._parts.links.tick)
         if gate is not None:
             every(_TICK, "the look at revoked credentials", gate.check)
+        if self._parts.page is not None:
+            every(_TICK, "the dashboard's look at the server", self._parts.page.sampler.look)
+        if self._parts.facts.loop is not None:
+            every(LOOP_PERIOD, "the meter of the loop", self._parts.facts.loop.ring)
 
     def _launcher_files(self, options: Options) -> dict[Path, str]:
         files: dict[Path, str] = {}
@@ -283,8 +289,9 @@ class Server:
             data_is_new=data_is_new,
             nats_url=_url("nats", self.nats_address),
             http_url=self.http_url,
-            http_offers=("API", "/metrics") if options.monitor.topics else ("/varz",),
+            http_offers=("API", "dashboard", "/metrics") if options.monitor.topics else ("/varz",),
             durability=_promise(options.jetstream),
+            http_durability=options.monitor.durability,
             credentials=options.credentials,
             http_keys=http_keys,
             loopback_only=all(is_loopback(host) for host in open_hosts),

@@ -14,7 +14,13 @@ from millstream.store.disk.files import File, Files
 from millstream.store.disk.worker import FileWorker
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Durability
-from millstream.store.log.snapshot import KEPT, Snapshot, snapshot_numbers, write_snapshot
+from millstream.store.log.snapshot import (
+    KEPT,
+    LogSnapshot,
+    Snapshot,
+    snapshot_numbers,
+    write_snapshot,
+)
 from millstream.store.options import StoreOptions
 from millstream.store.recovery.recovery import Control
 from millstream.store.segments.segment import Flush, Segment
@@ -145,9 +151,8 @@ class Checkpoints:
         work: Work = []
         for each in self._host.logs.values():
             if each.durability is not Durability.EPHEMERAL:
-                work += [
-                    (each, s, each.take_flush(s)) for s in each.segments if not s.sealed or s.flags
-                ]
+                open_segments = [s for s in each.segments if not s.sealed or s.flags]
+                work += [(each, s, s.unflushed(each.committed_seq)) for s in open_segments]
         self._current = current = _Round(work, self._capture(sections, work))
         self._host.worker.run(current.write, partial(self._written, current, taken))
 
@@ -204,7 +209,7 @@ class Checkpoints:
         self._positions = [*self._positions[-1:], current.snapshot.positions]
         self._seqs = [*self._seqs[-1:], _seqs(current.snapshot)]
         for each, segment, flush in current.work:
-            each.flushed(segment, flush, synced=True)
+            each.files.checkpointed(segment, flush)
         taken(current.snapshot, "")
 
     def _capture(self, sections: dict[str, bytes], work: Work) -> Snapshot:
@@ -219,7 +224,7 @@ class Checkpoints:
             position=positions.pop(0),
             control_number=self._controls.applied_number,
             logs=[
-                each.snapshot(ends.get(each.log_id, {}))
+                LogSnapshot.of(each, ends.get(each.log_id, {}))
                 for each in self._host.logs.values()
                 if each.durability is not Durability.EPHEMERAL
             ],

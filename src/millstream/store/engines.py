@@ -23,9 +23,9 @@ class LocalEngines:
             replay.shard,
             epoch,
             nonce,
-            replay.last_index + 1,
+            replay.wal.last_index + 1,
             replay.position + 1,
             self._options.wal_file_bytes,
-            [(wal.index, wal.first_position) for wal in replay.wal_files],
+            [(wal.index, wal.first_position) for wal in replay.wal.files],
             int.from_bytes(self._options.ring.key_id, "little"),
         )

@@ -109,7 +109,7 @@ class Shards:
         logs: dict[int, FileLog],
     ) -> None:
         """Go on where the replays ended; what they found unproven is written anew first."""
-        epoch = max(replay.epoch for replay in replays) + 1
+        epoch = max(replay.wal.epoch for replay in replays) + 1
         self._stamp = (epoch, (self._options.nonce or secrets.randbits(32)) << 32 | boot)
         for replay in replays:
             engine = self._start_engine(replay)
@@ -124,7 +124,7 @@ class Shards:
     def _start_engine(self, replay: Replay) -> CommitEngine:
         engine = self._engines.open(replay, *self._stamp)
         entries = self._entries(replay.relog, replay.position)
-        if entries or replay.begins_late:
+        if entries or replay.wal.begins_late:
             self._begin(engine, entries)
         return engine
 

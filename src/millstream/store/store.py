@@ -158,14 +158,14 @@ class Store:
         logs.find_holes()
         boot = xxh3_64_intdigest(files.boot_id().encode()) & BOOT_MASK
         replays = self._replay(logs, snapshot, boot)
-        newest = max(replays, key=lambda replay: replay.epoch)
-        _, nonce = max(replay.ran for replay in replays)  # later starts may have been cut off
-        before = (nonce or newest.last_nonce) & BOOT_MASK
-        cut = any(replay.cut for replay in replays)  # as good as a power cut
-        if not any(replay.wal_files for replay in replays):  # none that could name the boot
-            cut = any(replay.emptied for replay in replays)
+        newest = max(replays, key=lambda replay: replay.wal.epoch)
+        _, nonce = max(replay.wal.ran for replay in replays)  # later starts may have been cut off
+        before = (nonce or newest.wal.last_nonce) & BOOT_MASK
+        cut = any(replay.damage.is_cut for replay in replays)  # as good as a power cut
+        if not any(replay.wal.files for replay in replays):  # none that could name the boot
+            cut = any(replay.wal.is_emptied for replay in replays)
         named = {control.log_id for replay in replays for control in replay.controls}
-        logs.finish(cut or (bool(newest.wal_files) and before != boot), highest(marks), named)
+        logs.finish(cut or (bool(newest.wal.files) and before != boot), highest(marks), named)
         for run, data in logs.relog:
             replays[shard_number(run.stream_id, options.shards)].relog.append((run, data))
         self.logs = logs.logs
@@ -177,22 +177,22 @@ class Store:
         for replay in replays:
             self._give_back(replay)
         self.shards.start(replays, boot, marks, self.logs)
-        self._remove_orphans([path for each in replays for path in each.unused] + logs.strays)
+        self._remove_orphans([path for each in replays for path in each.wal.unused] + logs.strays)
         self._recovering = False
         for log_id, seqs in sorted(logs.erased.items()):
             if log_id in self.logs:
                 self.logs[log_id].erasure.again(seqs)
         for each in self.logs.values():
-            each.drop_dead_segments()
-            each.keep_promise()
+            each.removal.drop_dead_segments()
+            each.promise.keep()
         self._remove_dead()
         controls = [control for replay in replays for control in replay.controls]
         self.recovery = Recovery(
             logs=logs.recovered,
             controls=sorted(controls, key=lambda control: control.number),
             sections=dict(snapshot.sections) if snapshot else {},
-            torn_bytes=sum(replay.torn_bytes for replay in replays),
-            damaged_bytes=sum(replay.damaged_bytes for replay in replays),
+            torn_bytes=sum(replay.damage.torn_bytes for replay in replays),
+            damaged_bytes=sum(replay.damage.bytes for replay in replays),
             seconds=self.clock.monotonic() - started,
         )
 
@@ -205,7 +205,7 @@ class Store:
             for shard in sorted(known)
         ]
         for replay in replays:
-            replay.find(shard_directory(self.directory, replay.shard))
+            replay.wal.find(shard_directory(self.directory, replay.shard))
         replay_all(replays, logs)
         logs.torn = any(replay.torn for replay in replays)
         logs.relog = []
@@ -229,7 +229,7 @@ class Store:
 
     def _give_back(self, replay: Replay) -> None:
         """Cut the unused space off files of earlier runs: crash after crash would fill the disk."""
-        for wal in replay.wal_files:
+        for wal in replay.wal.files:
             file = self.files.open(wal.path)
             try:
                 if file.size() > wal.used:
@@ -308,7 +308,8 @@ class Store:
             self._copies.hold_log(dropped)
             dropped.abandon()
         else:
-            dropped.drop()
+            dropped.abandon()
+            dropped.remove_files()
 
     # --- what logs ask of the store
 
@@ -507,7 +508,7 @@ class Store:
     def _rest(self, logs: Iterable[FileLog]) -> None:
         """Have logs that fell quiet end their promises: after a power cut nothing is in doubt."""
         if not self._closed:
-            self._promised.difference_update([each for each in list(logs) if each.rest()])
+            self._promised.difference_update([each for each in list(logs) if each.promise.rest()])
 
     def on_failed(self, shard: int, error: MillstreamError) -> None:
         """Have the logs of a shard take back what is not committed, and say so in the health."""
@@ -628,7 +629,7 @@ class Store:
         self.worker = self.syncer = InlineWorker()
         self._checkpoints.finish()
         for each in self._promised:
-            each.end_promise()
+            each.promise.end()
         self.shards.stop()
         self._remove_dead()
         if sections is not None and not self._problems and not self._controls.are_open:

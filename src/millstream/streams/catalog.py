@@ -27,6 +27,7 @@ from millstream.streams.entries import (
     StreamEntry,
     decode_section,
 )
+from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention import rules as retention
 from millstream.streams.sourcing.feeds import Feeds
 from millstream.streams.stream import Stream
@@ -99,6 +100,7 @@ class Catalog:
         quotas: Quotas | None = None,
         streams: StreamsByName | None = None,
         reach: Reach = _nowhere,
+        domain: str = "",
     ) -> None:
         """``streams`` is the table to keep them in, where others look streams up as well."""
         self._quotas = quotas or NoQuotas()
@@ -106,10 +108,11 @@ class Catalog:
         self._clock = clock
         self.table = StreamTable({} if streams is None else streams)
         self._entries = StreamEntries(store)
+        self._heads = EphemeralHeads(store)
         spaces = interests if interests is not None else {}
         self._maker = StreamMaker(
             store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,
-            batch_limits or BatchLimits(), self._tell_abandoned,
+            batch_limits or BatchLimits(), self._tell_abandoned, self._heads, domain,
         )  # fmt: skip
         self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
         self._reach = reach
@@ -264,6 +267,7 @@ class Catalog:
             self._tell(stream, False)
             self._store.drop_log(stream.incarnation)
             self._feeds.forget(stream)
+            self._heads.forget(stream)
 
     # -- checks ------------------------------------------------------------------------------
 
@@ -328,6 +332,7 @@ class Catalog:
         """Rebuild from the snapshot's section and the control frames after it, in order."""
         saved, controls = decode_section(section), list(controls)
         self._feeds.positions.replay(map(bytes, saved.sources), controls)
+        self._heads.replay(saved.heads, controls)
         for entry in self._entries.replay(saved, controls):
             self._open(entry, msgspec.convert(entry.config, StreamConfig))
 
@@ -348,7 +353,11 @@ class Catalog:
         """Return the snapshot's section."""
         streams = self.table.everything()
         sources = self._feeds.positions.section(s.incarnation for s in streams)
-        return self._entries.section(streams, sources)
+        return self._entries.section(streams, sources, self._heads.section(streams))
+
+    def settle_heads(self) -> None:
+        """Write down how far streams in memory have counted: nothing is appended any more."""
+        self._heads.settle(self.table.everything())
 
     def close(self) -> None:
         """Stop capturing everywhere."""

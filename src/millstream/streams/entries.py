@@ -12,6 +12,7 @@ from millstream.errors import MillstreamError
 from millstream.store.log.log import Committed, Log
 from millstream.store.recovery.recovery import Control
 from millstream.streams.config.config import StreamConfig
+from millstream.streams.ephemeral_heads import KeptHead
 from millstream.streams.retention.departures import settle
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class CatalogSection(msgspec.Struct, frozen=True):
     next_id: int
     streams: list[StreamEntry]
     sources: list[msgspec.Raw] = []
+    heads: dict[int, KeptHead] = {}  # of streams in memory alone
 
 
 class StreamEntries:
@@ -109,10 +111,12 @@ class StreamEntries:
                     self._store.drop_log(entry.id)
         return sorted(entries.values(), key=lambda entry: entry.id)
 
-    def section(self, streams: "Iterable[Stream]", sources: list[msgspec.Raw]) -> bytes:
+    def section(
+        self, streams: "Iterable[Stream]", sources: list[msgspec.Raw], heads: dict[int, KeptHead]
+    ) -> bytes:
         """Return the catalog as a snapshot holds it."""
         entries = [StreamEntry.of(stream) for stream in streams]
-        return msgspec.json.encode(CatalogSection(self._next_id, entries, sources))
+        return msgspec.json.encode(CatalogSection(self._next_id, entries, sources, heads))
 
 
 def decode_section(section: bytes | None) -> CatalogSection:

@@ -11,6 +11,7 @@ from millstream.store.log.log import Durability, Log
 from millstream.streams.account_quota import AccountRoom, Quotas
 from millstream.streams.config.config import StreamConfig
 from millstream.streams.entries import StreamEntry
+from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention.temperature import tell_log
 from millstream.streams.stream import Stream
 from millstream.streams.stream_table import StreamTable
@@ -44,6 +45,8 @@ class StreamMaker:
         default_durability: Durability,
         batch_limits: BatchLimits,
         on_abandoned: Callable[[Stream, bytes, str], None],
+        heads: EphemeralHeads,
+        domain: str,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -55,13 +58,16 @@ class StreamMaker:
         self._default_durability = default_durability
         self._batch_limits = batch_limits
         self._on_abandoned = on_abandoned
+        self._domain = domain
+        self._heads = heads
         self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
 
     def make(self, entry: StreamEntry, config: StreamConfig) -> Stream:
         """Return the stream of an entry over its log, which is made if there is none."""
         log = self.log_of(entry.id, config)
+        self._heads.restore(log)
         log.start_at(config.first_seq)  # does nothing to a log that has begun
-        return Stream(
+        made = Stream(
             config,
             log,
             created_ns=entry.created_ns,
@@ -74,7 +80,10 @@ class StreamMaker:
             room=self._room(entry.account, config.storage),
             server_is_full=partial(self._is_server_full, entry.account, config),
             on_abandoned=self._on_abandoned,
+            domain=self._domain,
         )
+        self._heads.follow(made)
+        return made
 
     def log_of(self, log_id: int, config: StreamConfig) -> Log:
         """Return a log as a configuration wants it."""

@@ -26,6 +26,7 @@ from millstream.http.request import Caller, Request, Standing
 from millstream.http.routes import NOWHERE, Route
 from millstream.subjects.pattern_set import any_overlap
 from millstream.topics.directory import check_name
+from millstream.topics.limits.guesses import Guesses
 from millstream.topics.limits.slots import Slots
 
 PROBES = ("/v0/health", "/v0/ready", "/healthz", "/readyz")
@@ -56,6 +57,7 @@ class Offered(msgspec.Struct, frozen=True):
     bearer: bytes = b""
     user: str = ""
     password: str = ""
+    is_miswritten: bool = False  # a key as ``bearer``: the scheme is a word with a capital B
 
 
 class Authorizer:
@@ -80,6 +82,7 @@ class Authorizer:
         self._users_standing = Standing()
         self._expiring: dict[tuple[str, int], Standing] = {}  # of users whose JWT ends
         self._inflight = Slots("max_inflight", per_key=max_inflight_per_key)
+        self._guesses = Guesses(clock.monotonic)
 
     @property
     def required(self) -> bool:
@@ -123,6 +126,8 @@ class Authorizer:
         changed = bool(ended)
         if self.required and not self._anyone.revoked:
             self._anyone.standing.revoked = changed = True
+        elif not self.required and self._anyone.revoked:
+            self._anyone = Caller()  # the door is open again
         if self._known is not self._users.credentials():
             self._known = self._users.credentials()
             self._users_standing.revoked = changed = True
@@ -157,14 +162,25 @@ class Authorizer:
         *,
         parts: bool = False,
     ) -> Caller:
+        if offered is not None:
+            self._guesses.check(request.peer, offered)
         key = self._keys.find(offered.bearer) if offered is not None and offered.bearer else None
         if key is not None:
+            self._guesses.right(offered)
             return self._key_caller(key)
         user = self._identify(offered, request.peer)
         if user is None:
-            raise Unauthorized("send a valid key as Authorization: Bearer, or log in as a user")
+            raise self._stranger(request, offered)
+        self._guesses.right(offered)
         caller = self._user_caller(user, scope, topic)
         return self._in_parts(caller, user) if parts else caller
+
+    def _stranger(self, request: Request, offered: Offered | None) -> Unauthorized:
+        """Return why somebody is not let in; who offers wrong credentials waits for it."""
+        wait = self._guesses.wrong(request.peer) if offered is not None else 0.0
+        if offered is not None and offered.is_miswritten:
+            return Unauthorized("write the scheme as Bearer: Authorization: Bearer <key>", wait)
+        return Unauthorized("send a valid key as Authorization: Bearer, or log in as a user", wait)
 
     def _key_caller(self, key: ApiKey) -> Caller:
         known = self._callers.get(key)
@@ -215,6 +231,7 @@ class Authorizer:
             standing=self._standing_of(user),
             narrowed=partial(self._user_caller, user),
             hears=partial(_hears, rights),
+            says=partial(_says, rights),
         )
 
     def _in_parts(self, caller: Caller, user: Identity) -> Caller:
@@ -267,11 +284,7 @@ class Authorizer:
     @staticmethod
     def _check_whole_server(caller: Caller) -> None:
         """Refuse what tells of every account and stream to whoever may know only some."""
-        if caller.covers is not None:
-            allowed = "server" in caller.scopes
-        else:
-            allowed = not caller.prefixes and caller.account == GLOBAL_ACCOUNT
-        if not allowed:
+        if not caller.sees_server:
             raise Forbidden(
                 "monitoring shows the whole server, and this credential may see only a part of it"
             )
@@ -294,7 +307,7 @@ def _of_header(value: bytes) -> Offered:
     if scheme == b"Bearer":
         return Offered(bearer=rest.strip(b" \t"))
     if scheme != b"Basic":
-        return Offered()
+        return Offered(is_miswritten=scheme.lower() == b"bearer")
     try:
         user, colon, password = base64.b64decode(rest.strip(b" \t"), validate=True).partition(b":")
         if not colon:
@@ -333,6 +346,12 @@ def _hears(rights: Rights, subject: str) -> bool:
     """Say whether a user may listen to all of a subject."""
     allowed = rights.may_subscribe(_bytes(subject), b"")
     return allowed and not _denied(rights.permissions.subscribe, (subject,))
+
+
+def _says(rights: Rights, subject: str) -> bool:
+    """Say whether a user may publish to a subject."""
+    allowed = rights.may_publish(_bytes(subject))
+    return allowed and not _denied(rights.permissions.publish, (subject,))
 
 
 def _denied(rule: Rule, subjects: Iterable[str]) -> bool:

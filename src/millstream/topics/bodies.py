@@ -13,6 +13,7 @@ from millstream.subjects.subject import is_pattern
 from millstream.topics.errors import PayloadTooLarge, UnsupportedMediaType
 from millstream.topics.page import json_text
 from millstream.topics.page.page import Filter
+from millstream.topics.unknown_fields import note_topic_config, note_unknown, strict_twin
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -41,6 +42,7 @@ class WriteBody(msgspec.Struct):
     create: bool | None = None
     config: dict[str, Any] | None = None
     disable_backpressure: bool | None = None
+    delay_ms: int | None = None
 
 
 class FilterBody(msgspec.Struct):
@@ -108,9 +110,75 @@ class WatchBody(msgspec.Struct):
     filter: FilterBody | None = None
 
 
+class HeaderWish(msgspec.Struct):
+    """A header that a message must have; without a value any will do."""
+
+    name: str
+    value: str | None = None
+
+
+class JsonWish(msgspec.Struct):
+    """What the JSON of a message must hold at a path such as ``$.order.lines[0].sku``."""
+
+    path: str
+    op: Literal["eq", "ne", "gt", "lt", "contains", "exists"] = "eq"
+    value: Any = None
+
+
+class BrowseBody(msgspec.Struct):
+    """``POST /v0/topics/{topic}/browse``."""
+
+    from_seq: int | None = None
+    order: Literal["newest", "oldest"] | None = None
+    limit: int | None = None
+    preview_bytes: int | None = None
+    max_scan: int | None = None
+    since: int | None = None
+    until: int | None = None
+    subject: str | None = None
+    tag: str | None = None
+    node: str | None = None
+    text: str | None = None
+    header: HeaderWish | None = None
+    json: JsonWish | None = None
+    last_per_subject: bool | None = None
+
+
+class MessageBody(msgspec.Struct):
+    """``POST /v0/publish`` and ``POST /v0/request``: the payload is data, text or base64."""
+
+    subject: str
+    data: msgspec.Raw = ABSENT
+    text: str | None = None
+    base64: str | None = None
+    headers: dict[str, str | list[str]] | None = None
+    reply: str | None = None
+    ack: bool | None = None
+    timeout_ms: int | None = None
+    max_replies: int | None = None
+
+
+class PauseBody(msgspec.Struct):
+    """``POST …/consumers/{consumer}/pause``."""
+
+    seconds: float | None = None
+    until: str | None = None
+
+
+class ResetBody(msgspec.Struct):
+    """``POST …/consumers/{consumer}/reset``; without a sequence it goes back to the ack floor."""
+
+    seq: int | None = None
+
+
 _RECORD = msgspec.json.Decoder(RecordIn)
 _RECORDS = msgspec.json.Decoder(list[RecordIn])
+_STRICT_RECORD: msgspec.json.Decoder[RecordIn] = msgspec.json.Decoder(strict_twin(RecordIn))
+_STRICT_RECORDS: msgspec.json.Decoder[list[RecordIn]] = msgspec.json.Decoder(
+    strict_twin(list[RecordIn])
+)
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
+MOST_NOTED = 1000  # lines that are searched for unknown fields
 
 
 def json_body(request: Request, kind: Any, *, may_be_empty: bool = False) -> Any:
@@ -123,7 +191,17 @@ def json_body(request: Request, kind: Any, *, may_be_empty: bool = False) -> Any
     body = unpacked(request)
     if not body and may_be_empty:
         body = b"{}"
-    return json_text.decode(body, kind)
+    return _read(request, body, kind)
+
+
+def _read(request: Request, body: bytes, kind: Any) -> Any:
+    """Return a body as ``kind``; fields that it does not have are ignored, with a warning."""
+    try:
+        return msgspec.json.decode(body, type=strict_twin(kind))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        made = json_text.decode(body, kind)
+        note_unknown(request, body, kind)
+        return made
 
 
 def write_body(request: Request) -> WriteBody:
@@ -134,7 +212,9 @@ def write_body(request: Request) -> WriteBody:
             return _lines(request)
         if given is None or _JSON.match(given) is None:
             raise UnsupportedMediaType("send application/json or application/x-ndjson")
-    body: WriteBody = json_text.decode(json_text.normal(unpacked(request)), WriteBody)
+    body: WriteBody = _read(request, json_text.normal(unpacked(request)), WriteBody)
+    if body.config is not None:
+        note_topic_config(request, body.config, "config.")
     return body
 
 
@@ -143,7 +223,7 @@ def _lines(request: Request) -> WriteBody:
     if b"\\u" in body or b"\\/" in body or not body.isascii():
         body = json_text.normal_escapes(body)
     lines = body.split(b"\n")
-    records = _records_of([kept for line in lines if (kept := line.strip())])
+    records = _records_of(request, [kept for line in lines if (kept := line.strip())])
     if records is None:  # one of them is wrong: find out which
         records = [_line(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     query, config = request.query, request.query.get("config")
@@ -154,21 +234,35 @@ def _lines(request: Request) -> WriteBody:
         create=FLAGS.get(query.get("create", "")),
         config=None if config is None else json_text.decode(config.encode(), dict[str, Any] | None),
         disable_backpressure=FLAGS.get(query.get("disable_backpressure", "")),
+        delay_ms=query_number(request, "delay_ms"),
     )
 
 
-def _records_of(lines: list[bytes]) -> list[RecordIn] | None:
+def _records_of(request: Request, lines: list[bytes]) -> list[RecordIn] | None:
     """Return one record a line, read all at once; None where that is not what they are."""
     text = b"\n".join(lines)
     try:
         # Lines that are not whole values could still make sense together: each is compared.
         if [bytes(value) for value in _VALUE.decode_lines(text)] != lines:
             return None
-        if b" " not in text and b"\t" not in text:
-            return _RECORD.decode_lines(text)
-        return _RECORDS.decode(msgspec.json.format(b"[%b]" % b",".join(lines), indent=-1))
     except (msgspec.DecodeError, RecursionError):
         return None
+    try:
+        if b" " not in text and b"\t" not in text:
+            return _STRICT_RECORD.decode_lines(text)
+        return _STRICT_RECORDS.decode(msgspec.json.format(b"[%b]" % b",".join(lines), indent=-1))
+    except (msgspec.DecodeError, RecursionError):
+        return _loosely(request, lines)
+
+
+def _loosely(request: Request, lines: list[bytes]) -> list[RecordIn] | None:
+    """Return records with unknown fields, with a warning; None where that is not what they are."""
+    try:
+        made = _RECORDS.decode(msgspec.json.format(b"[%b]" % b",".join(lines), indent=-1))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    note_unknown(request, b"[%b]" % b",".join(lines[:MOST_NOTED]), list[RecordIn])
+    return made
 
 
 def _line(number: int, line: bytes) -> RecordIn:

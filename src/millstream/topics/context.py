@@ -14,6 +14,7 @@ from millstream.queues.registry import Queues
 from millstream.routers import saved_routers
 from millstream.routers.registry import Routers, RouterStore
 from millstream.streams.config.data_size import data_bytes
+from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.supervisor import Supervisor
 from millstream.topics.audience.audience import Audiences
 from millstream.topics.directory import TopicDirectory
@@ -91,7 +92,9 @@ class Topics:
         max_sse_per_key: int = 1000,
         shortest_heartbeat_ms: int = 1000,
         supervisor: Supervisor | None = None,
+        defaults: TopicDefaults | None = None,
     ) -> None:
+        self.defaults = defaults or TopicDefaults()
         self.catalog = catalog
         self.clock = clock
         self.store = store
@@ -118,7 +121,8 @@ class Topics:
         self.turns = RequestTurns(clock, self._rank)
         self.audiences = Audiences(clock, PageMemo(), self._wake_watchers, self._may_push)
         self.queues = Queues(
-            catalog, clock, timers or Timers(clock), current_state, self.topic_limit.reserved, store
+            *(catalog, clock, timers or Timers(clock), current_state),
+            *(self.topic_limit.reserved, store, self.defaults),
         )
         self.routers = Routers(
             *(catalog, clock, timers or Timers(clock), store),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from millstream.streams.stream import Stream
 
 
+SHORTEST_NEAR = 4  # short names are near each other by chance, and numbered ones on purpose
+
+
 class TopicDirectory:
     """The catalog as a caller sees it: its account's streams that its key may touch."""
 
@@ -67,6 +70,13 @@ class TopicDirectory:
             for stream in self._catalog.table.after(caller.account, after, start):
                 yield stream if caller.may_touch(stream.name) else None
 
+    def one_edit_away(self, name: str, caller: Caller) -> str | None:
+        """Return a topic that the caller may see and whose name differs by one character."""
+        for known in self._catalog.table.near(name, caller.account):
+            if known != name and caller.may_touch(known) and is_one_edit(name, known):
+                return known
+        return None
+
     def absent(self, name: str, caller: Caller) -> TopicNotFound:
         """Return that there is no such topic, with the closest name that the caller may read."""
         reader = caller if "read" in caller.scopes else caller.asking_for("read", name)
@@ -74,6 +84,22 @@ class TopicDirectory:
             return TopicNotFound(name)
         near = self._catalog.table.near(name, reader.account)
         return TopicNotFound(name, closest(name, [n for n in near if reader.may_touch(n)], 0.7))
+
+
+def is_one_edit(one: str, other: str) -> bool:
+    """Say whether one character more, less, other or exchanged makes one name of the other."""
+    if abs(len(one) - len(other)) > 1 or min(len(one), len(other)) < SHORTEST_NEAR:
+        return False
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if start is None:
+        return len(one) != len(other) and not max(one, other, key=len)[-1].isdigit()
+    if len(one) == len(other):
+        swapped = one[start : start + 2] == other[start : start + 2][::-1]
+        rest = start + 2 if swapped and one[start + 2 :] == other[start + 2 :] else start + 1
+        numbered = one[start].isdigit() and other[start].isdigit()
+        return one[rest:] == other[rest:] and not numbered
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    return longer[start + 1 :] == shorter[start:] and not longer[start].isdigit()
 
 
 def _starts(prefixes: tuple[str, ...], prefix: str) -> list[str]:

@@ -10,8 +10,10 @@ from millstream import __version__
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response
 from millstream.http.routes import Route
+from millstream.topics.operation_notes import NAMES, NOTES, Usage
 from millstream.topics.schemas import (
     COUNT,
+    FREE,
     MILLISECONDS,
     SWITCH,
     TEXT,
@@ -22,7 +24,7 @@ from millstream.topics.schemas import (
 
 PATH = "/openapi.json"
 JSON, EVENTS, OCTETS = "application/json", "text/event-stream", "application/octet-stream"
-PLAIN, HTML = "text/plain", "text/html"
+PLAIN, HTML, SCRIPT = "text/plain", "text/html", "text/javascript"
 LINES = (
     "application/x-ndjson",
     "application/ndjson",
@@ -44,6 +46,7 @@ _REFUSALS = {
     "422": "The topic is full and refuses more",
     "429": "Too many requests or too much data at once; try again after Retry-After seconds",
     "503": "Not now; the message says why",
+    "504": "Nobody answered in time",
     "507": "The disk is full; writes resume when there is room",
 }
 _ALWAYS = ("400", "404", "429", "503")
@@ -172,6 +175,26 @@ DETAILS: dict[tuple[str, str], Details] = {
         answer=ref("Health"),
         refusal=ref("Health"),
     ),
+    ("GET", "/monitoring"): Details(answer=TEXT, media=HTML),
+    ("GET", "/ui/{file}"): Details(answer=TEXT, media=SCRIPT),
+    ("GET", "/ui/{folder}/{file}"): Details(answer=TEXT, media=SCRIPT),
+    ("DELETE", "/connz/{cid}"): Details(),
+    ("POST", "/v0/topics/{topic}/browse"): Details(
+        body={JSON: ref("BrowseBody")}, answer=ref("Messages")
+    ),
+    ("GET", "/v0/topics/{topic}/consumers"): Details(_PAGE, answer=ref("ConsumerList")),
+    ("GET", "/v0/consumers"): Details(_PAGE, answer=ref("ConsumerList")),
+    ("PUT", "/v0/topics/{topic}/consumers/{consumer}"): Details(body={JSON: FREE}, creates=True),
+    ("DELETE", "/v0/topics/{topic}/consumers/{consumer}"): Details(refuses=("507",)),
+    ("POST", "/v0/topics/{topic}/consumers/{consumer}/pause"): Details(
+        body={JSON: ref("PauseBody")}
+    ),
+    ("POST", "/v0/topics/{topic}/consumers/{consumer}/reset"): Details(
+        body={JSON: ref("ResetBody")}
+    ),
+    ("POST", "/v0/publish"): Details(body={JSON: ref("MessageBody")}, refuses=("504",)),
+    ("POST", "/v0/request"): Details(body={JSON: ref("MessageBody")}, refuses=("504",)),
+    ("GET", "/v0/feed"): Details(answer=TEXT, media=EVENTS),
     ("GET", "/connz"): Details(
         {
             "sort": TEXT,
@@ -236,9 +259,11 @@ def document(table: Iterable[Route]) -> dict[str, Any]:
 
 def _operation(route: Route) -> dict[str, Any]:
     details = DETAILS.get((route.method, route.pattern), Details())
+    note = NOTES.get((route.method, route.pattern), Usage(route.summary))
     shown: dict[str, Any] = {
         "operationId": _operation_id(route),
         "summary": route.summary,
+        "description": note.text,
         "tags": ["topics" if route.pattern.startswith("/v0/") else "monitoring"],
         "security": [{"key": route.scope.split("+")}] if route.scope else [],
         "responses": _responses(route, details),
@@ -249,9 +274,17 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.query_token:
         parameters.append(_parameter("token", "query", TEXT))
     if parameters:
-        shown["parameters"] = parameters
+        examples = {**NAMES, **note.parameters}
+        shown["parameters"] = [
+            {**each, "example": examples[each["name"]]}
+            if each["in"] == "path" or each["name"] in note.parameters
+            else each
+            for each in parameters
+        ]
     if details.body:
-        content = {media: {"schema": schema} for media, schema in details.body.items()}
+        content: dict[str, Any] = {m: {"schema": schema} for m, schema in details.body.items()}
+        if note.body is not None:
+            content[JSON]["example"] = note.body
         shown["requestBody"] = {"content": content}
     return shown
 

@@ -74,6 +74,7 @@ _ANSWERS: dict[str, Schema] = {
             "create": SWITCH,
             "config": ref("TopicConfig"),
             "disable_backpressure": SWITCH,
+            "delay_ms": MILLISECONDS,
         },
     ),
     "TopicConfig": shape(
@@ -204,6 +205,46 @@ _ANSWERS: dict[str, Schema] = {
         {"routers": listed(ref("Router"))},
         {"next_cursor": TEXT, "performance": ref("Performance")},
     ),
+    "MessageBody": shape(
+        {"subject": TEXT},
+        {
+            "data": ANYTHING,
+            "text": TEXT,
+            "base64": TEXT,
+            "headers": {"type": "object", "additionalProperties": either(TEXT, listed(TEXT))},
+            "reply": TEXT,
+            "ack": SWITCH,
+            "timeout_ms": MILLISECONDS,
+            "max_replies": COUNT,
+        },
+    ),
+    "Message": shape(
+        {"seq": COUNT, "ts": MILLISECONDS, "subject": TEXT, "size": COUNT},
+        {
+            "text": TEXT,
+            "base64": TEXT,
+            "headers": listed(listed(TEXT)),
+            "tag": TEXT,
+            "node": TEXT,
+            "meta": TEXT,
+            "cut": SWITCH,
+            "masked": SWITCH,
+        },
+    ),
+    "Messages": shape(
+        {
+            "topic": TEXT,
+            "records": listed(ref("Message")),
+            "next_seq": either(COUNT, NULL),
+            "scanned": COUNT,
+            "first_seq": COUNT,
+            "last_seq": COUNT,
+        },
+        {"performance": ref("Performance")},
+    ),
+    "ConsumerList": shape(
+        {"consumers": listed(FREE), "total": COUNT}, {"topic": TEXT, "next_cursor": TEXT}
+    ),
     "Health": shape({"status": TEXT}, {"version": TEXT, "uptime_ms": MILLISECONDS, "error": TEXT}),
 }
 
@@ -213,7 +254,7 @@ def components() -> dict[str, Schema]:
     read_from = (
         *(bodies.DiffBody, bodies.DeleteBody, bodies.WatchBody, bodies.RouterBody),
         *(queues.ClaimBody, queues.AckBody, queues.NackBody, queues.ExtendBody),
-        redrive.RedriveBody,
+        *(redrive.RedriveBody, bodies.BrowseBody, bodies.PauseBody, bodies.ResetBody),
     )
     _, requests = msgspec.json.schema_components(
         read_from, ref_template="#/components/schemas/{name}"

@@ -8,8 +8,9 @@ import msgspec
 from millstream.errors import BadRequest, Forbidden, StreamExists
 from millstream.http.request import Caller
 from millstream.kernel._batch import Batch
+from millstream.queues.settings import is_queue
+from millstream.queues.stored_jobs import READY_AT
 from millstream.store.log.log import Durability
-from millstream.streams.config.config import StreamConfig
 from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies
@@ -30,6 +31,7 @@ MOST_META_KEYS = 64
 LONGEST_TAG = 256
 LONGEST_NODE = 128
 LONGEST_KEY = 256
+LONGEST_DELAY_MS = 366 * 86_400_000
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -49,6 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
     created: bool
     deduped: bool
     performance: dict[str, float]
+    near: str | None = None  # a topic that was perhaps meant by one that was just created
 
     def shown(self) -> dict[str, Any]:
         """Return the members of an answer, all but the sequences one by one."""
@@ -82,10 +85,13 @@ async def carry_out(
 
     Where it ``shares``, the commit waits for what others write in the same turn of the loop.
     """
-    checked = check_write(body, name, header_key)
+    checked = check_write(body, name, header_key, topics.clock.time_ns() // 1_000_000)
     if not body.disable_backpressure:
         topics.check_pace()
     known = topics.directory.find_or_none(name, caller)
+    if body.delay_ms:
+        _check_delay(name, known, body)
+    near = None if known else topics.directory.one_edit_away(name, caller)
     stream, created = (known, False) if known else await _create(body, name, caller, topics)
     _check_subjects(stream, checked.subjects)
     began, throttle_ms = topics.clock.monotonic(), topics.commit_wait_ms(stream)
@@ -106,10 +112,12 @@ async def carry_out(
         fsync_ms=max(append_ms, 0.001) if synced else 0.0,
         throttle_wait_ms=throttle_ms,
     )
-    return Outcome(name, written, created, deduped, performance)
+    return Outcome(name, written, created, deduped, performance, near if created else None)
 
 
-def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) -> Checked:
+def check_write(
+    body: bodies.WriteBody, topic: str, header_key: bytes | None, now_ms: int = 0
+) -> Checked:
     """Check every limit in the documented order and lay the records out for the log."""
     records = body.records
     if not records:
@@ -124,9 +132,12 @@ def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) ->
     default_node = _short(body.node, "node", LONGEST_NODE) if body.node else b""
     batch, subjects, size = Batch(), set(), 0
     own_subject, absent = topic.encode(), bodies.ABSENT
+    delay_ms = bodies.unsigned(body.delay_ms, "delay_ms", 0, LONGEST_DELAY_MS)
     for item in records:
         payload = bytes(item.data)
         meta = b"" if item.meta is absent else _meta(bytes(item.meta))
+        if delay_ms:
+            meta = _delayed(meta, now_ms + delay_ms)
         size += len(payload) + len(meta)
         if len(payload) + len(meta) > LARGEST_RECORD:
             raise RecordAboveLimit(f"data and meta of a record hold at most {LARGEST_RECORD} bytes")
@@ -148,6 +159,25 @@ def check_write(body: bodies.WriteBody, topic: str, header_key: bytes | None) ->
             meta,
         )
     return Checked(batch, frozenset(subjects), key, size)
+
+
+def _delayed(meta: bytes, ready_at_ms: int) -> bytes:
+    """Return a job's meta with the time from which on it may be claimed."""
+    fields = json_text.decode(meta or b"{}", dict[str, msgspec.Raw])
+    return msgspec.json.encode({**fields, READY_AT: ready_at_ms})
+
+
+def _check_delay(name: str, known: "Stream | None", body: bodies.WriteBody) -> None:
+    """Refuse to put records off that nobody claims."""
+    config = known.config if known is not None else None
+    kind = (body.config or {}).get("type", "log")
+    if is_queue(config) if config is not None else kind == "queue":
+        return
+    raise BadRequest(
+        f"delay_ms puts jobs off, and {name} is no queue: create it with type queue, or schedule "
+        "messages of a stream with `millstream schedule`",
+        {"topic": name},
+    )
 
 
 def _short(value: str, name: str, most: int) -> bytes:
@@ -181,7 +211,7 @@ async def _create(
     letters = (body.config or {}).get("dead_letter")
     if isinstance(letters, str):  # jobs must not go where the key may not
         check_name(letters, caller)
-    config = StreamConfig.from_topic(name, body.config or {})
+    config = topics.defaults.config(name, body.config or {})
     check_capture(config, caller)
     try:
         with topics.topic_limit.reserved(caller.account, name):

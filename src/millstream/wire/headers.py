@@ -1,13 +1,30 @@
 """The ``NATS/1.0`` header block, as bytes in and out."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from itertools import takewhile
 from urllib.parse import quote_from_bytes
 
 _VERSION = b"NATS/1.0"
 _END = b"\r\n"
+_BREAK = re.compile(rb"[\r\n]")
 TAG = b"Millstream-Tag"
 NODE = b"Millstream-Node"
 META = b"Millstream-Meta"
+
+# Where a record is, as the server says it: a publisher's field of such a name does not go out
+# beside the server's own.
+PLACE_FIELDS = frozenset(
+    (
+        b"nats-stream",
+        b"nats-subject",
+        b"nats-sequence",
+        b"nats-time-stamp",
+        b"nats-num-pending",
+        b"nats-last-sequence",
+        b"nats-upto-sequence",
+    )
+)
 
 
 class MalformedHeaders(ValueError):
@@ -62,6 +79,24 @@ def with_extras(block: bytes, tag: bytes, node: bytes, meta: bytes) -> bytes:
     if not block:
         return _VERSION + _END + extras + _END
     return block[: -len(_END)] + extras + _END
+
+
+def without(block: bytes, names: Collection[bytes]) -> bytes:
+    """Return a whole block without the fields of these names, which are in lower case.
+
+    Publishers write what they like: clients also end a line at a bare line feed, and take a block
+    that has no end as it comes. What is behind the first empty line no client reads.
+    """
+    if not block:
+        return b""
+    first, _, rest = block.partition(_END)
+    lines = takewhile(bool, rest.split(_END))
+    kept = [line for line in lines if not any(_name(part) in names for part in _BREAK.split(line))]
+    return _END.join([first, *kept, _END])
+
+
+def _name(line: bytes) -> bytes:
+    return line.partition(b":")[0].strip().lower()
 
 
 def _printable(value: bytes) -> bytes:

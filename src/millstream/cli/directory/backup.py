@@ -10,13 +10,14 @@ import msgspec
 from millstream.backup.moment import Moment, moments
 from millstream.backup.restore import restore as restore_files
 from millstream.backup.take import prune, take
+from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, key_ring
 from millstream.clock import SystemClock
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.objects import open_objects
 
 
-@click.command()
+@command("millstream backup ./millstream-data /mnt/backups --keep 7")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("target")
 @click.option("--keep", type=click.IntRange(min=1), help="Remove all but the newest N backups.")
@@ -48,7 +49,7 @@ def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> Non
         click.echo(f"removed {removed} older")
 
 
-@click.command()
+@command("millstream restore /mnt/backups ./restored --at 2026-11-16T12:30:00Z")
 @click.argument("target")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--at", "moment", help="Restore this moment, such as 2026-11-16T12:30:00Z.")

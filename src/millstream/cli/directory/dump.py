@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, key_ring
 from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.dump import dump_directory
 
 
-@click.command()
+@command("millstream dump ./millstream-data --json")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

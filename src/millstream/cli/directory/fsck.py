@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, key_ring
 from millstream.store.disk.files import OsFiles
 from millstream.store.log.log import UNSYNCED
 from millstream.store.upkeep.inspect import Report, check_directory
 
 
-@click.command()
+@command("millstream fsck ./millstream-data", "millstream fsck ./millstream-data --json")
 @click.argument("directory", type=click.Path(path_type=Path))
 @key_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, sealing_ring
 from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.inspect import CLEAN, UNUSABLE, Lost
@@ -13,7 +14,10 @@ from millstream.store.upkeep.repair import RepairPlan, plan_repair, repair_direc
 from millstream.streams.unnamed_logs import adopted
 
 
-@click.command()
+@command(
+    "millstream repair ./millstream-data",
+    "millstream repair ./millstream-data --yes --keep /mnt/spare/as-it-was",
+)
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @key_file_option
 @click.option("--yes", "agreed", is_flag=True, help="Do not ask.")

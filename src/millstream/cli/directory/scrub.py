@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, sealing_ring
 from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.scrub import Scrubbed, scrub_directory
 
 
-@click.command()
+@command("millstream scrub ./millstream-data --cold s3://bucket/history")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--cold", "place", default="", help="Place of the cold history: a directory or a URL."

@@ -4,14 +4,16 @@ from itertools import islice
 
 import click
 
+from millstream.cli.access.options import connected, json_option
+from millstream.cli.access.server import Access
+from millstream.cli.command import command
 from millstream.cli.messages.shown import show
-from millstream.cli.options import json_option, open_client, server_option
 
 
-@click.command()
+@command("millstream reply time.now noon", "millstream reply echo --echo")
 @click.argument("subject")
 @click.argument("payload", required=False)
-@server_option
+@connected
 @click.option("--echo", is_flag=True, help="Answer with the payload of the request.")
 @click.option("--queue", default="millstream-reply", show_default=True, help="Queue group.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
@@ -19,7 +21,7 @@ from millstream.cli.options import json_option, open_client, server_option
 def reply(
     subject: str,
     payload: str | None,
-    url: str | None,
+    access: Access,
     echo: bool,
     queue: str,
     count: int | None,
@@ -28,7 +30,7 @@ def reply(
     """Answer every request on SUBJECT with PAYLOAD, and print the requests."""
     if echo is (payload is not None):
         raise click.UsageError("give either an answer or --echo")
-    with open_client(url) as client:
+    with access.nats() as client:
         questions = client.subscribe(subject, queue)
         client.flush()
         click.echo(f"answering on {subject}", err=True)

@@ -4,13 +4,16 @@ from itertools import islice
 
 import click
 
+from millstream.cli.access.options import connected_for_long, json_option
+from millstream.cli.access.server import Access
+from millstream.cli.command import command
 from millstream.cli.messages.shown import show
-from millstream.cli.options import json_option, open_client, raw_option, server_option
+from millstream.cli.options import raw_option
 
 
-@click.command()
+@command("millstream sub 'orders.>'", "millstream sub 'orders.>' --count 10 --json")
 @click.argument("subject")
-@server_option
+@connected_for_long
 @click.option("--queue", help="Share the messages with other members of this queue group.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--timeout", type=float, help="Stop when nothing arrives for this many seconds.")
@@ -18,7 +21,7 @@ from millstream.cli.options import json_option, open_client, raw_option, server_
 @json_option
 def sub(
     subject: str,
-    url: str | None,
+    access: Access,
     queue: str | None,
     count: int | None,
     timeout: float | None,
@@ -26,7 +29,7 @@ def sub(
     as_json: bool,
 ) -> None:
     """Print messages on SUBJECT, which may contain the wildcards * and >."""
-    with open_client(url) as client:
+    with access.nats() as client:
         subscription = client.subscribe(subject, queue)
         client.flush()
         click.echo(f"listening on {subject}", err=True)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from millstream.cli.command import command
 from millstream.pipelines.java import check_java
 from millstream.pipelines.problems import MissingPackage, PipelineError
 from millstream.spark.worker_python import worker_python
 
 
-@click.command()
+@command("millstream pipeline declared spec.yml")
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only check that the definitions fit together.")
 @click.option(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.pipeline.options import (
     SparkChoice,
     opened,
@@ -41,7 +42,7 @@ START_SECONDS = 60.0
 SHOWN = 10  # rows of each printed table
 
 
-@click.command()
+@command("millstream pipeline demo ORDERS")
 @click.argument("stream", default="ORDERS")
 @click.option(
     "--events",

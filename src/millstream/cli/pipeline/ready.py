@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from millstream.cli.command import command
 from millstream.cli.pipeline.options import (
     SparkChoice,
     opened,
@@ -55,7 +56,7 @@ def _schedule(data: dict[str, Any], every: str | None, follow: bool) -> dict[str
     return data | {"run": {"every": every} if every else "continuous" if follow else "once"}
 
 
-@click.command()
+@command("millstream pipeline archive ORDERS --to ./lake/orders")
 @click.argument("streams")
 @click.option("--to", "place", required=True, help="Table to write: a directory or URL.")
 @click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
@@ -84,7 +85,7 @@ def archive(
     run_pipeline(pipeline, spark)
 
 
-@click.command()
+@command("millstream pipeline replay ./lake/orders --to ORDERS-AGAIN")
 @click.argument("table")
 @click.option("--to", "stream", required=True, help="Stream to write to.")
 @click.option("--format", "form", type=LAKE, default="parquet", show_default=True)
@@ -123,7 +124,7 @@ def replay(
     click.echo(as_json(Done(f"stream-{stream}", sent, 1)))
 
 
-@click.command()
+@command("millstream pipeline rollup ORDERS --to ./lake/rates")
 @click.argument("streams")
 @click.option("--to", "table", help="Table for all windows: a directory.")
 @click.option("--stream", help="Stream that gets each window when it changes; created if absent.")
@@ -158,7 +159,7 @@ def rollup(
     run_pipeline(_parsed(_schedule(data, every, follow), server, beside=table), spark)
 
 
-@click.command()
+@command("millstream pipeline compact ./lake/orders --to ./lake/sorted")
 @click.argument("table")
 @click.option("--to", "target", required=True, help="Table to write.")
 @click.option(
@@ -186,7 +187,7 @@ def compact(
     run_pipeline(_parsed(data, beside=target), spark)
 
 
-@click.command()
+@command("millstream pipeline backfill orders.yaml --from -7d")
 @click.argument("file", type=FILE)
 @click.option("--from", "start", help="First time, such as 2026-05-01T00:00:00Z or -7d.")
 @click.option("--to", "end", help="End time; records at this time are left out.")
@@ -240,7 +241,7 @@ def _matching(pattern: str, asked: StreamReader) -> list[str]:
     return found
 
 
-@click.command()
+@command("millstream pipeline audit ORDERS")
 @click.argument("streams", nargs=-1, required=True)
 @server_options
 @spark_options

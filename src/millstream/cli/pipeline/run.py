@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from millstream.cli.command import command
 from millstream.cli.pipeline.options import (
     SparkChoice,
     run_pipeline,
@@ -18,7 +19,7 @@ from millstream.pipelines.preflight import preflight
 FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@command("millstream pipeline run orders.yaml")
 @click.argument("file", type=FILE)
 @server_options
 @spark_options
@@ -31,7 +32,7 @@ def run(file: Path, server: dict[str, str], spark: SparkChoice) -> None:
     run_pipeline(loaded(file, server), spark)
 
 
-@click.command()
+@command("millstream pipeline check orders.yaml")
 @click.argument("file", type=FILE)
 @server_options
 @click.option("--offline", is_flag=True, help="Do not ask the server whether the streams exist.")

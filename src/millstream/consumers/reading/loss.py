@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from millstream.store.log.log import DAMAGE, Gap
+from millstream.store.log.log import LOSSES, Gap
 
 if TYPE_CHECKING:
     from millstream.consumers.reading.cursor import CursorPage
@@ -58,4 +58,4 @@ class Loss:
         return page
 
     def _damage(self) -> list[Gap]:
-        return [gap for gap in self._stream.log.state().gaps if gap.reason in DAMAGE]
+        return [gap for gap in self._stream.log.state().gaps if gap.reason in LOSSES]

@@ -96,6 +96,11 @@ class Index:
             start += entry.frame_len
         return start
 
+    def data_bytes(self, start: int, stop: int) -> int:
+        """Return the payload and meta bytes of the live entries in ``start..stop``."""
+        live = (e for e in self.entries[max(start, 0) : max(stop, 0)] if not e.deleted)
+        return sum(e.lengths[0] + e.lengths[2] for e in live)
+
     def tag_places(self, start: int, stop: int) -> list[tuple[int, int, int, int]]:
         """Return (position, frame offset, subject length, tag length) of live ones with a tag."""
         return [

@@ -9,7 +9,12 @@ class Interest:
         self._sinks: dict[int, tuple[list[bytes], bytes]] = {}
 
     def add_sink(
-        self, pattern: bytes, sink: object, queue: bytes = b"", routed: bool = False
+        self,
+        pattern: bytes,
+        sink: object,
+        queue: bytes = b"",
+        routed: bool = False,
+        costly: bool = False,
     ) -> int:
         """Register a pattern; ValueError when it is no legal subject."""
         tokens = pattern.split(b".")

@@ -29,7 +29,8 @@ class AccountStreams:
 
     def all(self) -> list[JetStream]:
         """Return the API of every account that has one."""
-        return [self._first, *self._served.values()]
+        first = self._first
+        return [*([first] if first.is_open or first.streams() else ()), *self._served.values()]
 
     def start(self) -> None:
         """Serve every account that shall have JetStream and has not; again after a reload."""
@@ -42,7 +43,9 @@ class AccountStreams:
             if space.account.jetstream and space is not system:
                 self._serve(space)
             elif space.name not in self._refused:
-                self._refused[space.name] = NotEnabled(self._first.hub, space.interest)
+                self._refused[space.name] = NotEnabled(
+                    self._first.hub, space.interest, space.imports_service
+                )
 
     def _find(self, name: str) -> JetStream | None:
         return self._first if name == self._first.account else self._served.get(name)

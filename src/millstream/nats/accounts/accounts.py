@@ -14,6 +14,7 @@ from millstream.accounts.account import Mapping as SubjectMapping
 from millstream.accounts.mapper import Mapper
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.subjects.subject import matches
 from millstream.subjects.transform import BadTransform
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Space:
         """Go on as this account is configured now."""
         self.account = account
         self.mapper = _mapper_of(account)
+
+    def imports_service(self, subject: str) -> bool:
+        """Whether a service of another account answers requests on ``subject``."""
+        imports = self.account.imports
+        return any(item.service and matches(item.local, subject) for item in imports)
 
     def mapped(self, subject: bytes) -> bytes:
         """Return where a message published to ``subject`` really goes."""

@@ -14,6 +14,8 @@ from millstream.nats.accounts.service_import import (
 )
 from millstream.nats.accounts.stream_import import StreamImport
 
+INBOX_PREFIX = "_INBOX."
+
 log = logging.getLogger(__name__)
 
 
@@ -88,10 +90,15 @@ class Sharing:
     def _take_stream(self, owner: Space, importer: Space, item: Import) -> None:
         # Streams of records listen without a session, so where there may be some it always flows;
         # and so it does where somebody listened already when the import came.
+        # No stream listens at inboxes, and consumers of the owner wait for them to be listened at.
         listens = bool(importer.interest.reverse_match(item.local.encode()))
         always = importer.account.jetstream or listens
-        stream = StreamImport(self._hub, owner, importer, item, always=always)
+        is_inbox = item.local.startswith(INBOX_PREFIX)
+        stream = StreamImport(self._hub, owner, importer, item, always=always and not is_inbox)
         importer.stream_imports.append(stream)
+        for cid in importer.members if is_inbox else ():
+            for subject, _, sid, _, _ in self._hub.subscriptions(cid):
+                stream.wanted(cid, sid, subject)
 
     def _refuse(self, importer: Space, item: Import, reason: str) -> None:
         log.error(

@@ -163,6 +163,8 @@ class Archive:
             if not (size or ts_ns or seq or headers or payload):
                 return
             name, block = numbers.take(size), numbers.take(headers)
+            if not seq:
+                _check_path(name.decode("utf-8", "replace"))
             self._take(ArchiveRow(seq, ts_ns, name, block, numbers.take(payload)))
 
     def _take(self, row: ArchiveRow) -> None:
@@ -175,13 +177,14 @@ class Archive:
         elif row.subject.startswith(b"consumers/"):
             self.consumers.append(_read_consumer(row.subject[10:].decode(), row.payload))
         else:
-            raise BadArchive("the snapshot holds an entry of unknown kind")
+            raise BadArchive(f"the snapshot holds an entry of unknown kind: {row.subject[:80]!r}")
 
     def _read_tar(self, data: bytes) -> None:
         blocks: dict[int, bytes] = {}
         consumers: dict[str, dict[str, bytes]] = {}
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for member in tar:
+                _check_path(member.name)
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None:
                     raise BadArchive("the snapshot holds something other than files")
@@ -198,6 +201,13 @@ class Archive:
             raise BadArchive("the snapshot names no stream")
         self._rows = list(_rows_of_blocks([blocks[number] for number in sorted(blocks)]))
         self.consumers = [_foreign(name, files) for name, files in consumers.items()]
+
+
+def _check_path(name: str) -> None:
+    """Refuse an entry that means a place outside of the archive, though nothing is put there."""
+    parts = name.replace("\\", "/").split("/")
+    if not name or parts[0] == "" or ".." in parts or parts[0].endswith(":"):
+        raise BadArchive(f"the snapshot holds a path that leads out of it: {name[:80]!r}")
 
 
 def _read_consumer(name: str, data: bytes) -> KeptConsumer:

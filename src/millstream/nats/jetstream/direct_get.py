@@ -14,14 +14,16 @@ from millstream.streams.config.config import InvalidJson
 from millstream.streams.config.times import rfc3339, time_ns
 from millstream.streams.stream import Stream
 from millstream.streams.writing.copies import copy_under_way
-from millstream.wire.headers import encode_headers
+from millstream.wire.headers import PLACE_FIELDS, encode_headers, without
 
 if TYPE_CHECKING:
+    from millstream.kernel._frames import Frames
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
 BATCH_BYTES = 8 * 1024 * 1024
 MOST_SUBJECTS = 1024
+HEADERS_LEN_AT = 16  # two bytes of a frame
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -70,7 +72,7 @@ class DirectGet:
             frames = self._stream.index.newest(subject)
         except ColdUnavailable:
             return False
-        if frames is None:
+        if frames is None or _has_headers(frames):
             return False
         self._hub.publish_record(self._interest, reply, frames, 0, self._head)
         return True
@@ -200,11 +202,17 @@ class DirectGet:
             (b"Nats-Time-Stamp", rfc3339(record.ts_ns).encode()),
             *more,
         )
-        added, stored = encode_headers(fields), headers_of(record)
+        added, stored = encode_headers(fields), without(headers_of(record), PLACE_FIELDS)
         return stored[:-2] + added[len(b"NATS/1.0\r\n") :] if stored else added
 
     def _status(self, reply: bytes, line: bytes, fields: Fields = ()) -> None:
         self._hub.publish(self._interest, reply, b"", encode_headers(fields, line), b"")
+
+
+def _has_headers(frames: "Frames") -> bool:
+    """Whether a lone record has headers: they may claim to be the server's own."""
+    at = frames.offsets[0] + HEADERS_LEN_AT
+    return frames.buffer[at] != 0 or frames.buffer[at + 1] != 0
 
 
 def _progress(left: int, before: int) -> Fields:

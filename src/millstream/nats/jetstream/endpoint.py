@@ -22,7 +22,7 @@ from millstream.nats.jetstream import (
 )
 from millstream.nats.jetstream.asker import ASKER
 from millstream.nats.jetstream.domain import DomainGate
-from millstream.nats.jetstream.errors import as_error, check_level
+from millstream.nats.jetstream.errors import ApiError, as_error, check_level
 from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
@@ -32,6 +32,7 @@ from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
+    from millstream.streams.config.config import StreamConfig
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class JetStream:
         self.advisories = Advisories(parts, account, interest)
         self.requests = 0
         self.errors = 0
-        self._configured = configured or partial(Account, account)
+        self._configured = configured or partial(Account, account, jetstream=True)
         self._direct = DirectStreams(parts, account, interest)
         self._tasks = RequestTasks(
             f"the JetStream API of {account}", parts.loop, parts.supervisor, self._begin_all
@@ -138,7 +139,7 @@ class JetStream:
             self._stream_changed(stream, True)
         self._tasks.start()
         for pattern in PATTERNS:
-            self._handles.append(self.interest.add_sink(PREFIX + pattern, self))
+            self._handles.append(self.interest.add_sink(PREFIX + pattern, self, costly=True))
         if self.terms.domain:
             gate = DomainGate(self.terms.domain, self.hub, self.interest)
             self._handles.append(self.interest.add_sink(gate.pattern, gate))
@@ -159,6 +160,11 @@ class JetStream:
     def _tell_abandoned(self, stream: Stream, batch_id: bytes, reason: str) -> None:
         if stream.account == self.account and stream.config.is_legal_stream:
             self.advisories.tell_abandoned(stream.name, batch_id, reason)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the account's clients may use it; HTTP may keep topics here either way."""
+        return self._configured().jetstream
 
     # -- what handlers ask -------------------------------------------------------------------
 
@@ -183,6 +189,16 @@ class JetStream:
         may_deliver = self.parts.clients.may_deliver
         if subject and not may_deliver(ASKER.get(), self.account, subject, group):
             raise Forbidden(f"deliveries to {subject!r} are not permitted")
+
+    def check_copies(self, config: "StreamConfig") -> None:
+        """Refuse to show records under other subjects to whoever must not hear them."""
+        captured, origins = config.renamed()
+        may_copy = self.parts.clients.may_copy
+        if (captured or origins) and not may_copy(ASKER.get(), self.account, captured, origins):
+            raise Forbidden(
+                "the stream would show subjects that you may not subscribe to under other names: "
+                "leave out republish and subject transforms, or have somebody create it who may"
+            )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let work go on behind an answer; it ends with the API at the latest."""
@@ -255,6 +271,8 @@ class JetStream:
     ) -> dict[str, Any]:
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
+            if not self.is_open:
+                raise ApiError(503, 10039, "JetStream not enabled for account")
             check_level(headers)
             return {**shown, **await route.handler(self, payload, *arguments)}
         except MillstreamError as error:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from millstream.consumers.consumer import Consumer
-from millstream.store.log.log import DAMAGE, in_doubt
+from millstream.store.log.log import LOSSES, in_doubt
 from millstream.streams.config.config import shown_metadata
 from millstream.streams.config.times import rfc3339
 from millstream.streams.stream import Stream
@@ -46,7 +46,7 @@ def _lost(stream: Stream) -> list[int]:
     """Return the sequences whose records were damaged, as many as an answer should hold."""
     lost: list[int] = []
     for gap in stream.log.state().gaps:
-        if gap.reason in DAMAGE and len(lost) < MOST_LOST:
+        if gap.reason in LOSSES and len(lost) < MOST_LOST:
             lost += range(gap.first, min(gap.last, gap.first + MOST_LOST) + 1)
     return lost[:MOST_LOST]
 

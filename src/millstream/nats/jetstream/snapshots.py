@@ -168,7 +168,8 @@ class _Sender:
         consumers = []
         if not self._asked.no_consumers:
             found = self._js.consumers.of(self._stream)
-            consumers = [c.state.kept(c.config) for c in found if c.config.is_persisted]
+            kept = [c for c in found if c.config.is_persisted or c.config.durable_name]
+            consumers = [c.state.kept(c.config) for c in kept]
         for piece in archive.pieces(self._stream, self._state, consumers):
             yield piece if isinstance(piece, NotHere) else encode(piece)
 

@@ -124,6 +124,7 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise
     await next_turn(len(body))
     js.terms.limits.check_stream(config)
+    js.check_copies(config)
     account_limits.check_stream(js, config)
     _check_reserved(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
@@ -159,6 +160,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     await next_turn(len(body))
     js.catalog.get(name, js.account)
     js.terms.limits.check_stream(config)
+    js.check_copies(config)
     account_limits.check_stream(js, config, is_new=False)
     _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)
@@ -180,6 +182,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.terms.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
+    shown["state"]["consumer_count"] += _drawing(js, stream)
     page = {"total": 0, "offset": 0, "limit": 0}
     counts = (
         stream.contents.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
@@ -224,6 +227,15 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
         stream.removal.recent.purges -= 1
     js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
+
+
+def _drawing(js: "JetStream", stream: Stream) -> int:
+    """Return how many streams draw records from one that waits for somebody to take them."""
+    if stream.config.retention == "limits":
+        return 0
+    fed = (one.config for one in js.catalog.streams(js.account) if one.feeds)
+    taken = (from_ for config in fed for from_ in (config.mirror, *config.sources) if from_)
+    return sum(from_.get("name") == stream.name and not from_.get("external") for from_ in taken)
 
 
 def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:

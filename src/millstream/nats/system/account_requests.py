@@ -98,7 +98,7 @@ class OwnAccount:
         self._hub = sessions.hub
         self._requests = requests
         for subject in _OF_ONES_OWN:
-            space.interest.add_sink(subject, self)
+            space.interest.add_sink(subject, self, costly=True)
 
     def deliver(self, batch: Batch) -> None:
         """Answer each request."""

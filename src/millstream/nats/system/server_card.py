@@ -11,7 +11,7 @@ from millstream.wire.feature_flags import FEATURE_FLAGS
 from millstream.wire.info import ServerInfo
 from millstream.wire.times import rfc3339
 
-_JETSTREAM_FLAG = 1
+_JETSTREAM_FLAG = 7  # as a nats-server alone: with binary snapshots and traffic by account
 
 
 class ServerCard:

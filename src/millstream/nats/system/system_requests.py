@@ -53,7 +53,7 @@ class SystemRequests:
             *(f"$SYS.REQ.SERVER.{card.id}.{what}" for what in (*questions, *_ORDERS)),
             *(f"$SYS.REQ.ACCOUNT.*.{what}" for what in QUESTIONS),
         ):
-            system.interest.add_sink(subject.encode(), self)
+            system.interest.add_sink(subject.encode(), self, costly=True)
 
     def deliver(self, batch: Batch) -> None:
         """Answer every request that means this server."""

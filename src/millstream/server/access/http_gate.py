@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.api_keys import ApiKeyRing
 from millstream.clock import Clock
 from millstream.nats.accounts.accounts import Accounts
@@ -17,9 +18,14 @@ class HttpGate:
     """The authorizer of the door, and what keeps it up to date."""
 
     def __init__(
-        self, authorize: Authorizer, watch: KeyWatch | None, wake: Callable[[], None]
+        self,
+        authorize: Authorizer,
+        watch: KeyWatch | None,
+        wake: Callable[[], None],
+        keys: ApiKeyRing,
     ) -> None:
         self.authorize = authorize
+        self.keys = keys
         self._watch = watch
         self._wake = wake
 
@@ -47,7 +53,7 @@ def gate_of(
         return None
     ring, watch = ApiKeyRing(monitor.keys), None
     if options.jetstream is not None:
-        watch = KeyWatch(KeyFile(options.jetstream.directory), ring.replace)
+        watch = KeyWatch(KeyFile(options.jetstream.directory), ring.replace, ring.open)
         watch.start()
     accounts = reception.accounts
     system = accounts.system
@@ -64,7 +70,7 @@ def gate_of(
         probe_auth=monitor.probe_auth,
         max_inflight_per_key=monitor.caps.max_inflight_per_key,
     )
-    return HttpGate(authorize, watch, wake)
+    return HttpGate(authorize, watch, wake, ring)
 
 
 def _subjects_of(reception: Authenticator, account: str, name: str) -> tuple[str, ...] | None:
@@ -73,4 +79,8 @@ def _subjects_of(reception: Authenticator, account: str, name: str) -> tuple[str
 
 def _keeps_streams(accounts: Accounts, catalog: Catalog | None, account: str) -> bool:
     space = accounts.get(account)
-    return catalog is not None and space is not None and space.account.jetstream
+    return (
+        catalog is not None
+        and space is not None
+        and (space.account.jetstream or space.name == GLOBAL_ACCOUNT)
+    )

@@ -159,7 +159,9 @@ def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...
     """Return the accounts of the file or of the operator, and the global one with its mappings."""
     jetstream = options.jetstream is not None
     mapped = _mappings(options.mappings, options.cluster_name)
-    made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream)]
+    others = {account.name for account in options.accounts} - {options.system_account}
+    # Where other accounts may have JetStream, NATS clients of this one have none, as elsewhere.
+    made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream and not others)]
     made += [_account(listed, options.cluster_name) for listed in options.accounts]
     if trust is not None:
         now = SystemClock().time_ns() / 1e9

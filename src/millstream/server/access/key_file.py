@@ -12,6 +12,7 @@ from millstream.accounts.api_keys import ApiKey, BadKeys, decode_keys, encode_ke
 from millstream.server.options.serve_config import ConfigError
 
 NAME = "api-keys.json"
+DISABLED = "api-keys.disabled"
 LARGEST = 4 * 1024 * 1024
 CHECK_SECONDS = 1.0
 
@@ -25,10 +26,21 @@ class KeyFile:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / NAME
+        self._mark = directory / DISABLED
 
     def exists(self) -> bool:
-        """Whether keys were ever handed out here."""
+        """Whether keys were handed out here, and not all disabled since."""
         return self.path.exists()
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether somebody has said that no key shall be asked for any more."""
+        return not self.path.exists() and self._mark.exists()
+
+    def remove(self) -> None:
+        """Take all keys back, and say that nobody shall be asked for one any more."""
+        self._mark.touch(mode=0o600)
+        self.path.unlink(missing_ok=True)
 
     def stamp(self) -> Stamp | None:
         """Return what tells one version of the file from another."""
@@ -77,6 +89,7 @@ class KeyFile:
             file.flush()
             os.fsync(file.fileno())
         fresh.rename(self.path)
+        self._mark.unlink(missing_ok=True)
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)
@@ -91,9 +104,15 @@ class KeyWatch:
     so once for each version of the file.
     """
 
-    def __init__(self, file: KeyFile, replace: Callable[[Iterable[ApiKey]], None]) -> None:
+    def __init__(
+        self,
+        file: KeyFile,
+        replace: Callable[[Iterable[ApiKey]], None],
+        open_door: Callable[[], None],
+    ) -> None:
         self._file = file
         self._replace = replace
+        self._open_door = open_door
         self._seen: Stamp | None = None
 
     def start(self) -> None:
@@ -111,6 +130,10 @@ class KeyWatch:
         if stamp == self._seen:
             return
         self._seen = stamp
+        if self._file.is_disabled:
+            self._open_door()
+            log.info("API keys disabled: HTTP asks for none")
+            return
         try:
             keys = self._file.read()
         except ConfigError as error:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from millstream.server.access.key_file import KeyFile
+from millstream.server.access.user_file import UserFile
 from millstream.server.options.loaded import Loaded
 from millstream.server.options.options import Options
 from millstream.server.options.options_check import refuse_contradictions
@@ -28,6 +29,8 @@ _PATHS = {
     "api_keys": "monitor.keys",
     "probe_auth": "monitor.probe_auth",
     "allowed_hosts": "monitor.allowed_hosts",
+    "http_durability": "monitor.durability",
+    "mask_file": "monitor.mask_rules",
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",
@@ -47,9 +50,24 @@ def load_serve(
     base = ServeConfig().options()
     read = _read(file, environment or {}, base)
     options = _overlaid(_with_our_own(read.options, base), typed.options(), values)
+    options = _with_users(options, file, environment or {})
     refuse_contradictions(options, file, read.places)
     refuse_if_open(options, allowed=typed.allow_insecure_no_auth)
     return Loaded(options, (*read.warnings, *_in_plain_text(options)), read.notes)
+
+
+def _with_users(options: Options, file: str, environment: Mapping[str, str]) -> Options:
+    """Add the users that ``millstream user`` keeps in the data directory."""
+    if options.jetstream is None or not UserFile(options.jetstream.directory).path.exists():
+        return options
+    managed = UserFile(options.jetstream.directory)
+    managed.read()  # refuses what somebody else wrote
+    if options.credentials:
+        raise ConfigError(
+            f"{file or 'the configuration'} and {managed.path} both name users: keep one. "
+            "`millstream user` changes the second"
+        )
+    return _read(str(managed.path), environment, options).options
 
 
 def _read(file: str, environment: Mapping[str, str], base: Options) -> Loaded:

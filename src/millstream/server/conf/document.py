@@ -35,7 +35,7 @@ from millstream.server.conf.users import authorization
 from millstream.server.conf.websocket import websocket
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import JetStreamOptions, Options
-from millstream.server.options.serve_config import host_name
+from millstream.server.options.serve_config import DURABILITIES, host_name
 
 _SHORTEST_LAME_DUCK = 30.0
 
@@ -158,6 +158,12 @@ def base_path(text: str) -> str:
     return posixpath.normpath("/" + text.lstrip("/"))
 
 
+def _durability(setting: Setting) -> str:
+    if setting.text() not in DURABILITIES:
+        raise setting.wrong(f"must be {', '.join(DURABILITIES)}")
+    return setting.text()
+
+
 def _hosts(setting: Setting) -> tuple[str, ...]:
     found = []
     for text in setting.texts():
@@ -271,6 +277,7 @@ _TOP: Table = {
     "https_port": ("monitor.tls_port", _monitor_port),
     "http_base_path": ("monitor.base_path", lambda setting: base_path(setting.text())),
     "allowed_hosts": ("monitor.allowed_hosts", _hosts),
+    "http_durability": ("monitor.durability", _durability),
     # who may connect
     "authorization": ("authorization", authorization),
     "accounts": ("accounts", accounts),

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey
+from millstream.dashboard.masking import MaskRule
 from millstream.links.terms import LeafTerms, RouteTerms
 from millstream.server.options.auth_options import (
     AccountOptions,
@@ -185,6 +186,8 @@ class MonitorOptions(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     caps: HttpCaps = msgspec.field(default_factory=HttpCaps)
     allowed_hosts: tuple[str, ...] = ()
+    durability: str = "disk"  # of topics that are made over HTTP, where nobody says it
+    mask_rules: tuple[MaskRule, ...] = ()
 
     @property
     def listens(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
+from millstream.dashboard.masking import BadRules, MaskRule, read_rules
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
@@ -52,6 +53,7 @@ MAX_PENDING = 8 * 1024 * 1024
 REPEATED = {"allowed_hosts": "--allowed-host"}  # flags that are given once for each
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _HOST_AND_PORT = re.compile(r"\[?([^\[\]:]*|(?<=\[)[^\[\]]+)\]?:(\d+)")
+DURABILITIES = ("fsync", "disk", "memory", "ephemeral")
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"", "0", "false", "no", "off"}
 
@@ -101,6 +103,8 @@ class ServeConfig(msgspec.Struct, frozen=True):
     max_body_bytes: int = DEFAULT_CAPS.max_body_bytes
     test_min_heartbeat_ms: int = DEFAULT_CAPS.test_min_heartbeat_ms
     allowed_hosts: tuple[str, ...] = ()
+    http_durability: str = "disk"
+    mask_file: tuple[MaskRule, ...] = ()
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -116,6 +120,8 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 probe_auth=self.probe_auth,
                 caps=HttpCaps(**{name: getattr(self, name) for name in CAPS}),
                 allowed_hosts=self.allowed_hosts,
+                durability=self.http_durability,
+                mask_rules=self.mask_file,
             ),
             limits=LimitOptions(
                 max_payload=self.max_payload, max_pending=max(MAX_PENDING, self.max_payload)
@@ -297,10 +303,23 @@ def _hosts(given: Given, source: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _durability(given: Given, source: str) -> str:
+    if given not in DURABILITIES:
+        raise ConfigError(f"{source} must be {', '.join(DURABILITIES)}, not {given!r}")
+    return str(given)
+
+
 def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
     try:
         return parse_keys(str(given))
     except BadKeys as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _mask(given: Given, source: str) -> tuple[MaskRule, ...]:
+    try:
+        return read_rules(_path(given, source))
+    except BadRules as error:
         raise ConfigError(f"{source}: {error}") from None
 
 
@@ -329,4 +348,6 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,
+    "http_durability": _durability,
+    "mask_file": _mask,
 }

@@ -57,6 +57,7 @@ _FIXED: Mapping[str, str] = {
     "port": _REBIND,
     "monitor": _REBIND,
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
+    "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
     **dict.fromkeys(("leafnodes.host", "leafnodes.port", "cluster.host", "cluster.port"), _REBIND),
     **dict.fromkeys(("leafnodes.tls", "cluster.tls"), _REBIND),

@@ -108,7 +108,7 @@ class ColdScrubs:
             owner.read(seq, 1, 1)
         self.lost += before - owner.count
         owner.erasure.step()
-        owner.drop_dead_segments()
+        owner.removal.drop_dead_segments()
 
     def _scrubbed(
         self, owner: FileLog, segment: Segment, found: Found | None, error: Exception | None
@@ -132,9 +132,9 @@ class ColdScrubs:
             self._fetches.forget(segment.cold)
             if found.head is not None:
                 segment.cold.known_as(found.head, found.table)
-            owner.lose(found.lost)
+            owner.removal.lose(found.lost)
         owner.erasure.step()
-        owner.drop_dead_segments()
+        owner.removal.drop_dead_segments()
 
 
 def _within(first: int, last: int, file: ColdFile) -> range:

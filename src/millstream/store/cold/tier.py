@@ -30,6 +30,7 @@ from millstream.store.cold.scrubs import ColdScrubs
 from millstream.store.cold.sweep import is_doubtful, remove, remove_folder, sweep
 from millstream.store.disk.objects import Objects, open_objects
 from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from millstream.store.segments.files import DataHead
 from millstream.store.segments.segment import Segment
 
@@ -98,7 +99,7 @@ class ColdTier:
         self._fetches.end_waits()
         if self._work.is_busy:
             return
-        kept = [each for each in logs if each.is_kept]
+        kept = [each for each in logs if each.durability is not Durability.EPHEMERAL]
         if not self._tend(kept) and self.options.scrub_rate:
             self.scrubs.begin_next(kept)
 
@@ -187,7 +188,7 @@ class ColdTier:
         log.info("segment moved file=%s place=%s", segment.path, self.options.place)
         self._host.worker.run(segment.unlink_data, partial(_report, segment.path))
         owner.erasure.step()
-        owner.drop_dead_segments()
+        owner.removal.drop_dead_segments()
 
     def _refused(self, error: Exception | None) -> None:
         place = self.options.place

@@ -298,6 +298,10 @@ class OsFiles:
         """Replace ``new`` by ``old`` in one step."""
         os.replace(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name; raises ``FileExistsError`` where that name is taken."""
+        os.link(old, new)
+
     def unlink(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)

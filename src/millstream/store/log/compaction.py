@@ -88,7 +88,7 @@ class Compaction:
             return
         segment.release()
         self._log.erasure.step()
-        self._log.drop_dead_segments()
+        self._log.removal.drop_dead_segments()
 
 
 def report(path: str, error: Exception | None) -> None:

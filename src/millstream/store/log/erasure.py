@@ -50,6 +50,18 @@ class ErasureHost(Protocol):
         ...
 
 
+class Removing(Protocol):
+    """How records and segments leave a log."""
+
+    def apply_delete(self, seqs: list[int]) -> None:
+        """Take records out of the index."""
+        ...
+
+    def drop_dead_segments(self) -> None:
+        """Give back segments without a live record."""
+        ...
+
+
 class Erasing(Protocol):
     """What an erase needs of its log."""
 
@@ -65,12 +77,9 @@ class Erasing(Protocol):
         """Return the log's stretches in order."""
         ...
 
-    def apply_delete(self, seqs: list[int]) -> None:
-        """Take records out of the index."""
-        ...
-
-    def drop_dead_segments(self) -> None:
-        """Give back segments without a live record."""
+    @property
+    def removal(self) -> Removing:
+        """Return how its records leave."""
         ...
 
 
@@ -96,7 +105,7 @@ class Erasure:
         """Take records out of the index now, and out of memory and files before ``done``."""
         for segment, _ in self._places(seqs):
             segment.erasing = True
-        self._log.apply_delete(seqs)
+        self._log.removal.apply_delete(seqs)
         self._held.append((seqs, done))
         self.step()
 
@@ -182,7 +191,7 @@ class Erasure:
             )
         for _, done in under_way:
             done(answer)
-        self._log.drop_dead_segments()
+        self._log.removal.drop_dead_segments()
         if error is None:
             self.step()
 

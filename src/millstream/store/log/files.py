@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.store.log.host import LogHost
+from millstream.store.log.log import Durability
 from millstream.store.segments.rewrite import Rewrite
 from millstream.store.segments.segment import Flush, Segment
 
@@ -23,11 +24,34 @@ log = logging.getLogger(__name__)
 class LogFiles:
     """The files of one log."""
 
-    def __init__(self, host: LogHost, log: "FileLog", cache_bytes: int) -> None:
+    def __init__(self, host: LogHost, log: "FileLog", flush_bytes: int, cache_bytes: int) -> None:
         self._host = host
         self._log = log
+        self._flush_bytes = flush_bytes
         self._cache_bytes = cache_bytes
         self._unwanted = False  # the files are being removed
+
+    def has_work(self) -> bool:
+        """Say whether the one that grows, or the one before it, is to be written or sealed."""
+        segments = self._log.segments
+        segment = segments[-1]
+        if segment.size - segment.flushed >= self._flush_bytes and not segment.busy:
+            return True
+        if len(segments) < 2:
+            return False
+        full = segments[-2]
+        if full.sealed or full.busy:
+            return False
+        return full.flushed < full.size or self.may_seal(full)
+
+    def may_seal(self, segment: Segment) -> bool:
+        """Say whether the disk may have a full segment: the WAL goes first, where a sync is due.
+
+        A ``memory`` log's records may never get into the WAL.
+        """
+        if self._log.durability is not Durability.DISK:
+            return True
+        return self._log.synced_seq >= segment.last_seq or segment.synced >= segment.size
 
     def flush(self) -> None:
         """Hand committed bytes to the files, and seal what is complete."""
@@ -40,7 +64,7 @@ class LogFiles:
     def _flush(self, segment: Segment) -> None:
         flush = segment.unflushed(self._log.committed_seq)
         seal = segment.full and not segment.sealed and flush.end == segment.size
-        seal = seal and not segment.failed and self._log.may_seal(segment)
+        seal = seal and not segment.failed and self.may_seal(segment)
         if not flush.parts and not flush.flags and not seal:
             return
         if segment.flushed == segment.size == flush.end and not segment.made:
@@ -73,6 +97,11 @@ class LogFiles:
     def wrote(self, segment: Segment, flush: Flush) -> None:
         """Note what the file has now; only the newest of a growing one stays in memory."""
         segment.wrote(flush, 0 if segment.full else self._cache_bytes)
+
+    def checkpointed(self, segment: Segment, flush: Flush) -> None:
+        """Note what a checkpoint wrote and synced."""
+        self.wrote(segment, flush)
+        segment.synced = max(segment.synced, flush.end)
 
     def _seal(self, segment: Segment) -> None:
         segment.busy = True
@@ -119,7 +148,7 @@ class LogFiles:
         if self._unwanted:
             self._host.worker.run(segment.unlink, partial(_report, segment.path))
         else:
-            self._log.drop_dead_segments()  # it may have died meanwhile
+            self._log.removal.drop_dead_segments()  # it may have died meanwhile
 
     def remove(self, segments: list[Segment]) -> None:
         """Remove the files of a log that is gone, and what is on its way into them."""

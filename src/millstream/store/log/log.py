@@ -24,6 +24,8 @@ class Durability(StrEnum):
 
 UNSYNCED = "unsynced"  # given out since the last sync at most; a power cut took what there was
 DAMAGE = ("corruption", "torn", UNSYNCED)  # the disk lost what somebody may have been promised
+RESTART = "restart"  # in memory alone, and the process that had them ended
+LOSSES = (*DAMAGE, RESTART)  # what whoever reads on hears of, also where no limit took it
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     first: int
     last: int
-    reason: str  # "cap" | "ttl" | "source_trim" | "void" | one of DAMAGE
+    reason: str  # "cap" | "ttl" | "source_trim" | "void" | one of LOSSES
 
     @property
     def size(self) -> int:
@@ -61,17 +63,6 @@ class LogState(msgspec.Struct, frozen=True):
         default_factory=dict
     )  # reason of a trim → highest sequence it took
     headed: int = 0  # records with a header block
-
-    def why_missing(self, seq: int) -> str:
-        """Return why ``seq`` is not there: a gap's reason, that of the trim that took it, or "".
-
-        Trims of different reasons overlap; the lowest floor that reaches ``seq`` came first.
-        """
-        for gap in self.gaps:
-            if gap.first <= seq <= gap.last:
-                return gap.reason
-        reached = [(floor, reason) for reason, floor in self.floors.items() if seq <= floor]
-        return min(reached)[1] if reached else ""
 
 
 Committed = Callable[[MillstreamError | None], None]

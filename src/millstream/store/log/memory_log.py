@@ -9,7 +9,7 @@ from millstream.store.disk.files import Files
 from millstream.store.disk.worker import FileWorker, InlineWorker
 from millstream.store.log.control_frames import DELETE, ERASE, TRIM, VOID
 from millstream.store.log.file_log import FileLog, LogOptions
-from millstream.store.log.log import Committed, Durability
+from millstream.store.log.log import RESTART, Committed, Durability
 from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.wal.submission import Submission
 
@@ -116,6 +116,13 @@ class MemoryLog(FileLog):
         options: LogOptions,
     ) -> None:
         super().__init__(_NoDisk(files, clock, post), log_id, Durability.EPHEMERAL, options)
+
+    def begin_after(self, first: int, head: int) -> None:
+        """Go on behind what an earlier process had; ``first..head`` of it is lost."""
+        self.next_seq, self.first_kept = head + 1, head + 1
+        self.committed_seq = self.synced_seq = head
+        if first <= head:
+            self.add_gap(first, head, RESTART)
 
     def flush(self) -> None:
         """Keep everything in memory."""

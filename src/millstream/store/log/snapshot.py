@@ -10,6 +10,8 @@ Records are not in it: they are in segment files, synced before the snapshot is 
 
 import logging
 import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -17,6 +19,10 @@ from xxhash import xxh3_64_intdigest
 from millstream.errors import StorageUnusable
 from millstream.store.disk.files import Files, ensure_dir, replace_file
 from millstream.store.disk.keys import KeyRing
+from millstream.store.segments.files import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from millstream.store.log.file_log import FileLog
 
 VERSION = 1
 SEALED_VERSION = 2
@@ -53,6 +59,28 @@ class LogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     segments: list[SegmentState]
     floors: dict[str, int] = {}
     erasing: list[int] = []  # deleted, and their bytes not yet overwritten
+
+    @classmethod
+    def of(cls, log: "FileLog", flushes: Mapping[int, int]) -> "LogSnapshot":
+        """Describe a log now; ``flushes`` says how far each growing file will reach."""
+        return cls(
+            log_id=log.log_id,
+            durability=log.durability.value,
+            first_kept=log.first_kept,
+            evict_floor=log.evict_floor,
+            committed_seq=log.committed_seq,
+            reserved_seq=log.promise.reserved_seq,
+            last_ts_ns=log.last_ts_ns,
+            gaps=[(gap.first, gap.last, gap.reason) for gap in log.gaps],
+            deleted=list(log.deleted),
+            segments=[
+                SegmentState(s.base_seq, flushes.get(s.base_seq, s.flushed), s.sealed)
+                for s in log.segments
+                if s.made or flushes.get(s.base_seq, 0) > HEADER_BYTES
+            ],
+            floors=dict(log.floors),
+            erasing=log.erasure.pending,
+        )
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -23,7 +23,8 @@ from millstream.store.log.control_frames import (
     Voided,
 )
 from millstream.store.log.derived import SOURCE_TRIM, Derivation, DerivedPart
-from millstream.store.log.file_log import MOST_DELTA, FileLog
+from millstream.store.log.file_log import FileLog
+from millstream.store.log.growth import MOST_DELTA
 from millstream.store.log.log import UNSYNCED, Durability, Gap
 from millstream.store.log.snapshot import LogSnapshot, SegmentState, Snapshot
 from millstream.store.recovery import derived_replay as derived_again
@@ -155,7 +156,7 @@ class Logs:
 
     def _load_cold(self, target: FileLog, base: int) -> None:
         """Take up a segment that is elsewhere."""
-        segment = target.start_segment(base)
+        segment = target.growth.start(base)
         marker = bytes(self._found.buffer(f"{segment.directory}/{segment.name}{SUFFIX}"))
         self._found.load_cold(segment, self._adopt(segment, decode_marker(marker)))
 
@@ -189,7 +190,7 @@ class Logs:
     def _load_segment(
         self, target: FileLog, base: int, state: SegmentState | None, sealed: bool
     ) -> None:
-        segment = target.start_segment(base)
+        segment = target.growth.start(base)
         limit, whole = self._found.load(segment, state, sealed)
         if limit:
             self._durable[target.log_id, base] = limit
@@ -204,7 +205,7 @@ class Logs:
         target.committed_seq = max(known.committed_seq, last)
         target.next_seq = target.committed_seq + 1
         target.loaded_seq = target.committed_seq
-        target.reserved_seq = known.reserved_seq
+        target.promise.reserved_seq = known.reserved_seq
         target.last_ts_ns = target.staged_ts_ns = known.last_ts_ns
 
     def find_holes(self) -> None:
@@ -234,7 +235,7 @@ class Logs:
     def _log(self, log_id: int, durability: Durability = Durability.FSYNC) -> FileLog:
         if log_id not in self.logs:
             self.logs[log_id] = self._make(log_id, durability)
-            self.logs[log_id].holds_dead = True  # until ``finish``
+            self.logs[log_id].removal.holds_dead = True  # until ``finish``
             self.recovered[log_id] = LogRecovery(log_id)
         return self.logs[log_id]
 
@@ -267,16 +268,16 @@ class Logs:
     def _append(self, target: FileLog, first: int, last: int, data: bytes) -> None:
         segment = target.segments[-1] if target.segments else None
         if segment is None or segment.full or first in self._cuts.get(target.log_id, ()):
-            segment = target.start_segment(first)
+            segment = target.growth.start(first)
             is_made = first in self._cuts.get(target.log_id, ())
             if is_made and (target.log_id, first) not in self._rewritten:
                 segment.found(segment.head)
         elif (
             segment.size + len(data) > 0xF0000000
-            or target.is_full(segment)
+            or target.growth.is_full(segment)
             or last - segment.base_seq > MOST_DELTA
         ):
-            segment = target.start_segment(first)
+            segment = target.growth.start(first)
         _, _, why = index_frames(data, 0, len(data), target.log_id, segment.index, segment.size)
         if why:
             raise StorageUnusable(f"log {target.log_id:x}: frames at {first} do not follow")
@@ -400,11 +401,11 @@ class Logs:
         if kind == TRIM:
             trimmed = msgspec.json.decode(content, type=Trimmed)
             self.expect(log_id, trimmed.first_kept - 1, self._reason)
-            target.apply_trim(trimmed.first_kept, trimmed.reason)
+            target.removal.apply_trim(trimmed.first_kept, trimmed.reason)
         elif kind in (DELETE, ERASE):
             seqs = msgspec.json.decode(content, type=list[int])
             self.expect(log_id, max(seqs), self._reason)  # it was there to be deleted
-            target.apply_delete(seqs)
+            target.removal.apply_delete(seqs)
             if kind == ERASE:
                 self.erased.setdefault(log_id, set()).update(seqs)
             for owner, first, last in self._absent:
@@ -420,7 +421,7 @@ class Logs:
         if log_id in self.dropped or number < self._reserved_by.get(log_id, 0):
             return
         self._reserved_by[log_id] = number
-        self._log(log_id).reserved_seq = msgspec.json.decode(content, type=int)
+        self._log(log_id).promise.reserved_seq = msgspec.json.decode(content, type=int)
 
     def _skip(self, target: FileLog, skipped: Skipped) -> None:
         """Note what was never there; records that come behind it find nothing missing."""
@@ -538,7 +539,7 @@ class Logs:
                 continue  # dropped, and long forgotten
             target = self._log(log_id)
             if kind == RESERVED and log_id in missed:
-                target.reserved_seq = max(target.reserved_seq, seq)
+                target.promise.reserved_seq = max(target.promise.reserved_seq, seq)
             elif kind == SYNCED and seq >= target.next_seq:
                 first = target.next_seq
                 torn, self.torn = self.torn, True  # have the gap logged
@@ -556,10 +557,10 @@ class Logs:
 
     def _give_up(self, target: FileLog) -> None:
         """Name the sequences as lost that may have been acknowledged since the last sync."""
-        new = target.add_gap(target.committed_seq + 1, target.reserved_seq, UNSYNCED)
+        new = target.add_gap(target.committed_seq + 1, target.promise.reserved_seq, UNSYNCED)
         self._log_gaps(target.log_id, new)
         self.recovered[target.log_id].unsynced += sum(gap.size for gap in new)
-        target.committed_seq = target.reserved_seq
+        target.committed_seq = target.promise.reserved_seq
         target.next_seq = target.committed_seq + 1
 
     def finish(self, power_lost: bool, marks: Known, named: set[int]) -> None:
@@ -576,11 +577,11 @@ class Logs:
                 segment.index.delete_below(target.first_kept)
                 self._take_out_lost(target, segment)
             lost = power_lost or log_id in missed
-            if lost and target.reserved_seq > target.committed_seq:
+            if lost and target.promise.reserved_seq > target.committed_seq:
                 self._give_up(target)
             target.deleted.cut_above(target.committed_seq)  # skipped before records that are gone
             target.synced_seq = target.committed_seq
-            target.holds_dead = False
+            target.removal.holds_dead = False
             target.recount()
             self._log_flagged(target, power_lost)
             recovered = self.recovered[log_id]

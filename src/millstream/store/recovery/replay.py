@@ -18,10 +18,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from millstream.errors import StorageUnusable
 from millstream.kernel._frames import RECORD, body, scan
-from millstream.store.disk.files import File, Files
-from millstream.store.disk.keys import ID_BYTES, KeyRing
+from millstream.store.disk.files import Files
+from millstream.store.disk.keys import KeyRing
 from millstream.store.log import derived
 from millstream.store.log.control_frames import (
     DELETE,
@@ -38,50 +37,41 @@ from millstream.store.log.derived import DERIVE
 from millstream.store.log.snapshot import Snapshot
 from millstream.store.recovery.rebuild import Logs
 from millstream.store.recovery.recovery import Control
-from millstream.store.segments.salvage import Frame, frames_in, whole_batches
-from millstream.store.wal.entry import (
-    Damage,
-    FrameRun,
-    WalEntry,
-    any_bytes,
-    entries_in,
-    first_entry,
-    plain_body,
-    scan_entries,
-)
-from millstream.store.wal.local_engine import (
-    BOOT_MASK,
-    HEADER,
-    WalHeader,
-    decode_header,
-    wal_indexes,
-    wal_name,
-)
+from millstream.store.recovery.shard_wal import ShardWal, WalFile, headers_in, is_cut
+from millstream.store.segments.salvage import Frame, whole_batches
+from millstream.store.wal.entry import Damage, FrameRun, WalEntry, scan_entries
+from millstream.store.wal.local_engine import HEADER
 
 STREAM_DELETE = 17
-SECTOR = 512  # bytes; pages are made of these
 _ENDED = object()
 
 log = logging.getLogger(__name__)
 
 
-class WalFile(msgspec.Struct):
-    """One WAL file as found: its header and the first position that a later file took over."""
+class FoundDamage:
+    """How much of a shard's WAL was not as written."""
 
-    index: int
-    path: str
-    header: WalHeader | None
-    first_position: int
-    limit: int = 1 << 63
-    used: int = HEADER.size  # nothing but zeros behind it
-    data_end: int = 1 << 63  # nor from here on, as the file system knows without a look
-    nonce: int = 0  # of the start that wrote it
-    follows_empty: bool = False  # the file before it is there, with nothing in it
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.torn_bytes = 0
+        self.is_cut = False  # the newest file ends inside an entry: what came behind is unknown
 
-    @property
-    def is_unsure(self) -> bool:
-        """Say whether a power cut may have taken what came before its first entry."""
-        return self.follows_empty or self.header is None
+
+class ShardWaits:
+    """Where a shard waits for what other shards have of the same logs."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
+        self.elsewhere: set[int] = set()  # logs that other shards have frames of
+        self.forced = False  # nobody has what the next frame waits for
+
+    def until(self, log_id: int, last: int) -> Iterator[None]:
+        """Let other shards bring a log's sequences up to ``last``, where they may have them."""
+        if log_id not in self.elsewhere:
+            return
+        while not self.forced and self._logs.lacks(log_id, last):
+            yield
+        self.forced = False
 
 
 class Replay:
@@ -96,135 +86,33 @@ class Replay:
         shard: int = 0,
         boot: int = -1,
     ) -> None:
-        self._files = files
-        self._boot = boot
-        self._ring = ring or KeyRing()
+        self._from = snapshot.positions.get(shard, 0) if snapshot else 0
+        self.wal = ShardWal(files, ring or KeyRing(), self._from, boot)
         self._logs = logs
         self.shard = shard
-        self._from = snapshot.positions.get(shard, 0) if snapshot else 0
+        self.waits = ShardWaits(logs)
         self.control_number = snapshot.control_number if snapshot else 0
         self.position = self._from  # the last one accepted
-        self.epoch = 0
-        self.last_index = 0
-        self.last_nonce = 0
-        self.ran = (0, 0)  # epoch and nonce of the last run that went on behind its start
-        self.torn_bytes = 0
-        self.damaged_bytes = 0
+        self.damage = FoundDamage()
         self.controls: list[Control] = []
-        self.wal_files: list[WalFile] = []
-        self.unused: list[str] = []
-        self._newest: list[WalFile] = []  # of the last run
-        self._mark = 0  # up to where they say that everything was stable
-        self._ends_empty = False  # as the newest file is, made ahead or emptied
         self._relogging = False
         self._pending: list[tuple[FrameRun, bytes]] = []
         self._durable = 0
         self.relog: list[tuple[FrameRun, bytes]] = []  # for this shard's new file, in order
         self.torn = False
-        self.cut = False  # the newest file ends inside an entry: what came behind is unknown
-        self.emptied = False  # there are files, and nothing in them: not used yet, or a power cut
-        self.elsewhere: set[int] = set()  # logs that other shards have frames of
-        self.forced = False  # nobody has what the next frame waits for
-
-    def find(self, directory: str) -> None:
-        """Find the files of the shard."""
-        self.wal_files = self._find_files(directory)
-        self._newest = [wal for wal in self.wal_files if wal.nonce == self.last_nonce]
-        self._mark = self._durable_mark()
-        if self._newest and self._newest[0].is_unsure:
-            self._give_up_again()
-        self.ran = self._last_run()
-        self.emptied = not self.wal_files and self._ends_empty
-        if self.begins_late and (not self.wal_files[0].is_unsure or self._mark > self._from):
-            raise StorageUnusable(
-                f"{directory} begins at position {self.wal_files[0].first_position}, but the "
-                f"newest readable snapshot ends at {self._from}: restore the missing files"
-            )
 
     def run(self) -> Iterator[None]:
         """Replay every file in order, one at a time; yields where it waits for other shards."""
-        for wal in self.wal_files:
-            if wal.follows_empty and wal.first_position - 1 > self._mark:
+        found = self.wal
+        for wal in found.files:
+            if wal.follows_empty and wal.first_position - 1 > found.mark:
                 log.warning("wal file before is empty, its content torn file=%s", wal.path)
                 self._miss()
-            self._durable = self._mark if wal.nonce == self.last_nonce else wal.limit - 1
-            yield from self._replay_file(wal, wal is self.wal_files[-1])
-
-    def log_ids(self) -> set[int]:
-        """Return the logs that the shard may speak of."""
-        found: set[int] = set()
-        for wal in self.wal_files:
-            buffer = self._view(wal)
-            for item in scan_entries(buffer, HEADER.size, 0, wal.data_end):
-                if isinstance(item, WalEntry):
-                    found.update(run.stream_id for run in item.runs)
-                    frames = (
-                        [] if all(run.first_seq for run in item.runs) else self._all(buffer, item)
-                    )
-                else:
-                    frames = self._frames(buffer, item.start, item.end, False)
-                    frames += self._frames(buffer, item.start, item.end, True)
-                found.update(frame.stream_id for frame in frames)
-                for frame in frames:
-                    if frame.kind == DERIVE:
-                        found.update(_derived_logs(body(frame.data, 0)))
-        return found
-
-    def _all(self, buffer: memoryview, entry: WalEntry) -> list[Frame]:
-        return self._frames(buffer, entry.body, entry.end, entry.sealed)
-
-    def _view(self, wal: WalFile) -> memoryview:
-        file = self._files.open(wal.path)
-        try:
-            wal.data_end = file.data_end()
-            return file.view(file.size())
-        finally:
-            file.close()
-
-    def _find_files(self, directory: str) -> list[WalFile]:
-        found: list[WalFile] = []
-        for index in wal_indexes(self._files, directory):
-            self.last_index = index
-            path = f"{directory}/{wal_name(index)}"
-            file = self._files.open(path)
-            try:
-                data = file.pread(HEADER.size, 0)
-                header = decode_header(data, path)
-                if header is not None:
-                    self._ring.require(header.key_id.to_bytes(ID_BYTES, "little"), path)
-                if header is None and not any(data) and not has_counted(file):
-                    self.unused.append(path)  # made ahead, by a start that did not end, or emptied
-                    self._ends_empty = True
-                    continue
-                first, nonce = self._beginning(header, file)
-                if header is None:
-                    log.error("damaged wal header file=%s offset=0", path)
-                    first = 1 if index == 1 and first else first  # nothing came before it
-            finally:
-                file.close()
-            if first == 0:
-                self._ends_empty = True
-                continue
-            self.last_nonce = nonce
-            for earlier in found:
-                earlier.limit = min(earlier.limit, first)
-            found.append(WalFile(index, path, header, first, nonce=nonce))
-            found[-1].follows_empty, self._ends_empty = self._ends_empty, False
-        return found
-
-    def _beginning(self, header: WalHeader | None, file: File) -> tuple[int, int]:
-        """Return (first position, nonce) of a file; its lowest entry tells when it must."""
-        if header is not None:
-            self.epoch = max(self.epoch, header.epoch)
-            return header.first_position, header.nonce
-        entry = first_entry(file.view(file.size()), 0)
-        if entry is None:
-            return 0, 0
-        self.epoch = max(self.epoch, entry.epoch)
-        return entry.position, entry.nonce
+            self._durable = found.mark if wal.nonce == found.last_nonce else wal.limit - 1
+            yield from self._replay_file(wal, wal is found.files[-1])
 
     def _replay_file(self, wal: WalFile, last: bool) -> Iterator[None]:
-        buffer = self._view(wal)
+        buffer = self.wal.view(wal)
         at = wal.first_position - 1
         follows_damage = False
         rotten: list[WalEntry | Damage] = []  # adjacent, and stable once
@@ -255,8 +143,8 @@ class Replay:
             self._miss()
         if last:
             self._pending.clear()
-            self.cut = _is_cut(buffer, wal)
-            self.damaged_bytes += self.cut
+            self.damage.is_cut = is_cut(buffer, wal)
+            self.damage.bytes += self.damage.is_cut
 
     def _miss(self) -> None:
         """Note that entries are gone that a power cut kept from the disk."""
@@ -282,8 +170,8 @@ class Replay:
 
     def _replay_newer(self, buffer: memoryview, place: WalEntry | Damage) -> Iterator[None]:
         """Take what the snapshot cannot cover out of a place that it should: numbers tell."""
-        frames = self._frames(buffer, place.start, place.end, False)
-        frames += self._frames(buffer, place.start, place.end, True)
+        frames = self.wal.frames(buffer, place.start, place.end, False)
+        frames += self.wal.frames(buffer, place.start, place.end, True)
         if isinstance(place, Damage) and place.last:
             frames = whole_batches(frames, -1)  # an earlier start may have found it torn
         for frame in frames:
@@ -312,115 +200,47 @@ class Replay:
         if len(items) < 2:
             return
         start, end = items[0].start, items[-1].end
-        self.damaged_bytes += end - start
+        self.damage.bytes += end - start
         log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, start, end - start)
-        frames = self._frames(buffer, start, end, False) + self._frames(buffer, start, end, True)
+        frames = self.wal.frames(buffer, start, end, False) + self.wal.frames(
+            buffer, start, end, True
+        )
         yield from self._salvage(min(at, self._durable), _by_sequence(frames), -1)
         for item in items:
-            told = [item] if isinstance(item, WalEntry) else self._headers(buffer, item, wal)
+            told = [item] if isinstance(item, WalEntry) else headers_in(buffer, item, wal)
             yield from self._expect_all(told)
-
-    @property
-    def begins_late(self) -> bool:
-        """Say whether what comes first behind the snapshot is not there."""
-        return min((wal.first_position for wal in self.wal_files), default=0) > self._from + 1
-
-    def _last_run(self) -> tuple[int, int]:
-        """Return who appended last: a start may have been cut off behind other shards' files."""
-        for wal in reversed(self.wal_files):
-            buffer = self._view(wal)
-            for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
-                if isinstance(item, WalEntry) and not item.again:
-                    return item.epoch, item.nonce
-        return 0, 0
-
-    def _give_up_again(self) -> None:
-        """Leave out what the last start left out, although it is not known where its run begins.
-
-        What it kept was stable, as the first of its entries that is left says.
-        """
-        marks = next((found for wal in self._newest if (found := self._marks(wal))), [])
-        for wal in self.wal_files:
-            if wal.nonce != self.last_nonce:
-                wal.limit = min([wal.limit, *(mark + 1 for mark in marks)])
-
-    def _durable_mark(self) -> int:
-        """Return up to where the entries of the last run say that everything was stable.
-
-        Marks rise, so those of the last file that has any tell. Before the first of its files there
-        was a start, which made everything stable; unless a power cut took where they begin.
-        """
-        before = self._from
-        if self._newest and not self._newest[0].is_unsure:
-            before = self._newest[0].first_position - 1
-        for wal in reversed(self._newest):
-            marks = self._marks(wal)
-            if marks:
-                return max(before, *marks)
-        return before
-
-    def _marks(self, wal: WalFile) -> list[int]:
-        buffer = self._view(wal)
-        marks: list[int] = []
-        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
-            if isinstance(item, WalEntry):
-                marks += [item.durable] * (item.nonce == wal.nonce)
-            else:
-                marks += [each.durable for each in self._headers(buffer, item, wal)]
-        return marks
 
     def _counts(self, buffer: memoryview, damage: Damage, wal: WalFile, position: int) -> bool:
         """Say whether damage may hold what the snapshot does not cover: a tear goes on there."""
         if position > min(self._from, self._durable) or self._logs.holes:
             return True
-        return any(each.position > self._from for each in self._headers(buffer, damage, wal))
-
-    def _headers(self, buffer: memoryview, damage: Damage, wal: WalFile) -> list[WalEntry]:
-        """Return entries that stand in the wrong place: what their headers say is true still.
-
-        The nonce tells them from what somebody stored.
-        """
-        found = entries_in(buffer, damage.start, damage.end)
-        return [each for each in found if each.nonce == wal.nonce and each.position < wal.limit]
+        return any(each.position > self._from for each in headers_in(buffer, damage, wal))
 
     def _replay_entry(self, buffer: memoryview, entry: WalEntry, wal: WalFile) -> Iterator[None]:
         if entry.position <= self._from and not self._logs.holes:
             return
-        pieces = self._pieces(buffer, entry) if entry.sound(buffer) else None
+        pieces = self.wal.pieces(buffer, entry) if entry.sound(buffer) else None
         if pieces is not None:
             if entry.position > self._durable:
                 self._relogging = True  # nothing proves that these bytes are stable
             yield from self._accept(entry, pieces)
             return
-        unfinished = self._is_unfinished(buffer, entry, wal)
+        unfinished = entry.position > self._durable and self.wal.is_cut_off(buffer, entry, wal)
         if unfinished:
             self._tell_torn(buffer, entry, wal)
         else:
             at = (wal.path, entry.start, entry.position)
             log.error("damaged wal entry file=%s offset=%d position=%d", *at)
-            self.damaged_bytes += entry.end - entry.body
-        frames = self._frames(buffer, entry.body, entry.end, entry.sealed)
+            self.damage.bytes += entry.end - entry.body
+        frames = self.wal.frames(buffer, entry.body, entry.end, entry.sealed)
         start = 0 if entry.sealed else entry.body
         yield from self._salvage(entry.position, frames, -1 if entry.continues else start)
         if entry.commits and not unfinished:
             yield from self._expect(entry)
 
     def _tell_torn(self, buffer: memoryview, torn: WalEntry | Damage, wal: WalFile) -> None:
-        self.torn_bytes += _used(buffer, torn.start, torn.end)
+        self.damage.torn_bytes += _used(buffer, torn.start, torn.end)
         log.warning("torn tail cut file=%s offset=%d", wal.path, torn.start)
-
-    def _is_unfinished(self, buffer: memoryview, entry: WalEntry, wal: WalFile) -> bool:
-        """Say whether its writer was killed inside the write: then nobody was told of it.
-
-        The kernel ends a write of a killed process between two pages, and keeps what came before:
-        the last of its pages is empty, where at least a checksum would end, and nothing is behind.
-        A power cut may leave the same of a write that was answered, so there it is missed.
-        """
-        if wal is not self.wal_files[-1] or wal.nonce & BOOT_MASK != self._boot:
-            return False
-        page = (entry.end - 2) // SECTOR * SECTOR  # the very last byte is zero in any case
-        is_open = not any_bytes(buffer, page, min(wal.data_end, len(buffer)))
-        return is_open and entry.position > self._durable
 
     def _expect_all(self, entries: list[WalEntry]) -> Iterator[None]:
         for entry in sorted(entries, key=lambda entry: entry.position):
@@ -432,27 +252,8 @@ class Replay:
         reason = "corruption" if entry.position <= self._durable else "torn"
         for run in entry.runs:
             if run.first_seq:
-                yield from self._wait_for(run.stream_id, run.first_seq - 1)
+                yield from self.waits.until(run.stream_id, run.first_seq - 1)
                 self._logs.expect(run.stream_id, run.first_seq + run.frames - 1, reason)
-
-    def _frames(self, buffer: memoryview, start: int, end: int, sealed: bool) -> list[Frame]:
-        """Return the sound frames of a damaged place, out of their blocks where they are sealed."""
-        if sealed:
-            plain = plain_body(buffer, start, end, self._ring)
-            return frames_in(plain, 0, len(plain))
-        return frames_in(buffer, start, end)
-
-    def _pieces(self, buffer: memoryview, entry: WalEntry) -> list[tuple[FrameRun, bytes]] | None:
-        pieces = []
-        at = entry.body
-        if entry.sealed:
-            buffer, at = plain_body(buffer, entry.body, entry.end, self._ring), 0
-            if len(buffer) != sum(run.size for run in entry.runs):
-                return None
-        for run in entry.runs:
-            pieces.append((run, bytes(buffer[at : at + run.size])))
-            at += run.size
-        return pieces
 
     def _accept(self, entry: WalEntry, pieces: list[tuple[FrameRun, bytes]]) -> Iterator[None]:
         """Take a sound entry; one that does not commit waits for the one that does."""
@@ -474,28 +275,20 @@ class Replay:
 
     def _apply(self, run: FrameRun, data: bytes) -> Iterator[None]:
         if run.first_seq:
-            yield from self._wait_for(run.stream_id, run.first_seq - 1)
+            yield from self.waits.until(run.stream_id, run.first_seq - 1)
             self._logs.replay(run.stream_id, run.first_seq, run.frames, data)
         else:
             frames, _ = scan(data)
             for kind, _flags, stream_id, number, _ts, start, _size, _deleted in frames:
                 content = body(data, start)
-                if self.elsewhere and not 0 < number <= self.control_number:
+                if self.waits.elsewhere and not 0 < number <= self.control_number:
                     for log_id, last in _needs(kind, stream_id, content):
-                        yield from self._wait_for(log_id, last)
+                        yield from self.waits.until(log_id, last)
                 self._control(kind, stream_id, number, content)
         if (
             self._relogging
         ):  # behind what it found missing: the next replay must learn of that first
             self._logs.relog.append((run, data))
-
-    def _wait_for(self, log_id: int, last: int) -> Iterator[None]:
-        """Let other shards bring a log's sequences up to ``last``, where they may have them."""
-        if log_id not in self.elsewhere:
-            return
-        while not self.forced and self._logs.lacks(log_id, last):
-            yield
-        self.forced = False
 
     def _control(self, kind: int, log_id: int, number: int, content: bytes) -> None:
         if number == 0:  # a SKIP, or made by a recovery, which put it where it belongs
@@ -525,16 +318,16 @@ class Replay:
         if not self._counts(buffer, damage, wal, position):
             yield from self._replay_newer(buffer, damage)
             return
-        frames = self._frames(buffer, damage.start, damage.end, False)
-        frames += self._frames(buffer, damage.start, damage.end, True)
+        frames = self.wal.frames(buffer, damage.start, damage.end, False)
+        frames += self.wal.frames(buffer, damage.start, damage.end, True)
         size = damage.end - damage.start
         if damage.last and position > self._durable:
             self._tell_torn(buffer, damage, wal)
         else:
-            self.damaged_bytes += size
+            self.damage.bytes += size
             log.error("damaged wal file=%s offset=%d bytes=%d", wal.path, damage.start, size)
         yield from self._salvage(position, frames, -1)
-        yield from self._expect_all(self._headers(buffer, damage, wal))
+        yield from self._expect_all(headers_in(buffer, damage, wal))
 
     def _salvage(self, position: int, frames: list[Frame], start: int) -> Iterator[None]:
         """Take single frames where damage is rot, whole batches where it may be a torn write."""
@@ -556,17 +349,19 @@ class Replay:
 def replay_all(replays: list[Replay], logs: Logs) -> None:
     """Replay all shards; each runs until it waits for what another one has."""
     if len(replays) > 1:
-        spoken = {replay.shard: replay.log_ids() for replay in replays}
+        spoken = {replay.shard: replay.wal.log_ids() for replay in replays}
         for replay in replays:
             others = [ids for shard, ids in spoken.items() if shard != replay.shard]
-            replay.elsewhere = set().union(*others)
+            replay.waits.elsewhere = set().union(*others)
     running = [(replay, replay.run()) for replay in replays]
     while running:
         before, seen = len(running), logs.steps
         running = [(replay, steps) for replay, steps in running if _go_on(replay, steps, logs)]
         if len(running) == before and logs.steps == seen:
             # What they wait for is lost, and where one is torn, by that.
-            next((replay for replay, _ in running if replay.torn), running[0][0]).forced = True
+            next(
+                (replay for replay, _ in running if replay.torn), running[0][0]
+            ).waits.forced = True
 
 
 def _go_on(replay: Replay, steps: Iterator[None], logs: Logs) -> bool:
@@ -596,11 +391,6 @@ def _needs(kind: int, log_id: int, content: bytes) -> Iterator[tuple[int, int]]:
             yield derivation.source, max((last for _, last in part.ranges), default=0)
 
 
-def _derived_logs(content: bytes) -> set[int]:
-    derivation = derived.decode(content)
-    return {derivation.source, *(part.target for part in derivation.parts)}
-
-
 def _by_sequence(frames: list[Frame]) -> list[Frame]:
     """Put records of a log in order, before what is said of them; not where that would mislead.
 
@@ -609,26 +399,6 @@ def _by_sequence(frames: list[Frame]) -> list[Frame]:
     if any(frame.kind in (SKIP, DERIVE) for frame in frames):
         return frames
     return sorted(frames, key=lambda frame: (frame.kind != RECORD, frame.seq))
-
-
-def _is_cut(buffer: memoryview, wal: WalFile) -> bool:
-    """Say whether the newest file lost its end: it is made with zeros behind all that is used."""
-    last: WalEntry | Damage | None = None
-    if wal.used == len(buffer):
-        for item in scan_entries(buffer, HEADER.size, wal.first_position - 1, wal.data_end):
-            last = item
-    cut = (
-        last.cut if isinstance(last, WalEntry) else last is not None and any(buffer[-HEADER.size :])
-    )
-    if cut:
-        log.error("wal file was cut, its end is unknown file=%s offset=%d", wal.path, len(buffer))
-    return cut
-
-
-def has_counted(file: File) -> bool:
-    """Say whether a file whose header is zeros had one: a start writes it behind its entries."""
-    entries = scan_entries(file.view(file.size()), HEADER.size, 0, file.data_end())
-    return any(isinstance(item, WalEntry) and not item.again for item in entries)
 
 
 def _continues(entry: WalEntry) -> bool:

@@ -247,14 +247,6 @@ class Segment:
                 cache.put(self._token, ref.offset, raw)
         return raw, ref.offset, ref.end
 
-    def in_file(self, at: int) -> tuple[int, int]:
-        """Return (file offset, bytes) of what holds a record: its frame, or the block of it."""
-        offset = self.index.offset(at)
-        if not self.head.in_blocks:
-            return offset, self.index.frame_len(at)
-        ref = self.table.at(offset)
-        return (0, 0) if ref is None else (ref.at, ref.after - ref.at)
-
     def scrub(self, at: int, scrubbed: Callable[[bytes], bytes]) -> None:
         """Change a record in what the memory holds of it."""
         offset, size = self.index.offset(at), self.index.frame_len(at)

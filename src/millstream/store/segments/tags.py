@@ -9,6 +9,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from millstream.kernel._frames import HEADER
 from millstream.store.segments.segment import Segment
@@ -16,17 +17,16 @@ from millstream.store.segments.segment import Segment
 _PLACE = struct.Struct("<IIII")
 STRETCH = 1024  # records that are looked at in one step, in about a millisecond
 STRETCH_BYTES = 1 << 20
-LARGEST_RUN = 8 * STRETCH
+RUNS = 32  # that are searched in one step
 
 
 class _Run:
     """Tags in order, each with the position of its record."""
 
     def __init__(self, pairs: list[tuple[bytes, int]]) -> None:
-        self._text = b"".join([tag for tag, _ in pairs])
-        self._ends = array("I", [0])
-        for tag, _ in pairs:
-            self._ends.append(self._ends[-1] + len(tag))
+        tags = [tag for tag, _ in pairs]
+        self._text = b"".join(tags)
+        self._ends = array("I", accumulate(map(len, tags), initial=0))
         self._positions = array("I", [position for _, position in pairs])
 
     def __len__(self) -> int:
@@ -76,18 +76,19 @@ class TagIndex:
     ) -> tuple[list[int], int]:
         """Return live sequences that carry the tag, ascending, and the position to go on from.
 
-        They are those of one run, which has the position ``at``; all below ``stop`` was learnt.
+        They are those of some runs, the first of which has the position ``at``; all below ``stop``
+        was learnt.
         """
-        i = bisect_right(self._starts, at) - 1
-        if i < 0:
-            return [], stop
-        after = self._starts[i + 1] if i + 1 < len(self._starts) else stop
+        i = max(bisect_right(self._starts, at) - 1, 0)
+        after = self._starts[i + RUNS] if i + RUNS < len(self._starts) else stop
         index = segment.index
-        places = sorted(self._runs[i].positions(tag, is_prefix))
+        places = sorted(
+            p for run in self._runs[i : i + RUNS] for p in run.positions(tag, is_prefix)
+        )
         return [index.seq(p) for p in places if at <= p < stop and not index.deleted(p)], after
 
     def _keep(self, start: int, pairs: list[tuple[bytes, int]]) -> None:
-        if not self._runs or len(self._runs[-1]) + len(pairs) > LARGEST_RUN:
+        if not self._runs or len(self._runs[-1]) + len(pairs) > STRETCH:
             self._runs.append(_Run(sorted(pairs)))
             self._starts.append(start)
         elif pairs:

@@ -28,7 +28,7 @@ from millstream.store.log.snapshot import (
     snapshot_name,
     snapshot_numbers,
 )
-from millstream.store.recovery.replay import has_counted
+from millstream.store.recovery.shard_wal import has_counted
 from millstream.store.segments.files import (
     HEADER_BYTES,
     binding,

@@ -272,7 +272,7 @@ def _write_anew(log: FileLog, files: Files) -> Iterator[str]:
         _put_in_place(Rewrite(files, segment, segment.head.in_blocks, drop=True))
         yield f"{segment.path} is written anew: {segment.index.live} of {whole} records stay in it"
     log.recount()
-    log.drop_dead_segments()
+    log.removal.drop_dead_segments()
 
 
 def _needs_copy(log: FileLog, segment: Segment, files: Files) -> bool:

@@ -62,6 +62,31 @@ class Told(Protocol):
         ...
 
 
+class CommitThread:
+    """The thread of a committer: not begun, at work, or ended although nobody has stopped it."""
+
+    def __init__(self, supervisor: Supervisor, name: str) -> None:
+        self.has_ended = False
+        self._supervisor = supervisor
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Say whether there is a thread to wait for."""
+        return self._thread is not None
+
+    def begin(self, run: Callable[[], None], ended: Callable[[BaseException], None]) -> None:
+        """Have ``run`` done on the thread; ``ended`` hears when it raises."""
+        self._thread = self._supervisor.thread(self._name, run, ended)
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
 class Committer:
     """One shard: filled on the loop, emptied by the loop or by ``step`` on one thread.
 
@@ -97,8 +122,7 @@ class Committer:
         )
         self._shard = shard
         self._supervisor = supervisor or Supervisor()
-        self._thread: threading.Thread | None = None
-        self._has_thread_ended = False  # although nobody has stopped it
+        self._thread = CommitThread(self._supervisor, f"millstream-committer-{shard}")
         self.applied_position = engine.position - 1  # the loop has seen everything up to here
 
     @property
@@ -142,18 +166,16 @@ class Committer:
     def start(self) -> None:
         """Commit on a thread of its own from now on."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL))
-        name = f"millstream-committer-{self._shard}"
-        self._thread = self._supervisor.thread(name, self._run, self._ended)
+        self._thread.begin(self._run, self._ended)
 
     def stop(self) -> None:
         """Commit and sync everything accepted, write the durable mark, end the thread."""
         with self._lock:
             todo = self._queue.stopped()
         self._carry_out(todo)
-        if self._thread is not None:
+        if self._thread.is_begun:
             self._thread.join()
-            self._thread = None
-            if self._has_thread_ended:
+            if self._thread.has_ended:
                 self._close()
         else:
             self._finish()
@@ -365,7 +387,7 @@ class Committer:
         """Answer for the thread, which has ended: it had no chance to say what came of its work."""
         refusal = self._engine.refuse(f"its committer thread ended ({error!r})")
         with self._lock:
-            self._has_thread_ended = True
+            self._thread.has_ended = True
             todo = self._queue.ended(refusal)
         self._carry_out(todo)
 

@@ -38,6 +38,7 @@ _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 _DURABILITY = "millstream.durability"
 _TYPE = "millstream.type"
+MADE_AS = _TYPE  # in the metadata of what was made over HTTP
 _U64 = 2**64 - 1
 _MAX_TTL_MS = (2**63 - 1) // 1_000_000  # what fits into JetStream's nanoseconds
 
@@ -231,6 +232,14 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def is_compressed(self) -> bool:
         """Whether what is sealed is compressed; by LZ4, whatever the word is on the wire."""
         return self.compression != "none"
+
+    def renamed(self) -> tuple[tuple[str, ...], list[str]]:
+        """Return the subjects and streams whose records come out under other subjects."""
+        renames = self.republish is not None or self.subject_transform is not None
+        wires = [*self.sources, *([self.mirror] if self.mirror is not None else [])]
+        renamed = [wire for wire in wires if renames or wire.get("subject_transforms")]
+        origins = [sources.Source.read(wire).name for wire in renamed]
+        return self.subjects if renames else (), origins
 
     @property
     def is_legal_stream(self) -> bool:
@@ -685,6 +694,9 @@ class _Topic(msgspec.Struct, kw_only=True):
         else:
             return metadata
         return {**metadata, _DURABILITY: chosen}
+
+
+TOPIC_FIELDS = frozenset(_Topic.__struct_fields__)
 
 
 _COUNTS = (

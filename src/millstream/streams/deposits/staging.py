@@ -16,6 +16,7 @@ from millstream.clock import Clock
 from millstream.errors import BadRequest, MillstreamError, StorageFull
 from millstream.kernel._batch import Batch
 from millstream.store.disk.files import File, Files, ensure_dir, is_no_space, write_all
+from millstream.streams.config.extras import VERSION
 
 MOST_PART = 8 << 20  # bytes in one request
 MOST_COMMIT = 512 << 20  # bytes that become records in one commit
@@ -143,7 +144,7 @@ class Staging:
         for one in files:
             data = self._read(self._path(place, one.id), one)
             try:
-                batch.add_entries(data, LARGEST_RECORD)
+                batch.add_entries(data, LARGEST_RECORD, VERSION)
             except ValueError as error:
                 raise BadRequest(f"staged records {one.id} cannot be stored: {error}") from error
         return batch

@@ -1,6 +1,5 @@
 """Watchers: who looks again after each commit and removal of a stream."""
 
-import asyncio
 from collections.abc import Callable
 
 
@@ -29,19 +28,3 @@ class Watchers:
                 failed = error
         if failed is not None:
             raise failed
-
-    async def wait_for(self, is_met: Callable[[], bool]) -> None:
-        """Return once a condition is met; it is asked after each change."""
-        if is_met():
-            return
-        met = asyncio.get_running_loop().create_future()
-
-        def look() -> None:
-            if not met.done() and is_met():
-                met.set_result(None)
-
-        undo = self.add(look)
-        try:
-            await met
-        finally:
-            undo()

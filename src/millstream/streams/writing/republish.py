@@ -13,6 +13,9 @@ from millstream.streams.config.feature_rules import transform_of
 from millstream.streams.config.times import rfc3339
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.subjects.transform import SubjectTransform
+from millstream.wire.headers import PLACE_FIELDS, without
+
+SIZE = b"Nats-Msg-Size"
 
 
 class RepublishedCopy(NamedTuple):
@@ -58,8 +61,9 @@ class Republish:
             (b"Nats-Last-Sequence", b"%d" % previous),
         ]
         if self._headers_only:
-            lines.append((b"Nats-Msg-Size", b"%d" % len(payload)))
-        block = (headers.removesuffix(b"\r\n") if headers else VERSION) + b"".join(
+            lines.append((SIZE, b"%d" % len(payload)))
+        named = {name.lower() for name, _ in lines} | PLACE_FIELDS
+        block = (without(headers, named).removesuffix(b"\r\n") or VERSION) + b"".join(
             b"%s: %s\r\n" % line for line in lines
         )
         body = b"" if self._headers_only else payload

@@ -11,7 +11,6 @@ from millstream.errors import BadRequest, StreamExists
 from millstream.http.number import whole_number
 from millstream.http.request import Request
 from millstream.http.response import Response, json_response
-from millstream.streams.config.config import StreamConfig
 from millstream.streams.config.data_size import data_bytes
 from millstream.topics import bodies
 from millstream.topics.context import Topics
@@ -19,6 +18,7 @@ from millstream.topics.directory import check_capture, check_name, may_see, topi
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
+from millstream.topics.unknown_fields import note_topic_config
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -35,6 +35,7 @@ async def put_topic(request: Request, topics: Topics) -> Response:
     await next_turn(len(request.body))
     name = topic_of(request)
     check_name(name, request.caller)
+    note_topic_config(request, wish)
     if isinstance(wish.get("dead_letter"), str):  # jobs must not go where the key may not
         check_name(wish["dead_letter"], request.caller)
     stream, created = await _create_or_update(topics, request, name, wish)
@@ -54,7 +55,7 @@ async def _create_or_update(
     account = request.caller.account
     known = topics.directory.find_or_none(name, request.caller)
     if known is None:
-        config = StreamConfig.from_topic(name, wish)
+        config = topics.defaults.config(name, wish)
         await next_turn(len(request.body))
         check_capture(config, request.caller)
         try:
@@ -62,7 +63,7 @@ async def _create_or_update(
                 return await topics.catalog.create(config, account)
         except StreamExists:  # somebody else created it while we were looking
             known = topics.directory.find(name, request.caller)
-    config = StreamConfig.from_topic(name, wish, known.config)
+    config = topics.defaults.config(name, wish, known.config)
     await next_turn(len(request.body))
     check_capture(config, request.caller, known.config.subjects)
     return await topics.catalog.update(config, account), False

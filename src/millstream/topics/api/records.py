@@ -18,6 +18,12 @@ async def write(request: Request, topics: Topics) -> Response:
     done = await carry_out(
         body, name, request.caller, topics, watch, request.header(b"idempotency-key")
     )
+    if done.near is not None:
+        request.warnings = (
+            *request.warnings,
+            f"created the topic {name!r}, which is one character away from {done.near!r}: "
+            "pass create=false to write only to topics that exist",
+        )
     answer = done.shown()
     if request.flag("return_seqs", True):
         answer["seqs"] = done.seqs()

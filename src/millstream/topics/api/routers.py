@@ -10,7 +10,6 @@ from millstream.routers.errors import RouterCycle, RouterRepointed
 from millstream.routers.registry import RouterRequest
 from millstream.routers.router import GUARANTEES, Router
 from millstream.routers.tag_filter import TagFilter
-from millstream.streams.config.config import StreamConfig
 from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
 from millstream.topics.context import Topics
@@ -89,7 +88,7 @@ async def _stream(name: str, caller: Caller, topics: Topics) -> "Stream":
     if known is not None:
         return known
     try:
-        return (await topics.catalog.create(StreamConfig.from_topic(name, {}), caller.account))[0]
+        return (await topics.catalog.create(topics.defaults.config(name, {}), caller.account))[0]
     except StreamExists:  # somebody else was first, and their config counts
         return topics.catalog.get(name, caller.account)
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from millstream.http.response import chunk
-from millstream.store.log.log import DAMAGE
+from millstream.store.log.log import LOSSES
 from millstream.topics.audience.view import Render, Update
 from millstream.topics.page.page import Page
 from millstream.topics.watch.session import WatchSession, event_id
@@ -90,7 +90,7 @@ def _records(name: str, from_seq: int, page: Page) -> bytes:
 def _tombstone(name: str, page: Page, is_first: bool) -> bytes:
     lost = page.tombstone
     assert lost is not None
-    is_aged = lost.reason not in DAMAGE  # what the disk lost was not too old for anybody
+    is_aged = lost.reason not in LOSSES  # what the disk lost was not too old for anybody
     return _encode(
         {
             "topic": name,

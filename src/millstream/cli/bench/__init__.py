@@ -1,0 +1,1 @@
+"""``millstream bench``: how fast a server is, seen from plain clients."""

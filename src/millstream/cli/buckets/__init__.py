@@ -1,0 +1,1 @@
+"""``millstream kv``: key-value buckets."""

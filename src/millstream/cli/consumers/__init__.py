@@ -1,0 +1,1 @@
+"""``millstream consumer``: look at consumers, make, change, pause and remove them."""

@@ -1,0 +1,1 @@
+"""``millstream object``: objects of any size in buckets."""

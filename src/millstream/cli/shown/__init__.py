@@ -1,0 +1,1 @@
+"""How commands show things: tables, figures, times and progress."""

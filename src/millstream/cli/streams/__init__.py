@@ -1,0 +1,1 @@
+"""``millstream stream``: look at streams, make, change, copy and remove them."""

@@ -1,0 +1,1 @@
+"""``millstream topic``, ``queue``, ``router`` and ``reader``: what the HTTP API has."""

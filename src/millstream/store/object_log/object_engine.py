@@ -1,0 +1,168 @@
+"""ObjectEngine: commits entries as objects, several of them under way at once."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from millstream.errors import ShardReadOnly
+from millstream.store.object_log.entry import RECORDS, Chain, Codec, LogObject
+from millstream.store.object_log.judgement import (
+    Broken,
+    Judgement,
+    Older,
+    Open,
+    Stored,
+    TakenBy,
+    put,
+)
+from millstream.store.object_log.requests import ObjectPlace, carried_out
+from millstream.store.wal.commit import OK, UNKNOWN, Completed, Outcome, Taken
+
+log = logging.getLogger(__name__)
+
+Start: TypeAlias = Callable[[Callable[[], None]], None]
+"""Runs a call on another thread, or in tests at once."""
+
+ROOM = 1 << 30  # an object store takes what comes; the window bounds what is under way
+
+
+class ObjectEngine:
+    """Keeps ``CommitEngine``: the writer of one epoch, from its first position on.
+
+    An entry that was sent is never changed and its position never given to another one (rule 3): a
+    position that is asked for again gets the same bytes. An entry that is there is durable, so a
+    sync has nothing to do.
+    """
+
+    def __init__(
+        self,
+        place: ObjectPlace,
+        codec: Codec,
+        chain: Chain,
+        window: int,
+        start: Start,
+        dropped: Callable[[int], None],
+    ) -> None:
+        self._place = place
+        self._codec = codec
+        self._next = chain  # where the next new entry goes
+        self._start = start
+        self._dropped = dropped
+        self._lock = threading.Lock()
+        self._sent: dict[int, tuple[bytes, bytes]] = {}  # what was asked, and its object
+        self._there: set[int] = set()  # confirmed, with a gap before them
+        self._broken = ""
+        self.ahead = window
+        self.position = chain.position  # the first one that is not confirmed
+        self.written = 0
+        self.room = ROOM
+        self.wants_sync = False
+        self.is_prepared = True
+
+    @property
+    def synced_position(self) -> int:
+        """Return up to where every entry is there, which is durable."""
+        return self.position - 1
+
+    def append_at(self, position: int, entry: Sequence[bytes], done: Completed) -> Outcome | None:
+        """Send the entry to its position; ``done`` says what became of it."""
+        if self._broken:
+            raise ShardReadOnly(self._broken)
+        body = b"".join(entry)
+        with self._lock:
+            if position == self._next.position:
+                self._sent[position] = (body, self._made(body))
+            sent = self._sent.get(position)
+            if sent is None or sent[0] != body:
+                return OK if sent is None and position < self.position else Taken(self._next.nonce)
+        self._start(partial(self._send, position, sent[1], done))
+        return None
+
+    def _made(self, body: bytes) -> bytes:
+        """Return the object of a new entry, and go on behind it."""
+        data = self._codec.encode(self._next, RECORDS, body)
+        entry = self._codec.decode(data, self._next.position)
+        assert isinstance(entry, LogObject)
+        self._next = entry.after()
+        self.written += len(body)
+        return data
+
+    def _send(self, position: int, data: bytes, done: Completed) -> None:
+        steps = put(self._codec, data, position)
+        done(position, self._outcome(position, carried_out(steps, self._place)))
+
+    def _outcome(self, position: int, judgement: Judgement) -> Outcome:
+        match judgement:
+            case Stored():
+                self._confirm(position)
+                return OK
+            case Open():
+                return UNKNOWN
+            case TakenBy(_, nonce):
+                return Taken(nonce)
+            case Older(entry):
+                return self._break(position, f"an entry of the older epoch {entry.epoch}")
+            case Broken(_, why):
+                return self._break(position, why)
+
+    def _break(self, position: int, why: str) -> Outcome:
+        """Stop the shard: what stands there, no writer of this log could have made."""
+        log.error("log is broken position=%d reason=%s", position, why)
+        self.refuse(f"the log is broken at position {position}: {why}")
+        return Taken(0)
+
+    def _confirm(self, position: int) -> None:
+        with self._lock:
+            self._there.add(position)
+            while self.position in self._there:
+                self._there.remove(self.position)
+                self._sent.pop(self.position - self.ahead, None)
+                self.position += 1
+
+    def sync(self) -> None:
+        """An entry that is there is durable."""
+        if self._broken:
+            raise ShardReadOnly(self._broken)
+
+    def prepare(self, now: float) -> None:
+        """There is nothing to prepare."""
+
+    def begin(self, entries: Sequence[Sequence[bytes]]) -> None:
+        """Write entries one after the other, before anything else is under way."""
+        for entry in entries:
+            while (outcome := self._ask(entry)) == UNKNOWN:
+                pass
+            if outcome != OK:
+                raise self.refuse(f"another writer has the log ({outcome})")
+
+    def _ask(self, entry: Sequence[bytes]) -> Outcome:
+        """Send an entry to the first free position and wait for what becomes of it."""
+        answers: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        at_once = self.append_at(self.position, entry, lambda _, outcome: answers.put(outcome))
+        return at_once if at_once is not None else answers.get()
+
+    def drop_below(self, position: int) -> None:
+        """Have the head rise and older entries go; see ``trim``."""
+        self._dropped(position)
+
+    def drop_before_begin(self) -> None:
+        """Nothing stands before: entries of other epochs go as the head rises."""
+
+    def refuse(self, why: str) -> ShardReadOnly:
+        """Take nothing more."""
+        self._broken = self._broken or f"shard {self._codec.shard} is read-only: {why}"
+        return ShardReadOnly(self._broken)
+
+    def retire(self) -> None:
+        """Take nothing any more."""
+        self.close()
+
+    def come_to_rest(self) -> None:
+        """Nothing is left untidy."""
+
+    def close(self) -> None:
+        """Take nothing any more; says nothing about what is under way."""
+        self._broken = self._broken or "the log is closed"

@@ -1,0 +1,113 @@
+"""EphemeralHeads: up to where streams in memory alone have counted, so that none counts anew.
+
+Their records go with the process, their sequences do not come again: what a reader has seen, and
+what consumers, routers and leases remember, stays true. A frame says ahead how far a stream may
+count; nobody waits for it. A stop in order writes the exact head.
+"""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from millstream.errors import MillstreamError
+from millstream.store.log.log import RESTART, Committed, Durability, Log
+from millstream.store.log.memory_log import MemoryLog
+from millstream.store.recovery.recovery import Control
+
+if TYPE_CHECKING:
+    from millstream.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+STREAM_HEAD = 34
+AHEAD = 16_384  # sequences that a frame allows; the next one is written when half of them are used
+
+
+class KeptHead(msgspec.Struct, frozen=True, array_like=True):
+    """No sequence above ``head`` was given out; records from ``first`` on may be missed."""
+
+    first: int
+    head: int
+
+
+class HeadControls(Protocol):
+    """What this asks of the store."""
+
+    def control(
+        self, kind: int, log_id: int, body: bytes, done: Committed, sync: bool = True
+    ) -> None:
+        """Write a control frame."""
+        ...
+
+
+class EphemeralHeads:
+    """Follows the streams that are in memory alone."""
+
+    def __init__(self, store: HeadControls) -> None:
+        self._store = store
+        self._found: dict[int, KeptHead] = {}
+        self._allowed: dict[int, int] = {}  # by stream, the highest sequence that is written down
+        self._is_settled = False
+
+    def replay(self, saved: dict[int, KeptHead], controls: Iterable[Control]) -> None:
+        """Take up what a snapshot says, and the frames after it."""
+        self._found = dict(saved)
+        for control in controls:
+            if control.kind == STREAM_HEAD:
+                self._found[control.log_id] = msgspec.json.decode(control.body, type=KeptHead)
+
+    def restore(self, made: Log) -> None:
+        """Let a new log go on where the one of an earlier process ended."""
+        found = self._found.pop(made.log_id, None)
+        if found is not None and isinstance(made, MemoryLog):
+            made.begin_after(found.first, found.head)
+            self._allowed[made.log_id] = found.head
+
+    def follow(self, stream: "Stream") -> None:
+        """Write down how far a stream may count, from now on."""
+        if stream.log.durability is Durability.EPHEMERAL:
+            stream.watch(partial(self._look, stream))
+
+    def forget(self, stream: "Stream") -> None:
+        """Forget a stream that is gone."""
+        self._allowed.pop(stream.incarnation, None)
+
+    def section(self, streams: Iterable["Stream"]) -> dict[int, KeptHead]:
+        """Return what a snapshot holds."""
+        kept = [s for s in streams if s.log.durability is Durability.EPHEMERAL]
+        return {stream.incarnation: self._kept(stream) for stream in kept}
+
+    def settle(self, streams: Iterable["Stream"]) -> None:
+        """Write down the exact heads: nothing is appended any more."""
+        self._is_settled = True
+        for stream in streams:
+            if stream.log.committed_seq < self._allowed.get(stream.incarnation, 0):
+                self._write(stream)
+
+    def _kept(self, stream: "Stream") -> KeptHead:
+        state = stream.log.state()
+        lost = [gap.first for gap in state.gaps if gap.reason == RESTART]
+        allowed = 0 if self._is_settled else self._allowed.get(stream.incarnation, 0)
+        return KeptHead(min([state.first_seq, *lost]), max(state.last_seq, allowed))
+
+    def _look(self, stream: "Stream") -> None:
+        head, allowed = stream.log.committed_seq, self._allowed.get(stream.incarnation, 0)
+        if head <= allowed - AHEAD // 2 or stream.is_closed or self._is_settled:
+            return
+        self._allowed[stream.incarnation] = head + AHEAD
+        self._write(stream)
+
+    def _write(self, stream: "Stream") -> None:
+        body = msgspec.json.encode(self._kept(stream))
+        try:
+            self._store.control(STREAM_HEAD, stream.incarnation, body, _log_failure)
+        except MillstreamError as error:  # memory takes records also while the disk takes none
+            _log_failure(error)
+
+
+def _log_failure(error: MillstreamError | None) -> None:
+    if error is not None:
+        log.warning("head of a stream in memory not written error=%s", error)

@@ -1,0 +1,5 @@
+"""An end that nothing is prepared for."""
+
+
+class Killed(BaseException):
+    """What no code expects of a disk or a clock."""
