@@ -45,6 +45,7 @@ ALLOWED = {
     "nats/jetstream/serving/request_tasks.py:RequestTasks.spawn": REQUEST,
     "nats/jetstream/serving/request_tasks.py:RequestTasks.begin": REQUEST,
     "nats/jetstream/snapshots.py": REQUEST,
+    "nats/resolvers/url_source.py:UrlSource.fetch": REQUEST,
     "nats/transport/link.py:Link": CONNECTION,
     "nats/millstream_api/sink_endpoint.py:SinkEndpoint.deliver": REQUEST,
     "nats/transport/tls_transport.py:TlsClient": CONNECTION,

@@ -14,6 +14,7 @@ from support.jwt_makers import Operator
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("main")
 USER = nkeys.encode(Role.USER, bytes(range(32)))
+CURVE = nkeys.encode(Role.CURVE, bytes(range(32)))
 
 
 class Acts(NamedTuple):
@@ -99,6 +100,7 @@ BLOCKS = {
         "accounts { O { exports: [ { stream: s } ] }, P { exports: [ { stream: s } ] }, "
         "A { imports: [ { stream: { % } } ] } }",
     ),
+    "account trace": Block("accounts", "_TRACE", "accounts { A { msg_trace { % } } }"),
     "mapping": Block("mappings", "_DESTINATION", "mappings { a: [ { % } ] }"),
     "tls": Block("tls", "_TLS", "tls { % }"),
     "tls certificate": Block("tls", "_PAIR", "tls { certs: [ { % } ] }"),
@@ -112,6 +114,9 @@ BLOCKS = {
     "jetstream cold": Block("jetstream", "_COLD", "jetstream { cold { % } }"),
     "resolver": Block(
         "trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
+    ),
+    "auth callout": Block(
+        "users", "_CALLOUT", "authorization { users: [ { user: a } ], auth_callout { % } }"
     ),
     "cluster": Block("cluster", "_CLUSTER", "cluster { % }"),
     "leafnodes": Block("leafnodes", "_LEAFNODES", "leafnodes { % }"),
@@ -139,8 +144,6 @@ _ONE_ROUTE = "one route to each member"
 _PLAIN = "not compressed here"
 _OWN_STORE = "own way of keeping files"
 _ONE = "this server is one"
-_NO_TRACES = "does not trace messages"
-_NOT_MEMORY = "account resolvers other than MEMORY"
 _FULL = "type: full, dir: DIR"
 
 KEYS: dict[str, dict[str, Fate]] = {
@@ -190,8 +193,9 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts(f"{{ {_PORT} }}"), "websocket", "ws"),
         "ocsp": Refused("true", "without OCSP"),
         "ocsp_cache": Refused("true", "without OCSP"),
-        "proxy_protocol": Refused("true", "must come directly"),
-        "proxies": Refused("{}", "must come directly"),
+        "proxy_protocol": Acts("true"),
+        "proxy_protocol_trusted": Acts("['10.0.0.0/8']"),
+        "proxies": Refused("{}", "signs for it"),
         **each(Acts("{ store_dir: d }"), "jetstream"),
         **each(Acts("d", "jetstream: on"), "store_dir", "storedir"),
         "default_js_domain": Acts("{ A: b }"),
@@ -206,8 +210,8 @@ KEYS: dict[str, dict[str, Fate]] = {
         "trace_verbose": Warned("true", "is taken as 'trace'"),
         "logtime": Acts("false"),
         **each(Acts("f"), "logfile", "log_file", "pidfile", "pid_file", "ports_file_dir"),
-        "syslog": Refused("true", "log_file"),
-        "remote_syslog": Refused("x", "log_file"),
+        "syslog": Acts("true"),
+        "remote_syslog": Acts("'udp://localhost:514'"),
         **each(Warned("7", "no Go program"), "prof_port", "prof_block_rate"),
         **each(Acts("true"), "disable_sublist_cache", "no_sublist_cache"),
         "lame_duck_duration": Acts("'70s'"),
@@ -224,7 +228,10 @@ KEYS: dict[str, dict[str, Fate]] = {
             Acts("{ publish: a }", "users: [ { user: u } ]"),
             *("default_permission", "default_permissions", "permissions"),
         ),
-        **each(Refused("{}", "operator JWTs"), "auth_callout", "auth_hook"),
+        **each(
+            Acts(f"{{ issuer: {ACCOUNT.public}, users: [a] }}", "users: [ { user: a } ]"),
+            *("auth_callout", "auth_hook"),
+        ),
         "proxy_required": Refused("true", "no trusted proxies"),
     },
     "user": {
@@ -260,7 +267,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("{ a: b }"), "mappings", "maps"),
         "jetstream": Acts("on"),
         "limits": Acts("{ max_conn: 7 }"),
-        **each(Refused("d", "cannot be traced"), "msg_trace", "trace_dest"),
+        **each(Acts("d"), "msg_trace", "trace_dest"),
     },
     "account limits": {
         **each(Acts("7"), "max_connections", "max_conn", "max_subscriptions", "max_subs"),
@@ -286,7 +293,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "accounts": Acts("[B]", _STREAM),
         "latency": Acts("l", _SERVICE),
         "account_token_position": Acts("2", _STREAM),
-        "allow_trace": Warned("true", _NO_TRACES, _SERVICE),
+        "allow_trace": Acts("true", _SERVICE),
     },
     "latency": {"subject": Acts("l"), "sampling": Acts("7", "subject: l")},
     "import": {
@@ -294,7 +301,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "service": Acts("{ account: O, subject: q }"),
         **each(Acts("x", _FROM), "prefix", "to"),
         "share": Acts("true", "service: { account: O, subject: q }"),
-        "allow_trace": Warned("true", _NO_TRACES, _FROM),
+        "allow_trace": Acts("true", _FROM),
     },
     "import source": {
         "account": Acts("P", "subject: s"),
@@ -399,13 +406,22 @@ KEYS: dict[str, dict[str, Fate]] = {
         "parquet": Acts("none"),
     },
     "resolver": {
-        "type": Refused("full", _NOT_MEMORY, "dir: DIR"),
-        "dir": Refused("DIR", _NOT_MEMORY, "type: full"),
-        "allow_delete": Refused("true", _NOT_MEMORY, _FULL),
-        "hard_delete": Refused("true", _NOT_MEMORY, f"{_FULL}, allow_delete: true"),
-        "limit": Refused("7", _NOT_MEMORY, _FULL),
-        "ttl": Refused("'7s'", _NOT_MEMORY, "type: cache, dir: DIR"),
-        **each(Refused("'7s'", _NOT_MEMORY, _FULL), "interval", "timeout"),
+        "type": Acts("full", "dir: DIR"),
+        "dir": Acts("DIR", "type: full"),
+        "allow_delete": Acts("true", _FULL),
+        "hard_delete": Acts("true", f"{_FULL}, allow_delete: true"),
+        "limit": Acts("7", _FULL),
+        "ttl": Acts("'7s'", "type: cache, dir: DIR"),
+        "interval": Warned("'7s'", "no other servers", _FULL),
+        "timeout": Acts("'7s'", "type: cache, dir: DIR"),
+    },
+    "account trace": {"dest": Acts("d"), "sampling": Acts("7", "dest: d")},
+    "auth callout": {
+        "issuer": Acts(ACCOUNT.public, "users: [a]"),
+        **each(Acts("A", f"issuer: {ACCOUNT.public}, users: [a]"), "account", "acc"),
+        **each(Acts("[a]", f"issuer: {ACCOUNT.public}"), "auth_users", "users"),
+        **each(Acts(CURVE, f"issuer: {ACCOUNT.public}, users: [a]"), "xkey", "key"),
+        "allowed_accounts": Acts("[A]", f"issuer: {ACCOUNT.public}, users: [a]"),
     },
     "cluster": {
         "name": Acts("c"),
@@ -541,6 +557,8 @@ NATS_SERVER: dict[str, str] = {
     "jetstream limits": """max_ack_pending max_ha_assets max_request_batch duplicate_window batch
         default_max_consumers""",
     "jetstream batch": "max_inflight_per_stream max_inflight_total max_msgs timeout",
+    "account trace": "dest sampling",
+    "auth callout": "issuer account acc auth_users users xkey key allowed_accounts",
     "resolver": "dir type allow_delete hard_delete limit ttl interval timeout",
     "cluster": """name listen port host net authorization routes tls cluster_advertise advertise
         no_advertise connect_retries connect_backoff permissions pool_size accounts compression

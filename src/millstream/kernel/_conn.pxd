@@ -54,7 +54,9 @@ cdef struct Conn:
     bint guarded              # ask the handler before a publish (once per change of subject)
     bint tracked              # tell the handler the reply subjects of what is delivered
     bint mapped               # ask the handler where a publish really goes
+    bint parents              # ask the handler about messages that carry the second trace header
     bint parsing
+    bint held                 # what the client says next waits until somebody has answered
     bint closed
     bint slow
     bint broken

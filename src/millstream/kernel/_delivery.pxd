@@ -72,13 +72,15 @@ cdef class Delivery:
         self, uint32_t cid, bytes subject, bytes queue, bytes sid, tuple deny,
     ) except -1
     cdef bint unsubscribe(self, uint32_t cid, bytes sid, uint64_t max_msgs) except -1
-    cdef void _drop_spent(self) noexcept
+    cdef void drop_spent(self) noexcept
     cdef int deliver(self, Match *match, Pub *pub) noexcept
     cdef int deliver_linked(self, Match *match, Pub *pub) noexcept
     cdef int _give_group(self, Members *group, Pub *pub, int source, uint32_t cluster) noexcept
     cdef uint32_t _weighted_start(self, Members *group) noexcept
-    cdef uint64_t _random(self) noexcept
+    cdef uint64_t random(self) noexcept
     cdef int _give(self, Sub *sub, Pub *pub) noexcept
+    cdef bint give_seen(self, Sub *sub, Pub *pub, bint really, list met) except -1
+    cdef int _give_link(self, Sub *sub, Pub *pub, bint really) noexcept
     cdef void _spend(self, Sub *sub) noexcept
     cdef int _give_sink(self, SinkSlot slot, Pub *pub) noexcept
     cdef void write_message(self, Conn *conn, Sub *sub, Pub *pub) noexcept

@@ -13,7 +13,8 @@ from millstream.kernel._buffer cimport pending
 from millstream.kernel._conn cimport CLIENT, HUB, LOANS, ROUTE, SPOKE, Conn, Pub, queued
 from millstream.kernel._connections cimport Connections, Peer
 from millstream.kernel._interest cimport (
-    Match, Members, SinkSlot, Sub, is_denied, sub_cluster, sub_sid, sub_weight,
+    Match, Members, SinkSlot, Sub, is_denied, sub_cluster, sub_pattern, sub_queue, sub_sid,
+    sub_weight,
 )
 from millstream.kernel._memory cimport must_grow
 from millstream.kernel._scan cimport write_decimal
@@ -21,6 +22,11 @@ from millstream.kernel._sids cimport sids_add, sids_find, sids_remove
 from millstream.kernel._subject cimport pattern_is_legal
 
 cdef enum:
+    # why a client did not get a message: _hub.NO_ECHO and so on
+    NO_ECHO = 1
+    HIDDEN = 2
+    ENOUGH = 3
+    GONE = 4
     PACKET = 65483            # what one packet holds on the loopback; a second one costs as much
     LOAN_MIN = 4096           # from here on a payload is sent from where it was read
 
@@ -232,7 +238,7 @@ cdef class Delivery:
         peer.interest.tell()
         return True
 
-    cdef void _drop_spent(self) noexcept:
+    cdef void drop_spent(self) noexcept:
         """Remove subscriptions that reached their maximum in the delivery just made."""
         cdef Sub *sub
         cdef Peer peer
@@ -257,13 +263,13 @@ cdef class Delivery:
             group = &match.groups[i]
             start = 0
             if group.count > 1:
-                start = <uint32_t>(self._random() % group.count)
+                start = <uint32_t>(self.random() % group.count)
             for k in range(group.count):
                 if self._give(group.subs[(start + k) % group.count], pub):
                     delivered += 1
                     break
         if self.spent_count:
-            self._drop_spent()
+            self.drop_spent()
         return delivered
 
     cdef int deliver_linked(self, Match *match, Pub *pub) noexcept:
@@ -285,7 +291,7 @@ cdef class Delivery:
                 delivered += self._give_group(&match.groups[i], pub, source, cluster)
         delivered += self.relay.send(pub, cluster)
         if self.spent_count:
-            self._drop_spent()
+            self.drop_spent()
         return delivered
 
     cdef int _give_group(self, Members *group, Pub *pub, int source, uint32_t cluster) noexcept:
@@ -327,7 +333,7 @@ cdef class Delivery:
             return 0
         for k in range(group.count):
             total += sub_weight(group.subs[k])
-        at = self._random() % total
+        at = self.random() % total
         for k in range(group.count):
             total = sub_weight(group.subs[k])
             if at < total:
@@ -335,7 +341,7 @@ cdef class Delivery:
             at -= total
         return 0
 
-    cdef uint64_t _random(self) noexcept:
+    cdef uint64_t random(self) noexcept:
         self.dice ^= self.dice << 13
         self.dice ^= self.dice >> 7
         self.dice ^= self.dice << 17
@@ -357,6 +363,36 @@ cdef class Delivery:
         if sub.delivered == sub.limit:
             self._spend(sub)
         return 1
+
+    cdef bint give_seen(self, Sub *sub, Pub *pub, bint really, list met) except -1:
+        """Give a message to a client and note that in ``met``, or why not; sinks are noted only."""
+        cdef Conn *conn
+        cdef int why = 0
+        if sub.is_sink:
+            met.append((<SinkSlot>sub.target, (<SinkSlot>sub.target).sink))
+            return True
+        conn = <Conn *>sub.target
+        if sub.link:
+            why = GONE if sub.queue_len else self._give_link(sub, pub, really)
+        elif conn == pub.origin and not conn.echo:
+            why = NO_ECHO
+        elif sub.limit and sub.delivered >= sub.limit:
+            why = ENOUGH
+        elif sub.denied_count and is_denied(sub, pub.subject, pub.subject_len):
+            why = HIDDEN
+        elif really and not self._give(sub, pub):
+            why = GONE
+        met.append((
+            conn.cid, sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], why))
+        return why == 0
+
+    cdef int _give_link(self, Sub *sub, Pub *pub, bint really) noexcept:
+        """Send a message that is traced to one link; return why not, 0 when it went."""
+        self.relay.begin()
+        self.relay.aim(sub, NULL)
+        if really:
+            self.relay.send(pub, 0)
+        return 0 if self.relay.target_count else GONE
 
     cdef void _spend(self, Sub *sub) noexcept:
         if self.spent_count == self.spent_room:

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames
@@ -28,6 +28,12 @@ DENIED: int
 ALLOWED: int  # and until the subject changes
 ALLOWED_ONCE: int  # ask again for the next message
 
+# Why a client did not get a message that Hub.witness tells of.
+NO_ECHO: int
+HIDDEN: int
+ENOUGH: int
+GONE: int
+
 class Handler(Protocol):
     """What the door implements: control operations, never messages.
 
@@ -51,6 +57,13 @@ class Handler(Protocol):
         """Asked for a ``guarded`` connection: DENIED, ALLOWED (False, True) or ALLOWED_ONCE.
 
         After DENIED and ALLOWED_ONCE each message is asked for. The handler says -ERR itself.
+        """
+    def traced(
+        self, cid: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Asked for a message whose headers ask for a trace; True when it is seen to whole.
+
+        Nothing has been mapped or judged yet.
         """
     def map_subject(self, cid: int, subject: bytes) -> bytes:
         """Asked for each message of a ``mapped`` connection: return where it really goes.
@@ -119,12 +132,15 @@ class Hub:
         guarded: bool = False,
         track_replies: bool = False,
         mapped: bool = False,
+        parents: bool = False,
         max_payload: int | None = None,
     ) -> None: ...
     def write(self, cid: int, data: bytes) -> None: ...
     def close_connection(self, cid: int, reason: int) -> None: ...
     def tick(self, now: float = -1.0) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
+    def hold(self, cid: int) -> None: ...
+    def go_on(self, cid: int) -> None: ...
     def take(self, cid: int, most: int = 0) -> bytes: ...
     def is_stalled(self, cid: int) -> bool: ...
     def take_activity(self, cid: int) -> bool: ...
@@ -149,6 +165,17 @@ class Hub:
         shown: bytes = b"",
         origin: int = 0,
     ) -> int: ...
+    def witness(
+        self,
+        interest: Interest,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: int,
+        really: bool,
+    ) -> list[tuple[int, bytes, bytes, int] | tuple[object, Any]]: ...
+    def serve(self, slot: object) -> None: ...
     def publish_acks(
         self,
         interest: Interest,

@@ -57,6 +57,7 @@ cdef class Operations:
         const char *body, const char *end, bint headed,
     ) noexcept
     cdef void _publish_from(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept
     cdef bint map(self, Conn *conn, Pub *pub) noexcept
     cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept

@@ -51,7 +51,7 @@ cdef class Operations:
         conn.needs = 0
         conn.parsing = True
         self.begin()
-        while at < end and not conn.closed and not self.is_enough():
+        while at < end and not conn.closed and not conn.held and not self.is_enough():
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
@@ -216,6 +216,10 @@ cdef class Operations:
         pub.origin = conn
         pub.origin_cid = conn.cid
         pub.disguised = False
+        if pub.headers_len \
+                and self.phrases.has_trace(pub.body, pub.headers_len, conn.parents) \
+                and self._is_traced(conn, pub):
+            return
         if conn.mapped and not self.map(conn, pub):
             return
         if conn.memo_match == NULL or conn.memo_match.stale \
@@ -233,6 +237,19 @@ cdef class Operations:
             self.outboxes.mark(conn)
         if self.delivery.deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
+
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept:
+        """Hand the handler a message that asks for a trace; True when it saw to all of it."""
+        cdef const char *payload = pub.body + pub.headers_len
+        cdef bint seen_to = True
+        try:
+            seen_to = self.handler.traced(
+                conn.cid, pub.subject[:pub.subject_len], pub.reply[:pub.reply_len],
+                pub.body[:pub.headers_len], payload[:pub.payload_len])
+        except Exception:
+            self.connections.failed(conn, "tracing a message failed cid=%d")
+        self.called()
+        return seen_to or conn.closed
 
     cdef bint map(self, Conn *conn, Pub *pub) noexcept:
         """Ask the handler where the message really goes; False when the connection did not live."""

@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t
 from millstream.kernel._conn cimport Conn
 from millstream.kernel._connections cimport Connections
 from millstream.kernel._delivery cimport Delivery
+from millstream.kernel._interest cimport SinkSlot
 from millstream.kernel._links cimport LinkOperations
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._outboxes cimport Outboxes
@@ -31,6 +32,8 @@ cdef class Turns:
 
     cdef void poll(self) noexcept
     cdef feed(self, uint32_t cid, bytes data)
+    cdef go_on(self, uint32_t cid)
+    cdef serve(self, SinkSlot slot)
     cdef bytes take(self, uint32_t cid, Py_ssize_t most)
     cdef void flush(self) noexcept
     cdef bint defer(self, object call) except -1

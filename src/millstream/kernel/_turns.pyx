@@ -157,7 +157,7 @@ cdef class Turns:
                 self.connections.release(<void *>conn)
         if conn.resting:
             return 0
-        if conn.stalled_on != NULL:
+        if conn.stalled_on != NULL or conn.held:
             if what & (EPOLLERR | EPOLLHUP):
                 self.connections.close(conn, CLOSED_BY_CLIENT)
             return 0
@@ -277,6 +277,30 @@ cdef class Turns:
             eventfd_write(self.outboxes.wake_fd, 1)
         if not self.connections.busy:
             self._end_of_chunk()
+
+    cdef go_on(self, uint32_t cid):
+        cdef Peer peer = self.connections.peers.get(cid)
+        if peer is None or not peer.conn.held:
+            return
+        peer.conn.held = False
+        self.outboxes.watch(peer.conn)
+        if peer.conn.parsing:
+            return  # whoever parses goes on by itself
+        self.connections.busy += 1
+        if peer.conn.inbox.tail and not peer.conn.resting:
+            self._go_on(peer.conn)
+        if peer.conn.fd < 0 and not peer.conn.closed:
+            self.connections.tell_output(peer.conn)
+        self.connections.busy -= 1
+        if self.unfinished:
+            eventfd_write(self.outboxes.wake_fd, 1)
+        self.flush()
+
+    cdef serve(self, SinkSlot slot):
+        cdef Batch batch = slot.batch
+        slot.batch = None
+        if batch is not None and not slot.removed:
+            slot.sink.deliver(batch)
 
     cdef bytes take(self, uint32_t cid, Py_ssize_t most):
         cdef Peer peer = self.connections.peer(cid)

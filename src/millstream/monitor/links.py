@@ -1,4 +1,4 @@
-"""/routez, /leafz and /gatewayz: the links to other servers. There are no gateways."""
+"""/routez, /leafz, /gatewayz, /raftz and /ipqueuesz: links, and what only another server has."""
 
 from typing import Any
 
@@ -100,3 +100,11 @@ def describe_gateways(facts: Facts) -> dict[str, Any]:
         "outbound_gateways": {},
         "inbound_gateways": {},
     }
+
+
+NO_RAFT = b"No Raft nodes registered"  # one server has nobody to agree with
+
+
+def describe_queues(facts: Facts) -> dict[str, Any]:
+    """Return the object that /ipqueuesz answers: nothing here waits in such queues."""
+    return {}

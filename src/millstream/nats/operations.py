@@ -1,16 +1,19 @@
 """Operations: what the hub calls for control operations, by connection."""
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED
 from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed
+from millstream.wire.info import ServerInfo
 
 if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
     from millstream.nats.server_link import ServerLink
     from millstream.nats.session import Session
+    from millstream.nats.tracing.tracer import Tracer
     from millstream.nats.transport.trace import Trace
     from millstream.nats.transport.transport import Carrier
 
@@ -20,12 +23,18 @@ log = logging.getLogger(__name__)
 class Operations:
     """Hands each operation to the session of its connection; ``Sessions`` fills the tables."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, info: Callable[[], ServerInfo]) -> None:
         self.sessions: dict[int, Session] = {}
         self.links: dict[int, ServerLink] = {}  # connections to other servers
         self.carriers: dict[int, Carrier] = {}  # of connections that are fed
         self.traces: dict[int, Trace] = {}  # of connections that somebody reads along with
         self._clock = clock
+        self._info = info
+        self._tracer: Tracer | None = None  # made when somebody asks for a trace
+
+    def _name(self, cid: int) -> str:
+        session = self.sessions.get(cid)
+        return "" if session is None else session.options.name
 
     def on_connect(self, cid: int, options: bytes) -> None:
         """Take CONNECT."""
@@ -100,6 +109,16 @@ class Operations:
         if subject in session.rights.settled:
             return ALLOWED
         return session.may_publish(subject, self._clock.monotonic())
+
+    def traced(
+        self, cid: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Trace a message that asks for it; False when it goes its way like any other."""
+        if self._tracer is None:
+            from millstream.nats.tracing.tracer import Tracer
+
+            self._tracer = Tracer(self._clock, self._info, self._name)
+        return self._tracer.take(self.sessions[cid], subject, reply, headers, payload)
 
     def map_subject(self, cid: int, subject: bytes) -> bytes:
         """Return where a publish goes by the account's mappings."""

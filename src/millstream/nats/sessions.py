@@ -51,7 +51,7 @@ class Sessions:
         self._clock = clock
         self._lobby = Interest()  # nobody listens here, and nobody may
         self._limits = limits
-        self._operations = operations = Operations(clock)
+        self._operations = operations = Operations(clock, lambda: self.info)
         self._sessions = operations.sessions
         self.clients = SessionClients(operations.sessions)
         self.links = operations.links  # connections to other servers, by id
@@ -148,12 +148,19 @@ class Sessions:
         if session is not None:
             session.transport = transport
 
+    def located(self, cid: int, transport: Transport) -> None:
+        """Note where a client is that a proxy connected."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            session.transport = transport
+            session.greeting = session.greeting.with_(client_ip=transport.peer)
+
     def _begin(
         self, cid: int, transport: Transport, info: ServerInfo, admitted: Admitted | None
     ) -> None:
         info = info.with_(
             client_id=cid,
-            client_ip=transport.peer,
+            client_ip=transport.peer if transport.is_told else "",
             auth_required=self.reception.required(transport.kind),
             nonce=_nonce() if self.reception.wants_nonce(transport.kind) else "",
         )

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -39,15 +40,18 @@ from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
 from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
+from millstream.nats.resolvers.account_fetch import AccountFetch
+from millstream.nats.resolvers.claim_requests import ClaimRequests
 from millstream.nats.session import NatsLimits
-from millstream.nats.system.claim_updates import ClaimUpdates
 from millstream.nats.system.system import System
+from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
 from millstream.nats.transport.trace import Tracing
 from millstream.server.about import end_of_certificate, show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
+from millstream.server.access.resolver import directory_of, prepare_directory, source_of
 from millstream.server.account_changes import AccountChanges
 from millstream.server.link_facts import LinkObserver
 from millstream.server.observer import Observer
@@ -60,7 +64,6 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
-from millstream.server.options.unsupported import refuse_missing
 from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
@@ -81,6 +84,9 @@ from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.wire.info import ServerInfo, server_info
+
+if TYPE_CHECKING:
+    from millstream.accounts.callout.server_keys import ServerKeys
 
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
 
@@ -143,10 +149,11 @@ class Guards(msgspec.Struct, frozen=True):
     reception: Authenticator
     tls: Tls | None
     websocket_tls: Tls | None
+    proxies: Proxies | None = None
 
     def tls_port(self, options: Options) -> TlsPort | None:
         """Return what the NATS port offers, None when it speaks plain text only."""
-        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
+        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls, self.proxies)
 
 
 class ServerParts(msgspec.Struct, frozen=True):
@@ -180,11 +187,12 @@ def build(
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
     ``supervisor`` learns of every thread, task and repeated call that ends or fails.
     """
-    refuse_missing(options)
+    prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
     runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
-    info = describe(options)
+    keys = server_keys(options)
+    info = describe(options, keys)
     streams: StreamsByName = {}
     guard = guards(options, clock, streams)
     nats = nats_door(options, info, guard, runtime)
@@ -200,7 +208,8 @@ def build(
     if links is not None:
         facts = with_links(facts, LinkObserver(links))
     system = system_of(nats.sessions, clock, facts, options, orders)
-    changes = account_changes(options, nats, sharing, system, kept, links)
+    changes = account_changes(options, nats, sharing, system, kept, links, runtime)
+    ask_services(options, nats, keys, runtime)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     page = page_of(options, facts, nats, kept, gate)
     http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
@@ -267,6 +276,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         guard.tls_port(options),
         tracing_of(options.log),
         runtime.supervisor,
+        guard.proxies,
     )
 
 
@@ -277,6 +287,7 @@ def account_changes(
     system: System,
     kept: KeptParts | None,
     links: Links | None,
+    runtime: Runtime,
 ) -> AccountChanges:
     """Return what puts other accounts in force, which the system account may ask for too."""
     renewals: list[Callable[[], object]] = [sharing.renew, system.renew]
@@ -285,10 +296,45 @@ def account_changes(
     if links is not None:
         renewals.append(links.renew)
     changes = AccountChanges(options, nats.sessions, renewals)
-    space = nats.sessions.reception.accounts.system
-    if space is not None:
-        ClaimUpdates(nats.sessions, space, system.card, changes.update_claims)
+    resolve_accounts(options, nats, system, changes, runtime)
     return changes
+
+
+def resolve_accounts(
+    options: Options, nats: NatsDoor, system: System, changes: AccountChanges, runtime: Runtime
+) -> None:
+    """Have account JWTs kept, handed over and looked for as the resolver says."""
+    sessions, timers = nats.sessions, runtime.timers
+    space = sessions.reception.accounts.system
+    post = partial(runtime.post_to, nats.hub)
+    directory = directory_of(options, runtime.supervisor, post, runtime.clock)
+    if space is not None:
+        ClaimRequests(sessions, space, system.card, changes, directory)
+    if directory is not None and directory.terms.ttl:
+        pause = min(directory.terms.ttl / 2, 60.0)
+        timers.every(pause, "the cache of account JWTs", directory.expire)
+    source = source_of(options, sessions, space, timers, runtime.loop)
+    if source is not None:
+        sessions.reception.referees.add(AccountFetch(sessions, source, changes, directory))
+
+
+def ask_services(options: Options, nats: NatsDoor, keys: "ServerKeys | None", at: Runtime) -> None:
+    """Have the services of accounts asked who clients are, where there may be some."""
+    if keys is None:
+        return
+    from millstream.nats.auth_callout import AuthCallout  # it loads the library for keys
+
+    sessions = nats.sessions
+    sessions.reception.referees.add(AuthCallout(sessions, keys, at.timers, at.clock))
+
+
+def server_keys(options: Options) -> "ServerKeys | None":
+    """Return keys for what the server asks and signs, None where nothing is asked."""
+    if options.authorization.callout is None and not options.trust.required:
+        return None
+    from millstream.accounts.callout.server_keys import ServerKeys
+
+    return ServerKeys()
 
 
 def http_door(
@@ -353,6 +399,7 @@ def guards(options: Options, clock: Clock, streams: StreamsByName) -> Guards:
         ),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
+        Proxies(options.trusted_proxies) if options.proxy_protocol else None,
     )
 
 
@@ -535,10 +582,10 @@ def tracing_of(log: LoggingOptions) -> Tracing:
     return Tracing(log.trace, log.trace_headers, log.max_traced_message)
 
 
-def describe(options: Options) -> ServerInfo:
+def describe(options: Options, keys: "ServerKeys | None" = None) -> ServerInfo:
     """Return what clients are told; the id is new with every start."""
     info = server_info(
-        secrets.token_bytes(32),
+        keys.public if keys is not None else secrets.token_bytes(32),
         host=options.host,
         port=options.port,
         name=options.server_name,
@@ -551,6 +598,7 @@ def describe(options: Options) -> ServerInfo:
         cluster=cluster_name_of(options),
         domain=domain,
         api_lvl=API_LEVEL,
+        xkey=keys.xkey if keys is not None else "",
     )
 
 

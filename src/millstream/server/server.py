@@ -302,6 +302,7 @@ class Server:
             server_name=self._parts.info.server_name,
             websocket_url=self.websocket_url,
             tls=options.tls is not None,
+            proxy_protocol=options.proxy_protocol,
         )
 
     @property

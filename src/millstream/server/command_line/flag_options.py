@@ -16,6 +16,7 @@ from millstream.server.options.options import (
     Options,
     TlsOptions,
 )
+from millstream.server.options.syslog_url import problem_of
 from millstream.server.options.tls_files import BadTlsFile, check_authority, check_pair
 
 
@@ -28,8 +29,9 @@ def with_flags(options: Options, flags: Flags) -> Options:
 
 
 def _refuse(flags: Flags) -> None:
-    if flags.on("syslog") or flags.text("remote_syslog"):
-        raise BadFlag("syslog is not supported: log to standard error or to a file with -l")
+    remote = flags.text("remote_syslog")
+    if remote and (wrong := problem_of(remote)):
+        raise BadFlag(f"--remote_syslog cannot be {remote!r}: {wrong}")
 
 
 def _addresses(options: Options, flags: Flags) -> Options:
@@ -69,6 +71,7 @@ def _log(options: Options, flags: Flags) -> Options:
         ("debug_trace_verbose", ("debug", "trace", "trace_verbose")),
         ("logtime", ("time",)),
         ("logtime_utc", ("utc",)),
+        ("syslog", ("syslog",)),
     ):
         if name in given:
             changed: dict[str, Any] = dict.fromkeys(fields, flags.on(name))
@@ -78,6 +81,7 @@ def _log(options: Options, flags: Flags) -> Options:
         log=replace(
             log,
             file=flags.text("log") or log.file,
+            remote_syslog=flags.text("remote_syslog") or log.remote_syslog,
             size_limit=flags.number("log_size_limit") or log.size_limit,
             max_traced_message=flags.number("max_traced_msg_len") or log.max_traced_message,
         ),

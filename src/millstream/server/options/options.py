@@ -196,7 +196,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
 
 
 class LoggingOptions(msgspec.Struct, frozen=True):
-    """What is said, and where: standard error, or a file that is cut at ``size_limit``."""
+    """What is said, and where: a file that is cut at ``size_limit``, syslog, or standard error."""
 
     debug: bool = False
     trace: bool = False
@@ -208,6 +208,8 @@ class LoggingOptions(msgspec.Struct, frozen=True):
     size_limit: int = 0
     max_files: int = 0
     max_traced_message: int = 0
+    syslog: bool = False
+    remote_syslog: str = ""  # udp://host:514, tcp://host:514 or unix:///path
 
 
 class LameDuckOptions(msgspec.Struct, frozen=True):
@@ -250,6 +252,8 @@ class Options(msgspec.Struct, frozen=True):
     jetstream: JetStreamOptions | None = None
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
+    proxy_protocol: bool = False  # a load balancer may say first for whom it connects
+    trusted_proxies: tuple[str, ...] = ()  # which of them are believed; empty = all
     websocket: WebsocketOptions | None = None
     authorization: Authorization = Authorization()
     no_auth_user: str = ""

@@ -62,6 +62,8 @@ _FIXED: Mapping[str, str] = {
     **dict.fromkeys(("leafnodes.host", "leafnodes.port", "cluster.host", "cluster.port"), _REBIND),
     **dict.fromkeys(("leafnodes.tls", "cluster.tls"), _REBIND),
     "default_js_domains": "leafnodes were told at connect",
+    "proxy_protocol": _REBIND,
+    "trusted_proxies": _REBIND,
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
