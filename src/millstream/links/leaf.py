@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from millstream.accounts.credentials import Presented
 from millstream.accounts.permissions import BadPermission, Permissions, Rule, SubjectRule
 from millstream.links.demand import LOOP_PREFIX, LinkKind, Wish
-from millstream.links.login import Login
+from millstream.links.leaf_login import LeafLogin
 from millstream.links.peer_link import LinkRules, PeerLink, Remote
 from millstream.links.terms import MAX_PENDING
 from millstream.nats.transport.closed import Closed
@@ -60,7 +60,7 @@ class Leaf(PeerLink):
         self.was_open = False
         self._leafs = leafs
         self.greeting = greeting
-        self.login = Login(dialled)
+        self.login = LeafLogin(dialled)
         self.gone = asyncio.Event()
 
     # ---- who is there --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Login: how a leafnode says who it is to its hub."""
+"""LeafLogin: how a leafnode says who it is to its hub."""
 
 import base64
 import re
@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"-{3,}[^\n]*-{3,}\s*\n([\s\S]*?)\n\s*-{3,}[^\n]*-{3,}")
 _SEED_BYTES = 36  # two of role, the key, its check
 
 
-class Login:
+class LeafLogin:
     """The credentials of a remote, and those that its URL carries."""
 
     def __init__(self, dialled: "LeafRemote | None") -> None:
