@@ -170,6 +170,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("x"), "http_base_path"),
         **each(Acts("[a.example]"), "allowed_hosts"),
         **each(Acts("fsync"), "http_durability"),
+        **each(Acts("{ A { subjects: a } }"), "streams"),
         **each(Acts("{ token: t }"), "authorization"),
         **each(Acts("{ A {} }"), "accounts"),
         **each(Acts("{ a: b }"), "mappings", "maps"),

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
+from millstream.kernel._buffer cimport append
 from millstream.kernel._conn cimport HUB, ROUTE, SPOKE, Conn, Pub
 from millstream.kernel._connections cimport Peer, drop_wishes
 from millstream.kernel._delivery cimport Delivery, check_patterns
@@ -100,7 +101,8 @@ cdef class LinkOperations:
                 self.operations.called()
                 return lf + 1 - at
         elif length >= 4 and same_verb(at, b"ping", 4):
-            self.operations.ping(conn)
+            append(&conn.out, b"PONG\r\n", 6)
+            self.outboxes.mark(conn)
             return lf + 1 - at
         elif length >= 4 and same_verb(at, b"pong", 4):
             self.operations.call_pong(conn)

@@ -360,12 +360,13 @@ cdef class Operations:
             self.called()
 
     cdef void ping(self, Conn *conn) noexcept:
-        append(&conn.out, b"PONG\r\n", 6)
-        self.outboxes.mark(conn)
         if conn.pinged:
+            append(&conn.out, b"PONG\r\n", 6)
+            self.outboxes.mark(conn)
             return
         conn.pinged = True
         try:
+            # the handler answers: a stranger gets an error alone, and no PONG before it
             self.handler.on_ping(conn.cid)
         except Exception:
             self.connections.failed(conn, "answering the first ping failed cid=%d")

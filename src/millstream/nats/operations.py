@@ -52,9 +52,8 @@ class Operations:
         self.sessions[cid].unsub(sid, max_msgs)
 
     def on_ping(self, cid: int) -> None:
-        """Take a connection's first PING; the hub answered it."""
-        if cid in self.sessions:
-            self.sessions[cid].first_ping()
+        """Answer a connection's first PING; the hub answers the others."""
+        self.sessions[cid].first_ping()
 
     def on_pong(self, cid: int) -> None:
         """Take PONG."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OK = b"+OK\r\n"
+_PONG = b"PONG\r\n"
 _PING = b"PING\r\n"
 _SLOW_HANDSHAKE = 4
 
@@ -295,10 +296,12 @@ class Session:
             self.hub.write(self.cid, _OK)
 
     def first_ping(self) -> None:
-        """Follow the first PONG with the INFO that tells a client where it ended up."""
+        """Answer, and tell a client with INFO where it ended up; refuse who is not let in yet."""
         if self.space is None:
             self._violation()
-        elif self.options.protocol >= 1:
+            return
+        self.hub.write(self.cid, _PONG)
+        if self.options.protocol >= 1:
             info = self.greeting.with_(
                 connect_info=True,
                 remote_account=self.space.name,

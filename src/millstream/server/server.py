@@ -15,6 +15,7 @@ from millstream.links.arrivals import places
 from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
 from millstream.server.about import advertised, websocket_shown
 from millstream.server.build import ServerParts, build
+from millstream.server.declared_streams import declare
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.opening import Opening, begin
 from millstream.server.options.loaded import Load
@@ -173,6 +174,8 @@ class Server:
                     terms.host, terms.port, terms, parts.guards.websocket_tls
                 )
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
+        if parts.kept is not None:
+            await declare(parts.kept.shared.catalog, options.streams)
         self._start_links(options)
         self.write_files(options)
 

@@ -23,6 +23,7 @@ from millstream.server.conf.setting import (
     read,
     unsupported,
 )
+from millstream.server.conf.streams import streams
 from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.conf.tls import tls
 from millstream.server.conf.trust import (
@@ -325,6 +326,7 @@ _TOP: Table = {
     "proxies": ("", unsupported("no client needs a proxy that signs for it")),
     # persistence
     "jetstream": ("jetstream", jetstream),
+    "streams": ("streams", streams),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
     "default_js_domain": ("default_js_domains", _pairs),
     # other servers

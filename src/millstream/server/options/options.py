@@ -5,6 +5,7 @@ None that nothing listens; a limit of 0 means none, unless a comment says otherw
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -168,6 +169,13 @@ class HttpCaps(msgspec.Struct, frozen=True):
     test_min_heartbeat_ms: int = 1000
 
 
+class StreamOptions(msgspec.Struct, frozen=True):
+    """A stream that there shall be, as a request of the JetStream API describes it."""
+
+    name: str
+    config: dict[str, Any]
+
+
 class MonitorOptions(msgspec.Struct, frozen=True):
     """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
 
@@ -259,6 +267,7 @@ class Options(msgspec.Struct, frozen=True):
     no_auth_user: str = ""
     accounts: tuple[AccountOptions, ...] = ()
     mappings: tuple[MappingOptions, ...] = ()
+    streams: tuple[StreamOptions, ...] = ()
     system_account: str = ""
     no_system_account: bool = False
     trust: TrustOptions = TrustOptions()

@@ -62,6 +62,7 @@ _FIXED: Mapping[str, str] = {
     **dict.fromkeys(("leafnodes.host", "leafnodes.port", "cluster.host", "cluster.port"), _REBIND),
     **dict.fromkeys(("leafnodes.tls", "cluster.tls"), _REBIND),
     "default_js_domains": "leafnodes were told at connect",
+    "streams": "they are made at the start; `millstream apply` changes a running server",
     "proxy_protocol": _REBIND,
     "trusted_proxies": _REBIND,
     "jetstream": _STORE,
