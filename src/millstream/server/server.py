@@ -24,6 +24,7 @@ from millstream.server.options.serve_config import is_loopback
 from millstream.server.process.descriptors import take_all
 from millstream.server.process.heap import keep_heap
 from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
+from millstream.server.process.log_lines import lines_of
 from millstream.server.process.log_output import LogOutput
 from millstream.server.process.loop_guard import GuardedLoop, loop_factory
 from millstream.server.process.orders import Order, from_signals, to_be_told
@@ -49,8 +50,9 @@ def run(
 ) -> int:
     """Serve until an order says stop; returns the exit code."""
     if output is None:
-        form = "%(asctime)s %(levelname)s %(name)s %(message)s"
-        logging.basicConfig(level=logging.INFO, format=form)
+        handler = logging.StreamHandler()
+        handler.setFormatter(lines_of(options.log.form))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
     keep_heap()
     take_all()
     serving = _serve(options, announce, load, output, SystemClock())

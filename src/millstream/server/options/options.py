@@ -216,6 +216,7 @@ class LoggingOptions(msgspec.Struct, frozen=True):
     size_limit: int = 0
     max_files: int = 0
     max_traced_message: int = 0
+    form: str = "text"  # or json, one object a line
     syslog: bool = False
     remote_syslog: str = ""  # udp://host:514, tcp://host:514 or unix:///path
 
