@@ -158,6 +158,10 @@ def access_of(reception: "Authenticator", gate: "HttpGate | None") -> dict[str, 
     }
 
 
+def _is_guarded(gate: "HttpGate | None") -> bool:
+    return gate is not None and gate.authorize.required
+
+
 def _rule(rule: "Rule") -> dict[str, Any]:
     allow = None if rule.allow is None else [each.pattern for each in rule.allow]
     return {"allow": allow, "deny": [each.pattern for each in rule.deny]}
@@ -195,7 +199,10 @@ class PageParts:
         )
         self._feed = LiveFeed(self.sampler, topics.live, topics.stop_signal)
         self._access: Callable[[], dict[str, Any]] = partial(access_of, reception, gate)
-        guarded = (lambda: gate.authorize.required) if gate is not None else (lambda: False)
+        self._guarded: Callable[[], bool]
+        self._guarded = guarded = (
+            (lambda: gate.authorize.required) if gate is not None else (lambda: False)
+        )
         self._audit = Audit(topics.catalog, topics.clock, guarded, shown_key)
         topics.catalog.listen(lambda stream, alive: self.sampler.changed())
 
@@ -203,7 +210,7 @@ class PageParts:
         """Return the HTTP API and the page, with changes written down."""
         table = [
             *topics_routes(self._topics, self._extra),
-            *dashboard_routes(self._feed, self._access),
+            *dashboard_routes(self._feed, self._access, self._guarded),
             close_route(self._facts),
         ]
         return [self._audit.over(route) for route in table]
