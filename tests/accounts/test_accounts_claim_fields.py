@@ -212,6 +212,7 @@ ACCOUNT_CASES: dict[str, Case] = {
     },
     **{f"nats.limits.{key}": Case(PLAIN, _limits(**{key: 7})) for key in ("subs", "payload")},
     "nats.limits.conn": Case(PLAIN, _limits(conn=7)),
+    "nats.limits.leaf": Case(PLAIN, _limits(leaf=7)),
     "nats.limits.imports": Case(_import(), _import() | _limits(imports=0)),
     "nats.limits.exports": Case(_ONE_EXPORT, _ONE_EXPORT | _limits(exports=0)),
     "nats.limits.wildcards": Case(

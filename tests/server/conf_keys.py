@@ -119,10 +119,18 @@ BLOCKS = {
         "users", "_CALLOUT", "authorization { users: [ { user: a } ], auth_callout { % } }"
     ),
     "cluster": Block("cluster", "_CLUSTER", "cluster { % }"),
-    "leafnodes": Block("cluster", "_LEAFNODES", "leafnodes { % }"),
+    "leafnodes": Block("leafnodes", "_LEAFNODES", "leafnodes { % }"),
+    "leafnodes authorization": Block(
+        "leafnodes", "_AUTHORIZATION", "leafnodes { port: 7, authorization { % } }"
+    ),
+    "leafnodes user": Block(
+        "leafnodes", "_USER", "leafnodes { port: 7, authorization { users: [ { % } ] } }"
+    ),
+    "leafnodes remote": Block("leafnodes", "_REMOTE", "leafnodes { remotes: [ { % } ] }"),
 }
 PARTS = {
-    ("users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")
+    *(("users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")),
+    *(("leafnodes", name) for name in ("_NAME", "_PASSWORD")),
 }  # tables that only make up others
 
 _PAIR = "cert_file: CERT, key_file: KEY"
@@ -131,8 +139,9 @@ _STREAM, _SERVICE = "stream: 's.*'", "service: q"
 _FROM = "stream: { account: O, subject: s.a }"
 _MEMORY = "resolver: MEMORY"
 _TRUST = f"{_MEMORY}\nresolver_preload {{ {ACCOUNT.public}: {ACCOUNT.token} }}"
-_ALONE = "joins no cluster"
-_NO_PEERS = "there are no other servers"
+_URL = "url: 'nats://h:7'"
+_ONE_ROUTE = "one route to each member"
+_PLAIN = "not compressed here"
 _OWN_STORE = "own way of keeping files"
 _ONE = "this server is one"
 _FULL = "type: full, dir: DIR"
@@ -190,9 +199,9 @@ KEYS: dict[str, dict[str, Fate]] = {
         "proxies": Refused("{}", "signs for it"),
         **each(Acts("{ store_dir: d }"), "jetstream"),
         **each(Acts("d", "jetstream: on"), "store_dir", "storedir"),
-        "default_js_domain": Warned("{ A: d }", "leaf nodes"),
+        "default_js_domain": Acts("{ A: b }"),
         **each(Acts("{ name: c }"), "cluster"),
-        **each(Refused("{ port: 7422 }", "leaf nodes cannot connect"), "leaf", "leafnodes"),
+        **each(Acts("{ port: 7422 }"), "leaf", "leafnodes"),
         "gateway": Refused("{}", "joins no super-cluster"),
         "mqtt": Refused("{}", "MQTT clients cannot connect"),
         **each(
@@ -264,7 +273,7 @@ KEYS: dict[str, dict[str, Fate]] = {
     "account limits": {
         **each(Acts("7"), "max_connections", "max_conn", "max_subscriptions", "max_subs"),
         **each(Acts("7"), "max_payload", "max_pay"),
-        **each(Warned("7", "leaf nodes cannot connect"), "max_leafnodes", "max_leafs"),
+        **each(Acts("7"), "max_leafnodes", "max_leafs"),
     },
     "account jetstream": {
         **each(Acts("7"), "max_memory", "max_mem", "mem", "memory"),
@@ -308,10 +317,10 @@ KEYS: dict[str, dict[str, Fate]] = {
         "cert_file": Acts("CERT", "key_file: KEY"),
         "key_file": Acts("KEY", "cert_file: CERT"),
         "ca_file": Acts("CERT", _PAIR),
-        "insecure": Warned("true", "does not connect to others", _PAIR),
+        "insecure": Warned("true", "clients check this server", _PAIR),
         **each(Acts("true", _PAIR), "verify", "verify_and_map"),
         **each(Acts("true", _PAIR), "handshake_first", "first", "immediate"),
-        "verify_cert_and_check_known_urls": Refused("true", "between servers only", _PAIR),
+        "verify_cert_and_check_known_urls": Refused("true", "the authority", _PAIR),
         "allow_insecure_cipher_suites": Acts(
             "true", f"{_PAIR}, cipher_suites: [ TLS_RSA_WITH_AES_128_GCM_SHA256 ]"
         ),
@@ -417,21 +426,78 @@ KEYS: dict[str, dict[str, Fate]] = {
     },
     "cluster": {
         "name": Acts("c"),
-        **each(Refused("x", _ALONE), "listen", "port", "host", "net", "routes"),
-        **each(Refused("{}", _ALONE), "authorization", "tls", "permissions", "accounts"),
-        **each(Warned("x", _NO_PEERS), "cluster_advertise", "advertise", "write_timeout"),
-        **each(Warned("true", _NO_PEERS), "no_advertise", "connect_backoff"),
-        **each(Warned("7", _NO_PEERS), "connect_retries", "pool_size", "ping_max"),
-        **each(Warned("'7s'", _NO_PEERS), "ping_interval", "write_deadline"),
-        "compression": Warned("off", _NO_PEERS),
+        **each(Acts("'127.0.0.1:7'", "name: c"), "listen"),
+        "port": Acts("7", "name: c"),
+        **each(Acts("h", "port: 7"), "host", "net"),
+        "authorization": Acts("{ user: u, password: p }", "port: 7"),
+        "routes": Acts("[ 'nats://u:p@h:7' ]"),
+        "tls": Acts(f"{{ {_PAIR} }}", "port: 7"),
+        **each(Acts("x", "port: 7"), "cluster_advertise", "advertise"),
+        **each(Acts("true", "port: 7"), "no_advertise", "connect_backoff"),
+        **each(Acts("7", "port: 7"), "connect_retries", "ping_max"),
+        "ping_interval": Acts("'7s'", "port: 7"),
+        "permissions": Acts("{ import: a, export: { allow: b, deny: c } }", "port: 7"),
+        "pool_size": Warned("7", _ONE_ROUTE),
+        "accounts": Warned("[ A ]", _ONE_ROUTE),
+        "write_deadline": Warned("'7s'", "the clients' write_deadline"),
+        "write_timeout": Warned("retry", "is closed"),
+        "compression": Warned("off", _PLAIN),
     },
-    "leafnodes": each(
-        Refused("x", "leaf nodes cannot connect"),
-        *("listen", "port", "host", "net", "authorization", "remotes", "reconnect"),
-        *("reconnect_delay", "reconnect_interval", "dial_timeout", "tls", "advertise"),
-        *("leafnode_advertise", "no_advertise", "min_version", "minimum_version", "compression"),
-        *("isolate_leafnode_interest", "isolate", "write_deadline", "write_timeout"),
-    ),
+    "leafnodes": {
+        **each(Acts("'127.0.0.1:7'"), "listen"),
+        "port": Acts("7"),
+        **each(Acts("h", "port: 7"), "host", "net"),
+        "authorization": Acts("{ user: u, password: p }", "port: 7"),
+        "remotes": Acts("[ { url: 'nats://h:7' } ]"),
+        **each(Acts("'7s'", "port: 7"), "reconnect", "reconnect_delay", "reconnect_interval"),
+        "dial_timeout": Acts("'7s'", "port: 7"),
+        "tls": Acts(f"{{ {_PAIR} }}", "port: 7"),
+        **each(Acts("x", "port: 7"), "leafnode_advertise", "advertise"),
+        "no_advertise": Acts("true", "port: 7"),
+        **each(Acts("2.9.0", "port: 7"), "min_version", "minimum_version"),
+        **each(Acts("true", "port: 7"), "isolate_leafnode_interest", "isolate"),
+        "write_deadline": Warned("'7s'", "the clients' write_deadline"),
+        "write_timeout": Warned("retry", "is closed"),
+        "compression": Warned("off", _PLAIN),
+    },
+    "leafnodes authorization": {
+        **each(Acts("u"), "user", "username"),
+        **each(Acts("p", "user: u"), "pass", "password"),
+        "nkey": Acts(USER),
+        "timeout": Acts("7"),
+        "users": Acts("[ { user: u, password: p, account: A } ]"),
+        "account": Acts("A", "user: u"),
+        "proxy_required": Refused("true", "no trusted proxies"),
+    },
+    "leafnodes user": {
+        **each(Acts("u"), "user", "username"),
+        **each(Acts("p", "user: u"), "pass", "password"),
+        "account": Acts("A", "user: u"),
+        "proxy_required": Refused("true", "no trusted proxies"),
+    },
+    "leafnodes remote": {
+        **each(Acts("'nats://h:7'"), "url"),
+        **each(Acts("[ 'nats://h:7', 'nats://i:7' ]"), "urls"),
+        **each(Acts("true", _URL), "no_randomize", "dont_randomize", "hub", "disabled"),
+        **each(Acts("A", _URL), "account", "local"),
+        **each(Acts("x", _URL), "creds", "credentials", "nkey", "seed"),
+        "tls": Acts("{ ca_file: CERT }", _URL),
+        **each(Acts("[ a, b ]", _URL), "deny_imports", "deny_import"),
+        **each(Acts("[ a, b ]", _URL), "deny_exports", "deny_export"),
+        **each(Acts("true", _URL), "isolate_leafnode_interest", "isolate", "request_isolation"),
+        "ignore_discovered_servers": Acts("true", _URL),
+        "first_info_timeout": Acts("'7s'", _URL),
+        "dial_timeout": Warned("'7s'", "for all remotes", _URL),
+        "proxy": Refused("{}", "called directly", _URL),
+        "compression": Warned("off", _PLAIN, _URL),
+        **each(Warned("true", "no leader", _URL), "jetstream_cluster_migrate"),
+        **each(Warned("true", "no leader", _URL), "js_cluster_migrate"),
+        **each(
+            Warned("true", "not called over WebSocket", _URL),
+            *("ws_compress", "ws_compression", "websocket_compress", "websocket_compression"),
+            *("ws_no_masking", "websocket_no_masking"),
+        ),
+    },
 }
 
 # What nats-server 2.15 knows at the top and in each block that is not refused as a whole.
@@ -502,4 +568,13 @@ NATS_SERVER: dict[str, str] = {
         reconnect_interval dial_timeout tls leafnode_advertise advertise no_advertise min_version
         minimum_version compression isolate_leafnode_interest isolate write_deadline
         write_timeout""",
+    "leafnodes authorization": """user username pass password nkey timeout users account
+        proxy_required""",
+    "leafnodes user": "user username pass password account proxy_required",
+    "leafnodes remote": """no_randomize dont_randomize url urls account local creds credentials nkey
+        seed tls hub deny_imports deny_import deny_exports deny_export ws_compress ws_compression
+        websocket_compress websocket_compression ws_no_masking websocket_no_masking
+        jetstream_cluster_migrate js_cluster_migrate isolate_leafnode_interest isolate
+        request_isolation compression first_info_timeout dial_timeout disabled proxy
+        ignore_discovered_servers""",
 }

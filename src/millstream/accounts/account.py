@@ -31,6 +31,7 @@ class AccountLimits(msgspec.Struct, frozen=True):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    max_leafnodes: int = -1
 
 
 class StreamLimits(msgspec.Struct, frozen=True):

@@ -88,10 +88,9 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_below(
             "nats.limits",
             {
-                **_all(_ACTS, "subs", "payload", "imports", "exports", "wildcards", "conn"),
+                **_all(_ACTS, "subs", "payload", "imports", "exports", "wildcards", "conn", "leaf"),
                 "disallow_bearer": _ACTS,
                 "data": _UNCOUNTED,
-                "leaf": Field(Fate.WARNED, "leaf nodes cannot connect: none of them is let in"),
             },
         ),
         **_below(

@@ -111,7 +111,7 @@ def account_of_claims(claims: JwtClaims) -> Account:
             for source, destinations in (nats.get("mappings") or {}).items()
         ),
         # What a JWT leaves out is 0, not unlimited: nobody may connect, and nothing be published.
-        AccountLimits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload"))),
+        AccountLimits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload", "leaf"))),
         jetstream=_has_jetstream(limits),
         stream_limits=_stream_limits(limits),
         tiers=_tiers(limits),

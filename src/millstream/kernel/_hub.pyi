@@ -4,6 +4,7 @@ from typing import Any, Protocol, final
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames
 from millstream.kernel._interest import Interest
+from millstream.kernel._links import Wishes
 from millstream.kernel._phrases import Phrases
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
@@ -72,6 +73,14 @@ class Handler(Protocol):
 
         What is returned is what the permissions are about, and what receivers see.
         """
+    def on_wish(
+        self, cid: int, account: bytes, subject: bytes, queue: bytes, weight: int, origin: bytes
+    ) -> None:
+        """Called when a link tells what it wants; a weight of 0 means that it wants it no more."""
+    def on_err(self, cid: int, text: bytes) -> None:
+        """Called when a link says -ERR."""
+    def space_of(self, cid: int, account: bytes) -> Interest | None:
+        """Asked for the subjects of an account that a route names; None drops its messages."""
 
 @final
 class Hub:
@@ -109,6 +118,8 @@ class Hub:
         """
     @property
     def fd(self) -> int: ...
+    @property
+    def wishes(self) -> Wishes: ...
     def attach(self, fd: int, interest: Interest) -> int: ...
     def attach_fed(self, interest: Interest) -> int: ...
     def move(self, cid: int, interest: Interest) -> None: ...

@@ -22,6 +22,7 @@ from millstream.kernel._outboxes cimport Outboxes
 from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._publishing cimport Publishing
 from millstream.kernel._turns cimport Turns
+from millstream.kernel._links cimport Wishes
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION = 1
@@ -61,6 +62,7 @@ cdef class Hub:
     cdef Delivery delivery
     cdef Operations operations
     cdef Publishing publishing
+    cdef Wishes links
     cdef Turns turns
 
     def __cinit__(
@@ -80,6 +82,7 @@ cdef class Hub:
         self.operations.max_control_line = max_control_line
         self.operations.slice_ns = slice_ns
         self.publishing = Publishing(self.delivery, phrases, decorate)
+        self.links = Wishes(self.delivery)
         self.turns = Turns(self.operations)
 
     def __del__(self):
@@ -248,6 +251,11 @@ cdef class Hub:
         Only the first ``most`` of them unless that is negative.
         """
         return self.conns.subscriptions(cid, most)
+
+    @property
+    def wishes(self):
+        """What other servers want: the links among the connections."""
+        return self.links
 
     # ---- what the server says -----------------------------------------------------------------
 

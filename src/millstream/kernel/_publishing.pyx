@@ -262,7 +262,7 @@ cdef class Publishing:
 
 
 cdef uint64_t wanted_by(Sub *sub) noexcept:
-    return sub.limit - sub.delivered if sub.limit else ENDLESS
+    return sub.limit - sub.delivered if sub.limit and not sub.link else ENDLESS
 
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:

@@ -22,6 +22,7 @@ from millstream.kernel._conn cimport (
 )
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._interest cimport Interest, SinkSlot
+from millstream.kernel._links cimport LinkOperations
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._system cimport (
@@ -51,6 +52,7 @@ cdef class Turns:
 
     def __cinit__(self, Operations operations not None):
         self.operations = operations
+        self.links = LinkOperations(operations)
         self.delivery = operations.delivery
         self.connections = operations.connections
         self.outboxes = operations.outboxes
@@ -201,7 +203,7 @@ cdef class Turns:
         cdef Py_ssize_t used = 0
         if size >= conn.needs:
             self.delivery.chunk_bytes = size + (size >> 1)  # an entry's head is longer than a PUB line
-            used = self.operations.parse(conn, data, size)
+            used = self._parse(conn, data, size)
             if not conn.closed and self.operations.is_up():
                 self._rest(conn, used < size)
         if not conn.closed and used < size:
@@ -209,10 +211,15 @@ cdef class Turns:
         elif conn.inbox.room > KEEP_SIZE:
             discard(&conn.inbox)
 
+    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
+        if conn.link:
+            return self.links.parse(conn, data, size)
+        return self.operations.parse(conn, data, size)
+
     cdef Py_ssize_t _go_on(self, Conn *conn) noexcept:
         """Parse what the inbox holds and return how much of it was used."""
         cdef bint was_resting = conn.resting
-        cdef Py_ssize_t used = self.operations.parse(
+        cdef Py_ssize_t used = self._parse(
             conn, conn.inbox.data + conn.inbox.head, pending(&conn.inbox))
         if conn.closed:
             return used

@@ -66,6 +66,28 @@ class ConnectionFacts(NamedTuple):
     subscriptions: tuple[SubscriptionFacts, ...] = ()
 
 
+class LinkFacts(NamedTuple):
+    """One look at a link to another server; ``account`` is empty on routes, which carry all."""
+
+    cid: int
+    is_route: bool
+    remote_id: str
+    name: str
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    rtt_ns: int
+    stats: Mapping[str, int]
+    num_subscriptions: int
+    subscriptions: Callable[[], list[SubscriptionFacts]]
+    account: str = ""
+    is_spoke: bool = False
+    is_isolated: bool = False
+    did_solicit: bool = False
+    is_configured: bool = False
+
+
 def _no_account_figures() -> dict[str, Any]:
     return {"conns": 0}
 
@@ -192,6 +214,14 @@ def _nobody() -> list[ConnectionFacts]:
     return []
 
 
+def _no_links() -> list[LinkFacts]:
+    return []
+
+
+def _no_settings() -> dict[str, Any]:
+    return {}
+
+
 def _no_subscriptions(cid: int) -> tuple[SubscriptionFacts, ...]:
     return ()
 
@@ -227,7 +257,6 @@ class Facts(msgspec.Struct):
     tls_required: bool = False
     tls_verify: bool = False
     certificate: str = ""  # the file that the NATS port shows, "" without TLS
-    connect_urls: Sequence[str] = ()
     cluster_name: str = ""
     system_account: str = ""
     tags: Sequence[str] = ()
@@ -257,6 +286,11 @@ class Facts(msgspec.Struct):
     )
     closed_by_reason: Callable[[], Mapping[str, int]] = msgspec.field(default=_no_figures)
     accounts: Callable[[], list[AccountFacts]] = msgspec.field(default=_one_account)
+    connect_urls: Callable[[], Sequence[str]] = msgspec.field(default=tuple)
+    links: Callable[[], list[LinkFacts]] = msgspec.field(default=_no_links)
+    link_traffic: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    cluster: Callable[[], dict[str, Any]] = msgspec.field(default=_no_settings)
+    leafnodes: Callable[[], dict[str, Any]] = msgspec.field(default=_no_settings)
     jetstream: JetStreamFacts | None = None
     wal: WalMeter | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked

@@ -59,7 +59,7 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
         "Routes to other servers",
     ),
     "/leafz": (
-        lambda facts, request: _with_flag(links.describe_leafs, facts, request, "subs"),
+        lambda facts, request: links.describe_leafs(facts, request.query),
         "Leafnodes",
     ),
     "/gatewayz": (

@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -309,10 +309,11 @@ class Session:
             )
             self.hub.write(self.cid, info.line())
 
-    def send_away(self) -> None:
-        """Tell the client to look for another server, if it understands."""
+    def announce(self, **changes: Any) -> None:
+        """Tell the client what changed in INFO, if it understands: other servers, a departure."""
+        self.greeting = self.greeting.with_(**changes)
         if self.options.protocol >= 1:
-            self.hub.write(self.cid, self.greeting.with_(ldm=True).line())
+            self.hub.write(self.cid, self.greeting.line())
 
     def pong(self, now: float) -> None:
         """Note that the client is alive, and how long its answer took."""

@@ -54,6 +54,7 @@ class Sessions:
         self._operations = operations = Operations(clock, lambda: self.info)
         self._sessions = operations.sessions
         self.clients = SessionClients(operations.sessions)
+        self.links = operations.links  # connections to other servers, by id
         self._closing: list[Closing] = []
         self.hub = Hub(
             operations,
@@ -112,6 +113,18 @@ class Sessions:
         cid = self.hub.attach_fed(self._lobby if admitted is None else admitted.space.interest)
         self._operations.carriers[cid] = carrier
         self._begin(cid, transport, info or self.info, admitted)
+        return cid
+
+    def open_link(self, fd: int | None, carrier: Carrier | None = None) -> int:
+        """Open a connection to another server, which is in nobody's subject space yet.
+
+        Whoever asks for it puts its link into ``links`` before anything is read.
+        """
+        if fd is not None:
+            return self.hub.attach(fd, self._lobby)
+        cid = self.hub.attach_fed(self._lobby)
+        if carrier is not None:
+            self._operations.carriers[cid] = carrier
         return cid
 
     def trace(self, cid: int) -> Trace | None:

@@ -20,6 +20,10 @@ from millstream.http.limits import Limits as HttpLimits
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.links.exchange import Exchange
+from millstream.links.leafs import Leafs
+from millstream.links.links import Links
+from millstream.links.mesh import Mesh
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.loop_meter import LoopMeter
@@ -49,6 +53,7 @@ from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
 from millstream.server.access.resolver import directory_of, prepare_directory, source_of
 from millstream.server.account_changes import AccountChanges
+from millstream.server.link_facts import LinkObserver
 from millstream.server.observer import Observer
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
@@ -165,6 +170,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     facts: Facts
     system: System
     changes: AccountChanges
+    links: Links | None
     page: PageParts | None
 
 
@@ -197,15 +203,18 @@ def build(
             options.jetstream, info, nats, sharing, streams, runtime,
             TopicDefaults(options.monitor.durability),
         )  # fmt: skip
+    links = links_of(options, nats, runtime)
     facts = monitored(options, info, nats, kept, runtime)
+    if links is not None:
+        facts = with_links(facts, LinkObserver(links))
     system = system_of(nats.sessions, clock, facts, options, orders)
-    changes = account_changes(options, nats, sharing, system, kept, runtime)
+    changes = account_changes(options, nats, sharing, system, kept, links, runtime)
     ask_services(options, nats, keys, runtime)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     page = page_of(options, facts, nats, kept, gate)
     http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
     return ServerParts(
-        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, page
+        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links, page
     )
 
 
@@ -225,6 +234,34 @@ def page_of(
         str(options.jetstream.directory),
         Masking(options.monitor.mask_rules),
     )
+
+
+def with_links(facts: Facts, seen: LinkObserver) -> Facts:
+    """Add what there is to ask about links to other servers."""
+    return msgspec.structs.replace(
+        facts,
+        traffic=seen.totals,
+        links=seen.links,
+        link_traffic=seen.traffic,
+        connect_urls=seen.connect_urls,
+        cluster=seen.cluster,
+        leafnodes=seen.leafnodes,
+    )
+
+
+def links_of(options: Options, nats: NatsDoor, runtime: Runtime) -> Links | None:
+    """Return what connects this server to others, None where nothing is configured."""
+    if options.leafnodes is None and options.cluster is None:
+        return None
+    loop, supervisor = runtime.loop, runtime.supervisor
+    exchange = Exchange(nats.sessions, runtime.clock, loop)
+    leafs = mesh = None
+    if options.leafnodes is not None:
+        plain = frozenset(name for name, domain in options.default_js_domains if not domain)
+        leafs = Leafs(loop, exchange, options.leafnodes, supervisor, plain)
+    if options.cluster is not None:
+        mesh = Mesh(loop, exchange, options.cluster, supervisor)
+    return Links(exchange, leafs, mesh)
 
 
 def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
@@ -249,12 +286,15 @@ def account_changes(
     sharing: Sharing,
     system: System,
     kept: KeptParts | None,
+    links: Links | None,
     runtime: Runtime,
 ) -> AccountChanges:
     """Return what puts other accounts in force, which the system account may ask for too."""
     renewals: list[Callable[[], object]] = [sharing.renew, system.renew]
     if kept is not None:
         renewals += [kept.accounts.start, kept.shared.catalog.refresh_feeds]
+    if links is not None:
+        renewals.append(links.renew)
     changes = AccountChanges(options, nats.sessions, renewals)
     resolve_accounts(options, nats, system, changes, runtime)
     return changes
@@ -555,11 +595,18 @@ def describe(options: Options, keys: "ServerKeys | None" = None) -> ServerInfo:
     domain = options.jetstream.domain if options.jetstream is not None else ""
     return info.with_(
         headers=options.headers,
-        cluster=options.cluster_name,
+        cluster=cluster_name_of(options),
         domain=domain,
         api_lvl=API_LEVEL,
         xkey=keys.xkey if keys is not None else "",
     )
+
+
+def cluster_name_of(options: Options) -> str:
+    """Return the cluster's name; a cluster without one has a name until it meets another."""
+    if options.cluster is None or options.cluster_name:
+        return options.cluster_name
+    return secrets.token_hex(11).upper()
 
 
 def monitored(

@@ -11,8 +11,9 @@ import uvloop
 
 from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
+from millstream.links.arrivals import places
 from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
-from millstream.server.about import websocket_shown
+from millstream.server.about import advertised, websocket_shown
 from millstream.server.build import ServerParts, build
 from millstream.server.declared_streams import declare
 from millstream.server.facts import RecoveredStream, ServerFacts
@@ -177,7 +178,19 @@ class Server:
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
         if parts.kept is not None:
             await declare(parts.kept.shared.catalog, options.streams)
+        self._start_links(options)
         self.write_files(options)
+
+    def _start_links(self, options: Options) -> None:
+        """Listen for other servers and call them, once clients are served."""
+        links = self._parts.links
+        if links is None:
+            return
+        for which, terms in (("leafnodes", options.leafnodes), ("cluster", options.cluster)):
+            if terms is not None and terms.port is not None:
+                with listening(options, which, terms.host, terms.port):
+                    links.listen(which)
+        links.start(places(*advertised(options, self.nats_address), ""))
 
     async def _start_http(self, http: HttpDoor) -> tuple[str, int]:
         """Listen for HTTP, or for HTTPS with the clients' certificates."""
@@ -208,6 +221,8 @@ class Server:
         if self._opening is not None:
             self._opening.abandon()
         parts.system.shutting_down()
+        if parts.links is not None:
+            parts.links.stop()
         if parts.kept is not None:
             parts.kept.topics.stop()
         if parts.http is not None:
@@ -238,6 +253,8 @@ class Server:
             every(_TICK, "the tending of logs and segments", kept.store.tick)
             every(_TICK, "the sweep of staged records", kept.sinks.tick)
             every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
+        if self._parts.links is not None:
+            every(_TICK, "the look at links", self._parts.links.tick)
         if gate is not None:
             every(_TICK, "the look at revoked credentials", gate.check)
         if self._parts.page is not None:
@@ -259,6 +276,9 @@ class Server:
                 urls["monitoring"] = [self.http_url]
             if self.websocket_url is not None:
                 urls["websocket"] = [self.websocket_url]
+            links = self._parts.links
+            if links is not None:
+                urls |= {name: [_url("nats", at)] for name, at in links.addresses().items()}
             path, text = ports_file(options.ports_file_dir, options.program, urls)
             files[path] = text
         return files

@@ -12,6 +12,7 @@ class Kind(StrEnum):
 
     STANDARD = "STANDARD"
     WEBSOCKET = "WEBSOCKET"
+    LEAFNODE = "LEAFNODE"
 
 
 class Cookies(msgspec.Struct, frozen=True):

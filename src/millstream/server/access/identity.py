@@ -27,6 +27,7 @@ from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
     DirectoryResolver,
+    LeafAuthorization,
     PermissionOptions,
     SubjectRules,
     UserOptions,
@@ -80,6 +81,22 @@ def _credentials(
 
 def _by_kind(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
     """Return what one kind of connection believes instead; the rest is as everywhere."""
+    kinds = {}
+    leafs = options.leaf_authorization
+    if leafs is not None and (leafs.user or leafs.nkey or leafs.users):
+        kinds[Kind.LEAFNODE] = _leaf_credentials(leafs)
+    return kinds | _websocket_credentials(options, trust)
+
+
+def _leaf_credentials(known: LeafAuthorization) -> Credentials:
+    users = [_user(user, account or GLOBAL_ACCOUNT) for user, account in known.users]
+    if known.user or known.nkey:
+        place = known.account or GLOBAL_ACCOUNT
+        users.append(User(known.user, known.password, known.nkey, place))
+    return Credentials(users)
+
+
+def _websocket_credentials(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
     websocket = options.websocket
     if websocket is None or not (websocket.authorization or websocket.no_auth_user):
         return {}

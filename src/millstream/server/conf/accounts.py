@@ -119,7 +119,6 @@ def _trace_sampling(setting: Setting) -> int:
 
 _TRACE: Table = {"dest": ("dest", _trace_dest), "sampling": ("sampling", _trace_sampling)}
 _NO_PEERS = "it tunes clusters, and this server is one"
-_NO_LEAFS = "leaf nodes cannot connect: none of them is let in"
 
 
 def _limits(setting: Setting) -> AccountLimits:
@@ -152,7 +151,7 @@ _LIMITS: Table = {
     **dict.fromkeys(("max_connections", "max_conn"), ("max_connections", Setting.integer)),
     **dict.fromkeys(("max_subscriptions", "max_subs"), ("max_subscriptions", Setting.integer)),
     **dict.fromkeys(("max_payload", "max_pay"), ("max_payload", Setting.integer)),
-    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("", ignored(Setting.integer, _NO_LEAFS))),
+    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("max_leafnodes", Setting.integer)),
 }
 _ACCOUNT: Table = {
     "nkey": ("nkey", _nkey),

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.server.conf.accounts import accounts
-from millstream.server.conf.cluster import cluster, leafnodes
+from millstream.server.conf.cluster import cluster
 from millstream.server.conf.jetstream import jetstream
+from millstream.server.conf.leafnodes import leafnodes
 from millstream.server.conf.mappings import mappings
 from millstream.server.conf.setting import (
     BadConfiguration,
@@ -327,11 +328,14 @@ _TOP: Table = {
     "jetstream": ("jetstream", jetstream),
     "streams": ("streams", streams),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
-    "default_js_domain": ("", ignored(_pairs, "it tunes leaf nodes")),
+    "default_js_domain": ("default_js_domains", _pairs),
     # other servers
-    "cluster": ("cluster_name", cluster),
+    "cluster": ("", cluster),
     **_keys(("leaf", "leafnodes"), "", leafnodes),
-    "gateway": ("", unsupported("this server joins no super-cluster")),
+    "gateway": (
+        "",
+        unsupported("this server joins no super-cluster: connect the clusters by leafnodes"),
+    ),
     "mqtt": ("", unsupported("MQTT clients cannot connect")),
     "connect_error_reports": ("", ignored(Setting.integer, "this server connects to no other")),
     "reconnect_error_reports": ("", ignored(Setting.integer, "this server connects to no other")),

@@ -88,6 +88,20 @@ class Authorization(msgspec.Struct, frozen=True):
         return bool(self.user or self.token or self.users is not None)
 
 
+class LeafAuthorization(msgspec.Struct, frozen=True):
+    """The ``authorization`` of the leafnode port; ``users`` come with their accounts."""
+
+    user: str = ""
+    password: str = ""
+    nkey: str = ""
+    account: str = ""
+    users: tuple[tuple[UserOptions, str], ...] = ()
+    timeout: float | None = None
+
+    def __repr__(self) -> str:
+        return shown_without(self, "password")
+
+
 class MapDestination(msgspec.Struct, frozen=True):
     """One destination of a subject mapping, for ``weight`` percent of the messages."""
 

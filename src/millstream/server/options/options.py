@@ -11,9 +11,11 @@ import msgspec
 
 from millstream.accounts.api_keys import ApiKey
 from millstream.dashboard.masking import MaskRule
+from millstream.links.terms import LeafTerms, RouteTerms
 from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
+    LeafAuthorization,
     MappingOptions,
     TrustOptions,
     UserOptions,
@@ -271,6 +273,10 @@ class Options(msgspec.Struct, frozen=True):
     no_system_account: bool = False
     trust: TrustOptions = TrustOptions()
     cluster_name: str = ""
+    cluster: RouteTerms | None = None
+    leafnodes: LeafTerms | None = None
+    leaf_authorization: LeafAuthorization | None = None
+    default_js_domains: tuple[tuple[str, str], ...] = ()
     pid_file: str = ""
     ports_file_dir: str = ""
     http_port_file: str = ""

@@ -44,7 +44,18 @@ def contradictions(options: Options) -> list[Contradiction]:
     found = [*_limits(options), *_users(options), *_trust(options), *_monitoring(options)]
     if options.websocket is not None:
         found += _websocket(options, options.websocket)
-    return found
+    return [*found, *_cluster(options)]
+
+
+def _cluster(options: Options) -> Iterator[Contradiction]:
+    """Two members must not both capture a publish and answer it."""
+    stream = options.jetstream
+    if options.cluster is not None and stream is not None and not stream.domain:
+        yield Contradiction(
+            "jetstream on a member of a cluster needs a domain of its own, as members do not share"
+            " streams: set jetstream { domain: … }, or switch JetStream off here",
+            ("cluster", "jetstream"),
+        )
 
 
 def _limits(options: Options) -> Iterator[Contradiction]:
