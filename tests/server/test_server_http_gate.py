@@ -92,9 +92,6 @@ NEEDS = {
     ("GET", "/routez"): "read",
     ("GET", "/leafz"): "read",
     ("GET", "/gatewayz"): "read",
-    ("GET", "/raftz"): "read",
-    ("GET", "/ipqueuesz"): "read",
-    ("GET", "/stacksz"): "read",
 }
 BOUND = ("GET", "/v0/watch/{wid}")  # belongs to the key that opened it, whatever its scopes
 SCOPES = ("read", "write", "delete", "admin")
