@@ -44,8 +44,8 @@ def check_columns(pipeline: Pipeline, fields_of: Fields = lambda _: ()) -> None:
             _require(names, known.get(frame), f"step {step.name!r}", hidden.get(frame), fields_of)
         known[step.name] = _made(step, known)
     for sink in pipeline.sinks:
-        who, source = f"sink {sink.name!r}", hidden.get(sink.input)
-        _require(_written(sink), known.get(sink.input), who, source, fields_of)
+        who, read = f"sink {sink.name!r}", hidden.get(sink.input)
+        _require(_written(sink), known.get(sink.input), who, read, fields_of)
 
 
 def _source(source: StreamSource) -> Columns | None:

@@ -24,7 +24,8 @@ def attach(
 
     A view has the fields of the JSON that its newest ``most`` records hold, then the columns of the
     record. Spark plans a view's read once: records that come later are in it after the next call.
-    ``streams`` may be a list, with ``*`` for any text; ``options`` are those of ``spark.read.format("millstream")``, such as ``url``.
+    ``streams`` may be a list, with ``*`` for any text; ``options`` are those
+    of ``spark.read.format("millstream")``, such as ``url``.
     """
     registered(spark)
     asked = parse({"streams": streams, **options})
