@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millstream.message import NewRecord
-from millstream.spark import attach, table
+from millstream.spark import attach
 from millstream.spark.reading.sample import sampled
-from millstream.spark.server import Server
 from support.small_broker import SmallBroker, small_broker
 
 TEXT, BYTES = b'{"id":1,"price":2}', b"\xff\xfe"
@@ -24,7 +23,6 @@ def broker(tmp_path: Path) -> Iterator[SmallBroker]:
         for payload in (TEXT, b'{"id":2,"price":2.5,"to":{"city":"Bonn"}}'):
             running.append("ORDERS", [NewRecord(b"ORDERS", payload)])
         yield running
-        Server(running.url).streams().close()  # which table keeps for the next one
 
 
 def test_a_text_is_shown_as_text_and_bytes_as_bytes(
@@ -39,7 +37,6 @@ def test_a_text_is_shown_as_text_and_bytes_as_bytes(
     shown = capsys.readouterr().out
     assert TEXT.decode() in shown
     assert "[FF FE]" in shown
-    assert table(spark, "ORDERS", url=broker.url).count() == 3
     bare = reader.option("payloadFormat", "binary").load("ORDERS")
     assert [bytes(row.payload) for row in bare.orderBy("seq").collect()][::2] == [TEXT, BYTES]
     chosen = reader.schema("seq bigint, payload binary").load("ORDERS").where("seq = 3")
