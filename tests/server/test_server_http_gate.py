@@ -32,6 +32,7 @@ NEEDS = {
     ("GET", "/ui/{file}"): None,
     ("GET", "/ui/{folder}/{file}"): None,
     ("GET", "/monitoring"): None,
+    ("GET", "/v0/login"): None,
     ("GET", "/v0/whoami"): "",  # any key: it learns about itself alone
     ("GET", "/v0/feed"): "read",
     ("GET", "/v0/feed/past"): "read",
@@ -84,6 +85,9 @@ NEEDS = {
     ("GET", "/accountz"): "read",
     ("GET", "/accstatz"): "read",
     ("GET", "/subsz"): "read",
+    ("GET", "/ipqueuesz"): "read",
+    ("GET", "/raftz"): "read",
+    ("GET", "/stacksz"): "read",
     ("GET", "/subscriptionsz"): "read",
     ("GET", "/routez"): "read",
     ("GET", "/leafz"): "read",
