@@ -17,6 +17,7 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.turns import FirstCome, Turns
+from millstream.http.unread import UnreadBudget
 from millstream.listener import Listener
 from millstream.supervisor import Supervisor
 
@@ -33,7 +34,7 @@ class HttpDoor:
     Pages of other sites are kept out by a ``BrowserGuard``: on loopback it takes only loopback
     names and ``hosts`` as Host, elsewhere (or with ``hosts`` None) any. ``on_stop`` is called when
     the door begins to close: it tells long answers to end by themselves. ``turns`` says in which
-    order requests are answered that came in together.
+    order requests are answered that came in together, ``unread`` how much clients may leave unread.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class HttpDoor:
         hosts: Collection[str] | None = (),
         turns: Turns | None = None,
         supervisor: Supervisor | None = None,
+        unread: UnreadBudget | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.stopping = asyncio.Event()
         self.turns = turns or FirstCome(loop)
+        self.unread = unread or UnreadBudget()
         self._on_stop = on_stop
         self._hosts = hosts
         self._loop = loop
@@ -161,6 +164,7 @@ class HttpDoor:
         for connection in list(self._connections):
             if connection.deadline is not None and connection.deadline <= now:
                 connection.expire()
+        self.unread.sweep(now, self.limits.stall_seconds)
 
     def now(self) -> float:
         """Return the clock's monotonic seconds."""
