@@ -31,7 +31,7 @@ ALLOWED = {
     "http/connection.py:HttpConnection._begin": REQUEST,
     "http/door.py:HttpDoor._accepted": "looked at when it is done",
     "http/door.py:HttpDoor._tick": AGAIN,
-    "http/http2.py:Http2Connection._run": REQUEST,
+    "http/http2/connection.py:Http2Connection._run": REQUEST,
     "listener.py:Listener._failed": "the loop goes on accepting, whatever one client raises",
     "listener.py:Listener._resume": "the loop goes on accepting, whatever one client raises",
     "nats/door.py:NatsDoor.start": "the kernel's poll raises nothing; the tick is guarded",
