@@ -84,6 +84,7 @@ clean:          ## remove everything that was built, but no data
 
 .venv/.browser: .venv/.run
 	scripts/bootstrap.sh browser
+	scripts/bootstrap.sh prometheus
 	@touch $@
 
 .venv/.kernel: $(wildcard $(KERNEL)/*.pyx $(KERNEL)/*.pxd) setup.py .venv/.run

@@ -156,7 +156,8 @@ def _filled(server: Server, kind: str, known: int, wanted: int) -> None:
         server.nats.ask_all((f"$JS.API.STREAM.CREATE.{b['name']}", b) for b in bodies)
     else:
         if not known:
-            server.nats.ask("$JS.API.STREAM.CREATE.all", {"name": "all", "subjects": ["a.>"]})
+            config = {"name": "all", "subjects": ["a.>"], "max_consumers": 1_000_000}
+            server.nats.ask("$JS.API.STREAM.CREATE.all", config)
         server.nats.ask_all(_consumer(f"c{i}") for i in range(known, wanted))
 
 

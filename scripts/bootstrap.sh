@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes sure that this machine has what a command needs, and says what is missing otherwise.
 #   bootstrap.sh venv   a compiler, Python with headers, and .venv
-#   bootstrap.sh browser  Chromium for the tests of foreign pages; without it they are skipped
+#   bootstrap.sh browser  Chromium for the tests of pages; without it they are skipped
+#   bootstrap.sh prometheus  Prometheus for the tests of boards and alerts; without it they are skipped
 #   bootstrap.sh java   a Java runtime for Spark; without one its tests are skipped
 set -eu
 cd "$(dirname "$0")/.."
@@ -68,8 +69,12 @@ browser)
     command -v chromium >/dev/null || ! may_install || apt_install chromium || true
     command -v chromium >/dev/null || say "no chromium: tests of foreign pages will be skipped (Debian: apt-get install chromium)"
     ;;
+prometheus)
+    command -v promtool >/dev/null || ! may_install || apt_install prometheus || true
+    command -v promtool >/dev/null || say "no prometheus: tests of boards and alerts will be skipped (Debian: apt-get install prometheus)"
+    ;;
 *)
-    say "usage: bootstrap.sh venv|java|browser"
+    say "usage: bootstrap.sh venv|java|browser|prometheus"
     exit 2
     ;;
 esac

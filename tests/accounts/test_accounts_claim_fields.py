@@ -9,6 +9,7 @@ import nkeys as signing
 import pytest
 
 from millstream.accounts import claim_shapes
+from millstream.accounts.callout.terms import terms_of_claims
 from millstream.accounts.claim_fields import FIELDS, Fate, without_effect
 from millstream.accounts.claims import accounts_of_claims
 from millstream.accounts.credentials import permissions_of_claims
@@ -122,7 +123,8 @@ def account_seen(nats: dict[str, Any], body: dict[str, Any]) -> Any:
     users = [user_seen(trust, {}, {}, signer) for signer in (ACCOUNT, SIGNER)]
     bearer = user_seen(trust, {"bearer_token": True}, {}, ACCOUNT)
     owner = decode(exporter.token, JwtKind.ACCOUNT)
-    return repr((accounts_of_claims([claims, owner], NOW), users, bearer))
+    made = accounts_of_claims([claims, owner], NOW)
+    return repr((made, users, bearer, terms_of_claims(claims)))
 
 
 def user_seen(trust: Trust, nats: dict[str, Any], body: dict[str, Any], signer: Holder) -> Any:
@@ -210,6 +212,7 @@ ACCOUNT_CASES: dict[str, Case] = {
     },
     **{f"nats.limits.{key}": Case(PLAIN, _limits(**{key: 7})) for key in ("subs", "payload")},
     "nats.limits.conn": Case(PLAIN, _limits(conn=7)),
+    "nats.limits.leaf": Case(PLAIN, _limits(leaf=7)),
     "nats.limits.imports": Case(_import(), _import() | _limits(imports=0)),
     "nats.limits.exports": Case(_ONE_EXPORT, _ONE_EXPORT | _limits(exports=0)),
     "nats.limits.wildcards": Case(
@@ -269,6 +272,20 @@ ACCOUNT_CASES: dict[str, Case] = {
 
 ELSEWHERE = Path(__file__).with_name("test_accounts_account.py")
 # What these do takes more than one account, and is shown elsewhere.
+_CALLED = {"auth_users": [USER.public]}
+ACCOUNT_CASES |= {
+    "nats.exports.allow_trace": Case(_export(), _export(allow_trace=True)),
+    "nats.imports.allow_trace": Case(_import(), _import(allow_trace=True)),
+    "nats.trace.dest": Case(PLAIN, {"trace": {"dest": "d"}}),
+    "nats.trace.sampling": Case({"trace": {"dest": "d"}}, {"trace": {"dest": "d", "sampling": 7}}),
+    "nats.authorization.auth_users": Case(PLAIN, {"authorization": _CALLED}),
+    "nats.authorization.allowed_accounts": Case(
+        {"authorization": _CALLED}, {"authorization": {**_CALLED, "allowed_accounts": ["*"]}}
+    ),
+    "nats.authorization.xkey": Case(
+        {"authorization": _CALLED}, {"authorization": {**_CALLED, "xkey": "X"}}
+    ),
+}
 SHOWN_BY = dict.fromkeys(
     ("nats.exports.revocations", "nats.imports.token"),
     "test_a_private_export_is_open_to_whoever_holds_its_token",

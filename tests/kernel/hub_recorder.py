@@ -55,6 +55,7 @@ class Recorder:
 
     def on_ping(self, cid: int) -> None:
         self.calls.append(("ping", cid))
+        self.hub.write(cid, b"PONG\r\n")
 
     def on_info(self, cid: int, info: bytes) -> None:
         self.calls.append(("info", cid, info))

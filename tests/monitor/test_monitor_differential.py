@@ -45,6 +45,7 @@ ASKED = [
     "/routez",
     "/leafz",
     "/gatewayz",
+    "/ipqueuesz",
     "/jsz?consumers=1&config=1",
     "/healthz",
 ]
@@ -59,6 +60,8 @@ REFUSED = [
     "/accountz?acc=nobody",
     "/accstatz?unused=x",
     "/routez?subs=x",
+    "/ipqueuesz?all=x",
+    "/raftz",
     "/jsz?accounts=x",
     "/healthz?js-enabled-only=x",
     "/healthz?stream=x",

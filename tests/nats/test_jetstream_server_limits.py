@@ -144,3 +144,17 @@ async def test_unknown_fields_are_left_alone_where_the_configuration_is_not_stri
 async def test_unknown_fields_are_refused_as_the_reference_refuses_them(tmp_path: Path):
     seen = await both(tmp_path, LENIENT.replace("false", "true"), unknown_fields)
     assert {code for _, code in seen} >= {10025}
+
+
+async def acknowledged(place: Place) -> list[Any]:
+    client = await place.client()
+    asked = json.dumps({"name": "S", "subjects": ["s"]}).encode()
+    await client.request("$JS.API.STREAM.CREATE.S", asked, timeout=5)
+    headers = {"Nats-Msg-Id": "1"}
+    acks = [await client.request("s", b"x", timeout=5, headers=headers) for _ in range(2)]
+    return [json.loads(ack.data) for ack in acks]
+
+
+async def test_an_ack_names_the_domain(tmp_path: Path):
+    config = 'jetstream: { store_dir: "DIRECTORY", domain: hub }'
+    assert (await both(tmp_path, config, acknowledged))[0]["domain"] == "hub"

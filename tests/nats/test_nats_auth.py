@@ -178,6 +178,14 @@ def test_nothing_gets_past_the_credentials_byte_by_byte(
     assert b"+OK" not in said
 
 
+def test_a_stranger_that_pings_gets_the_error_alone(serve: Callable[..., GuardedSessions]) -> None:
+    serving = serve(MODES["accounts"](), [Account("A")])
+
+    assert serving.client().tell(b"PING\r\n") == VIOLATION
+    assert serving.client().tell(b"PING\r\nPING\r\n") == VIOLATION
+    assert serving.user("alice").tell(b"PING\r\nPING\r\n") == b"PONG\r\nPONG\r\n"
+
+
 def test_what_follows_a_refused_second_connect_is_not_looked_at(
     serve: Callable[..., GuardedSessions],
 ) -> None:

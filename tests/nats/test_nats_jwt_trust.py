@@ -117,9 +117,12 @@ def test_another_system_account_than_the_operators_is_refused() -> None:
 
 
 def test_a_server_does_not_start_with_an_account_that_it_cannot_guard() -> None:
-    guarded = OPERATOR.account("a", authorization={"auth_users": [bearer(PINNED).public]})
+    scope = {"kind": "user_scope", "key": PINNED.public, "template": {"proxy_required": True}}
+    guarded = OPERATOR.account("a", signing_keys=[scope])
     with serving(file(OPERATOR, (guarded,))) as server:
-        server.until("'nats.authorization.auth_users' is not supported: this server asks no auth")
+        server.until(
+            "'nats.signing_keys.template.proxy_required' is not supported: this server trusts no"
+        )
         assert server.exit_code() == 1
 
 

@@ -1,7 +1,12 @@
+from typing import Any
+
 import pytest
 
-from millstream.accounts.permissions import Rule
+from millstream.accounts.permissions import Permissions, Rule
+from millstream.accounts.rights import Rights
+from millstream.nats.publish_rights import PublishRights
 from millstream.nats.record_reads import ReadRequest, may_read, read_request, sight_of
+from millstream.streams.config.config import StreamConfig
 
 
 @pytest.mark.parametrize(
@@ -14,6 +19,8 @@ from millstream.nats.record_reads import ReadRequest, may_read, read_request, si
         ("$MILLSTREAM.API.READ.LOG", ReadRequest("LOG", whole=True, parts=True)),
         ("$MILLSTREAM.API.PLAN.a.b", ReadRequest("a.b", whole=True, parts=True)),
         ("$MILLSTREAM.API.HOLD.LOG", ReadRequest("LOG", whole=True)),
+        ("$JS.API.STREAM.SNAPSHOT.LOG", ReadRequest("LOG", whole=True)),
+        ("$JS.hub.API.STREAM.SNAPSHOT.LOG", ReadRequest("LOG", whole=True)),
         ("$JS.API.STREAM.INFO.LOG", None),
         ("$JS.API.CONSUMER.MSG.NEXT.LOG.c", None),
         ("$JS.ACK.API.x", None),
@@ -35,6 +42,46 @@ def test_records_are_given_only_where_none_of_them_is_denied() -> None:
     assert may_read(rule, ReadRequest("X"), ("x.>",))
     assert not may_read(rule, ReadRequest("GONE"), None)
     assert may_read(Rule(), ReadRequest("GONE"), None)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "origins", "may"),
+    [
+        (("log.open",), [], True),
+        (("log.>",), [], False),
+        ((), ["OPEN"], True),
+        ((), ["LOG"], False),
+        (("log.open",), ["GONE"], False),
+    ],
+)
+def test_records_are_not_copied_out_of_what_is_denied(
+    subjects: tuple[str, ...], origins: list[str], may: bool
+) -> None:
+    streams = {"LOG": ("log.>", "LOG"), "OPEN": ("log.open", "OPEN")}
+    limited = Permissions(subscribe=Rule.of(deny=["log.secret"]))
+    for permissions, expected in ((limited, may), (Permissions(), True)):
+        rights = PublishRights(Rights(permissions), "$G", lambda _, name: streams.get(name), "")
+        assert rights.may_copy(subjects, origins) is expected
+
+
+@pytest.mark.parametrize(
+    ("more", "renamed"),
+    [
+        ({}, ((), [])),
+        ({"republish": {"src": "log.>", "dest": "out.>"}}, (("log.>",), [])),
+        ({"subject_transform": {"src": "log.>", "dest": "out.>"}}, (("log.>",), [])),
+        ({"sources": ({"name": "A"},)}, ((), [])),
+        (
+            {"sources": ({"name": "A", "subject_transforms": [{"src": "a", "dest": "b"}]},)},
+            ((), ["A"]),
+        ),
+        ({"mirror": {"name": "A"}, "republish": {"src": ">", "dest": "b.>"}}, (("log.>",), ["A"])),
+    ],
+)
+def test_a_configuration_says_what_it_shows_under_other_subjects(
+    more: dict[str, Any], renamed: tuple[tuple[str, ...], list[str]]
+) -> None:
+    assert StreamConfig(name="S", subjects=("log.>",), **more).renamed() == renamed
 
 
 def test_who_hears_some_subjects_may_ask_for_parts_and_sees_those() -> None:

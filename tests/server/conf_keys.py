@@ -14,6 +14,7 @@ from support.jwt_makers import Operator
 OPERATOR = Operator()
 ACCOUNT = OPERATOR.account("main")
 USER = nkeys.encode(Role.USER, bytes(range(32)))
+CURVE = nkeys.encode(Role.CURVE, bytes(range(32)))
 
 
 class Acts(NamedTuple):
@@ -99,6 +100,7 @@ BLOCKS = {
         "accounts { O { exports: [ { stream: s } ] }, P { exports: [ { stream: s } ] }, "
         "A { imports: [ { stream: { % } } ] } }",
     ),
+    "account trace": Block("accounts", "_TRACE", "accounts { A { msg_trace { % } } }"),
     "mapping": Block("mappings", "_DESTINATION", "mappings { a: [ { % } ] }"),
     "tls": Block("tls", "_TLS", "tls { % }"),
     "tls certificate": Block("tls", "_PAIR", "tls { certs: [ { % } ] }"),
@@ -113,11 +115,22 @@ BLOCKS = {
     "resolver": Block(
         "trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
     ),
+    "auth callout": Block(
+        "users", "_CALLOUT", "authorization { users: [ { user: a } ], auth_callout { % } }"
+    ),
     "cluster": Block("cluster", "_CLUSTER", "cluster { % }"),
-    "leafnodes": Block("cluster", "_LEAFNODES", "leafnodes { % }"),
+    "leafnodes": Block("leafnodes", "_LEAFNODES", "leafnodes { % }"),
+    "leafnodes authorization": Block(
+        "leafnodes", "_AUTHORIZATION", "leafnodes { port: 7, authorization { % } }"
+    ),
+    "leafnodes user": Block(
+        "leafnodes", "_USER", "leafnodes { port: 7, authorization { users: [ { % } ] } }"
+    ),
+    "leafnodes remote": Block("leafnodes", "_REMOTE", "leafnodes { remotes: [ { % } ] }"),
 }
 PARTS = {
-    ("users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")
+    *(("users", name) for name in ("_NAME", "_PASSWORD", "_SINGLE")),
+    *(("leafnodes", name) for name in ("_NAME", "_PASSWORD")),
 }  # tables that only make up others
 
 _PAIR = "cert_file: CERT, key_file: KEY"
@@ -126,12 +139,11 @@ _STREAM, _SERVICE = "stream: 's.*'", "service: q"
 _FROM = "stream: { account: O, subject: s.a }"
 _MEMORY = "resolver: MEMORY"
 _TRUST = f"{_MEMORY}\nresolver_preload {{ {ACCOUNT.public}: {ACCOUNT.token} }}"
-_ALONE = "joins no cluster"
-_NO_PEERS = "there are no other servers"
+_URL = "url: 'nats://h:7'"
+_ONE_ROUTE = "one route to each member"
+_PLAIN = "not compressed here"
 _OWN_STORE = "own way of keeping files"
 _ONE = "this server is one"
-_NO_TRACES = "does not trace messages"
-_NOT_MEMORY = "account resolvers other than MEMORY"
 _FULL = "type: full, dir: DIR"
 
 KEYS: dict[str, dict[str, Fate]] = {
@@ -158,6 +170,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("x"), "http_base_path"),
         **each(Acts("[a.example]"), "allowed_hosts"),
         **each(Acts("fsync"), "http_durability"),
+        **each(Acts("{ A { subjects: a } }"), "streams"),
         **each(Acts("{ token: t }"), "authorization"),
         **each(Acts("{ A {} }"), "accounts"),
         **each(Acts("{ a: b }"), "mappings", "maps"),
@@ -181,13 +194,14 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts(f"{{ {_PORT} }}"), "websocket", "ws"),
         "ocsp": Refused("true", "without OCSP"),
         "ocsp_cache": Refused("true", "without OCSP"),
-        "proxy_protocol": Refused("true", "must come directly"),
-        "proxies": Refused("{}", "must come directly"),
+        "proxy_protocol": Acts("true"),
+        "proxy_protocol_trusted": Acts("['10.0.0.0/8']"),
+        "proxies": Refused("{}", "signs for it"),
         **each(Acts("{ store_dir: d }"), "jetstream"),
         **each(Acts("d", "jetstream: on"), "store_dir", "storedir"),
-        "default_js_domain": Warned("{ A: d }", "leaf nodes"),
+        "default_js_domain": Acts("{ A: b }"),
         **each(Acts("{ name: c }"), "cluster"),
-        **each(Refused("{ port: 7422 }", "leaf nodes cannot connect"), "leaf", "leafnodes"),
+        **each(Acts("{ port: 7422 }"), "leaf", "leafnodes"),
         "gateway": Refused("{}", "joins no super-cluster"),
         "mqtt": Refused("{}", "MQTT clients cannot connect"),
         **each(
@@ -197,8 +211,8 @@ KEYS: dict[str, dict[str, Fate]] = {
         "trace_verbose": Warned("true", "is taken as 'trace'"),
         "logtime": Acts("false"),
         **each(Acts("f"), "logfile", "log_file", "pidfile", "pid_file", "ports_file_dir"),
-        "syslog": Refused("true", "log_file"),
-        "remote_syslog": Refused("x", "log_file"),
+        "syslog": Acts("true"),
+        "remote_syslog": Acts("'udp://localhost:514'"),
         **each(Warned("7", "no Go program"), "prof_port", "prof_block_rate"),
         **each(Acts("true"), "disable_sublist_cache", "no_sublist_cache"),
         "lame_duck_duration": Acts("'70s'"),
@@ -215,7 +229,10 @@ KEYS: dict[str, dict[str, Fate]] = {
             Acts("{ publish: a }", "users: [ { user: u } ]"),
             *("default_permission", "default_permissions", "permissions"),
         ),
-        **each(Refused("{}", "operator JWTs"), "auth_callout", "auth_hook"),
+        **each(
+            Acts(f"{{ issuer: {ACCOUNT.public}, users: [a] }}", "users: [ { user: a } ]"),
+            *("auth_callout", "auth_hook"),
+        ),
         "proxy_required": Refused("true", "no trusted proxies"),
     },
     "user": {
@@ -251,12 +268,12 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("{ a: b }"), "mappings", "maps"),
         "jetstream": Acts("on"),
         "limits": Acts("{ max_conn: 7 }"),
-        **each(Refused("d", "cannot be traced"), "msg_trace", "trace_dest"),
+        **each(Acts("d"), "msg_trace", "trace_dest"),
     },
     "account limits": {
         **each(Acts("7"), "max_connections", "max_conn", "max_subscriptions", "max_subs"),
         **each(Acts("7"), "max_payload", "max_pay"),
-        **each(Warned("7", "leaf nodes cannot connect"), "max_leafnodes", "max_leafs"),
+        **each(Acts("7"), "max_leafnodes", "max_leafs"),
     },
     "account jetstream": {
         **each(Acts("7"), "max_memory", "max_mem", "mem", "memory"),
@@ -277,7 +294,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "accounts": Acts("[B]", _STREAM),
         "latency": Acts("l", _SERVICE),
         "account_token_position": Acts("2", _STREAM),
-        "allow_trace": Warned("true", _NO_TRACES, _SERVICE),
+        "allow_trace": Acts("true", _SERVICE),
     },
     "latency": {"subject": Acts("l"), "sampling": Acts("7", "subject: l")},
     "import": {
@@ -285,7 +302,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "service": Acts("{ account: O, subject: q }"),
         **each(Acts("x", _FROM), "prefix", "to"),
         "share": Acts("true", "service: { account: O, subject: q }"),
-        "allow_trace": Warned("true", _NO_TRACES, _FROM),
+        "allow_trace": Acts("true", _FROM),
     },
     "import source": {
         "account": Acts("P", "subject: s"),
@@ -300,10 +317,10 @@ KEYS: dict[str, dict[str, Fate]] = {
         "cert_file": Acts("CERT", "key_file: KEY"),
         "key_file": Acts("KEY", "cert_file: CERT"),
         "ca_file": Acts("CERT", _PAIR),
-        "insecure": Warned("true", "does not connect to others", _PAIR),
+        "insecure": Warned("true", "clients check this server", _PAIR),
         **each(Acts("true", _PAIR), "verify", "verify_and_map"),
         **each(Acts("true", _PAIR), "handshake_first", "first", "immediate"),
-        "verify_cert_and_check_known_urls": Refused("true", "between servers only", _PAIR),
+        "verify_cert_and_check_known_urls": Refused("true", "the authority", _PAIR),
         "allow_insecure_cipher_suites": Acts(
             "true", f"{_PAIR}, cipher_suites: [ TLS_RSA_WITH_AES_128_GCM_SHA256 ]"
         ),
@@ -390,31 +407,97 @@ KEYS: dict[str, dict[str, Fate]] = {
         "parquet": Acts("none"),
     },
     "resolver": {
-        "type": Refused("full", _NOT_MEMORY, "dir: DIR"),
-        "dir": Refused("DIR", _NOT_MEMORY, "type: full"),
-        "allow_delete": Refused("true", _NOT_MEMORY, _FULL),
-        "hard_delete": Refused("true", _NOT_MEMORY, f"{_FULL}, allow_delete: true"),
-        "limit": Refused("7", _NOT_MEMORY, _FULL),
-        "ttl": Refused("'7s'", _NOT_MEMORY, "type: cache, dir: DIR"),
-        **each(Refused("'7s'", _NOT_MEMORY, _FULL), "interval", "timeout"),
+        "type": Acts("full", "dir: DIR"),
+        "dir": Acts("DIR", "type: full"),
+        "allow_delete": Acts("true", _FULL),
+        "hard_delete": Acts("true", f"{_FULL}, allow_delete: true"),
+        "limit": Acts("7", _FULL),
+        "ttl": Acts("'7s'", "type: cache, dir: DIR"),
+        "interval": Warned("'7s'", "no other servers", _FULL),
+        "timeout": Acts("'7s'", "type: cache, dir: DIR"),
+    },
+    "account trace": {"dest": Acts("d"), "sampling": Acts("7", "dest: d")},
+    "auth callout": {
+        "issuer": Acts(ACCOUNT.public, "users: [a]"),
+        **each(Acts("A", f"issuer: {ACCOUNT.public}, users: [a]"), "account", "acc"),
+        **each(Acts("[a]", f"issuer: {ACCOUNT.public}"), "auth_users", "users"),
+        **each(Acts(CURVE, f"issuer: {ACCOUNT.public}, users: [a]"), "xkey", "key"),
+        "allowed_accounts": Acts("[A]", f"issuer: {ACCOUNT.public}, users: [a]"),
     },
     "cluster": {
         "name": Acts("c"),
-        **each(Refused("x", _ALONE), "listen", "port", "host", "net", "routes"),
-        **each(Refused("{}", _ALONE), "authorization", "tls", "permissions", "accounts"),
-        **each(Warned("x", _NO_PEERS), "cluster_advertise", "advertise", "write_timeout"),
-        **each(Warned("true", _NO_PEERS), "no_advertise", "connect_backoff"),
-        **each(Warned("7", _NO_PEERS), "connect_retries", "pool_size", "ping_max"),
-        **each(Warned("'7s'", _NO_PEERS), "ping_interval", "write_deadline"),
-        "compression": Warned("off", _NO_PEERS),
+        **each(Acts("'127.0.0.1:7'", "name: c"), "listen"),
+        "port": Acts("7", "name: c"),
+        **each(Acts("h", "port: 7"), "host", "net"),
+        "authorization": Acts("{ user: u, password: p }", "port: 7"),
+        "routes": Acts("[ 'nats://u:p@h:7' ]"),
+        "tls": Acts(f"{{ {_PAIR} }}", "port: 7"),
+        **each(Acts("x", "port: 7"), "cluster_advertise", "advertise"),
+        **each(Acts("true", "port: 7"), "no_advertise", "connect_backoff"),
+        **each(Acts("7", "port: 7"), "connect_retries", "ping_max"),
+        "ping_interval": Acts("'7s'", "port: 7"),
+        "permissions": Acts("{ import: a, export: { allow: b, deny: c } }", "port: 7"),
+        "pool_size": Warned("7", _ONE_ROUTE),
+        "accounts": Warned("[ A ]", _ONE_ROUTE),
+        "write_deadline": Warned("'7s'", "the clients' write_deadline"),
+        "write_timeout": Warned("retry", "is closed"),
+        "compression": Warned("off", _PLAIN),
     },
-    "leafnodes": each(
-        Refused("x", "leaf nodes cannot connect"),
-        *("listen", "port", "host", "net", "authorization", "remotes", "reconnect"),
-        *("reconnect_delay", "reconnect_interval", "dial_timeout", "tls", "advertise"),
-        *("leafnode_advertise", "no_advertise", "min_version", "minimum_version", "compression"),
-        *("isolate_leafnode_interest", "isolate", "write_deadline", "write_timeout"),
-    ),
+    "leafnodes": {
+        **each(Acts("'127.0.0.1:7'"), "listen"),
+        "port": Acts("7"),
+        **each(Acts("h", "port: 7"), "host", "net"),
+        "authorization": Acts("{ user: u, password: p }", "port: 7"),
+        "remotes": Acts("[ { url: 'nats://h:7' } ]"),
+        **each(Acts("'7s'", "port: 7"), "reconnect", "reconnect_delay", "reconnect_interval"),
+        "dial_timeout": Acts("'7s'", "port: 7"),
+        "tls": Acts(f"{{ {_PAIR} }}", "port: 7"),
+        **each(Acts("x", "port: 7"), "leafnode_advertise", "advertise"),
+        "no_advertise": Acts("true", "port: 7"),
+        **each(Acts("2.9.0", "port: 7"), "min_version", "minimum_version"),
+        **each(Acts("true", "port: 7"), "isolate_leafnode_interest", "isolate"),
+        "write_deadline": Warned("'7s'", "the clients' write_deadline"),
+        "write_timeout": Warned("retry", "is closed"),
+        "compression": Warned("off", _PLAIN),
+    },
+    "leafnodes authorization": {
+        **each(Acts("u"), "user", "username"),
+        **each(Acts("p", "user: u"), "pass", "password"),
+        "nkey": Acts(USER),
+        "timeout": Acts("7"),
+        "users": Acts("[ { user: u, password: p, account: A } ]"),
+        "account": Acts("A", "user: u"),
+        "proxy_required": Refused("true", "no trusted proxies"),
+    },
+    "leafnodes user": {
+        **each(Acts("u"), "user", "username"),
+        **each(Acts("p", "user: u"), "pass", "password"),
+        "account": Acts("A", "user: u"),
+        "proxy_required": Refused("true", "no trusted proxies"),
+    },
+    "leafnodes remote": {
+        **each(Acts("'nats://h:7'"), "url"),
+        **each(Acts("[ 'nats://h:7', 'nats://i:7' ]"), "urls"),
+        **each(Acts("true", _URL), "no_randomize", "dont_randomize", "hub", "disabled"),
+        **each(Acts("A", _URL), "account", "local"),
+        **each(Acts("x", _URL), "creds", "credentials", "nkey", "seed"),
+        "tls": Acts("{ ca_file: CERT }", _URL),
+        **each(Acts("[ a, b ]", _URL), "deny_imports", "deny_import"),
+        **each(Acts("[ a, b ]", _URL), "deny_exports", "deny_export"),
+        **each(Acts("true", _URL), "isolate_leafnode_interest", "isolate", "request_isolation"),
+        "ignore_discovered_servers": Acts("true", _URL),
+        "first_info_timeout": Acts("'7s'", _URL),
+        "dial_timeout": Warned("'7s'", "for all remotes", _URL),
+        "proxy": Refused("{}", "called directly", _URL),
+        "compression": Warned("off", _PLAIN, _URL),
+        **each(Warned("true", "no leader", _URL), "jetstream_cluster_migrate"),
+        **each(Warned("true", "no leader", _URL), "js_cluster_migrate"),
+        **each(
+            Warned("true", "not called over WebSocket", _URL),
+            *("ws_compress", "ws_compression", "websocket_compress", "websocket_compression"),
+            *("ws_no_masking", "websocket_no_masking"),
+        ),
+    },
 }
 
 # What nats-server 2.15 knows at the top and in each block that is not refused as a whole.
@@ -475,6 +558,8 @@ NATS_SERVER: dict[str, str] = {
     "jetstream limits": """max_ack_pending max_ha_assets max_request_batch duplicate_window batch
         default_max_consumers""",
     "jetstream batch": "max_inflight_per_stream max_inflight_total max_msgs timeout",
+    "account trace": "dest sampling",
+    "auth callout": "issuer account acc auth_users users xkey key allowed_accounts",
     "resolver": "dir type allow_delete hard_delete limit ttl interval timeout",
     "cluster": """name listen port host net authorization routes tls cluster_advertise advertise
         no_advertise connect_retries connect_backoff permissions pool_size accounts compression
@@ -483,4 +568,13 @@ NATS_SERVER: dict[str, str] = {
         reconnect_interval dial_timeout tls leafnode_advertise advertise no_advertise min_version
         minimum_version compression isolate_leafnode_interest isolate write_deadline
         write_timeout""",
+    "leafnodes authorization": """user username pass password nkey timeout users account
+        proxy_required""",
+    "leafnodes user": "user username pass password account proxy_required",
+    "leafnodes remote": """no_randomize dont_randomize url urls account local creds credentials nkey
+        seed tls hub deny_imports deny_import deny_exports deny_export ws_compress ws_compression
+        websocket_compress websocket_compression ws_no_masking websocket_no_masking
+        jetstream_cluster_migrate js_cluster_migrate isolate_leafnode_interest isolate
+        request_isolation compression first_info_timeout dial_timeout disabled proxy
+        ignore_discovered_servers""",
 }

@@ -15,10 +15,8 @@ from conf_keys import BLOCKS, KEYS, NATS_SERVER, PARTS, Acts, Fate, Refused, War
 import millstream
 from millstream.server.conf.document import FileOptions, from_block
 from millstream.server.conf.syntax import parse
-from millstream.server.options.auth_options import DirectoryResolver, UrlResolver
 from millstream.server.options.options import Options
 from millstream.server.options.serve_config import ConfigError
-from millstream.server.options.unsupported import refuse_missing
 from support.annotations import structs_in
 
 SOURCE = Path(millstream.__file__).parent
@@ -56,9 +54,7 @@ def without(block: str, files: dict[str, str], key: str) -> str:
 
 
 def read(text: str) -> FileOptions:
-    made = from_block(parse(text, "test.conf"))
-    refuse_missing(made.options)
-    return made
+    return from_block(parse(text, "test.conf"))
 
 
 def tables() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -129,14 +125,12 @@ def _options(text: str) -> Options | None:
 
 # -- what acts is read ---------------------------------------------------------------------------
 
-# Whole values that are refused before anything could read them.
-REFUSED_VALUES = (DirectoryResolver, UrlResolver)
 # Fields that the readers themselves use up.
 USED_BY_READERS = {"AccountOptions.default_permissions"}
 
 
 def option_fields(struct: type, seen: set[type]) -> Iterator[tuple[str, str]]:
-    if struct in seen or struct in REFUSED_VALUES:
+    if struct in seen:
         return
     seen.add(struct)
     for field in msgspec.structs.fields(struct):

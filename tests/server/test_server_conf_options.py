@@ -331,8 +331,8 @@ def test_every_mistake_is_told_with_its_line_and_remedy() -> None:
 
 
 def test_what_we_do_not_have_is_refused_by_name() -> None:
-    assert complaints("syslog: true") == [
-        "s.conf:1: 'syslog' is not supported: log to standard error or to a log_file"
+    assert complaints("ocsp: true") == [
+        "s.conf:1: 'ocsp' is not supported: certificates are served without OCSP"
     ]
 
 

@@ -138,7 +138,7 @@ async def site(directory: Path, fault: Fault, **values: Any) -> AsyncIterator[Si
     server = Server(options, parts)
     await server.start()
     try:
-        yield Site(parts, server, fault, routes(options, parts.facts, parts.kept, parts.gate))
+        yield Site(parts, server, fault, routes(options, parts.facts, parts.page, parts.gate))
     finally:
         async with asyncio.timeout(LIMIT):
             await server.stop()

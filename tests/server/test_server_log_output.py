@@ -1,6 +1,7 @@
 import logging
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -110,3 +111,61 @@ def test_a_file_that_cannot_be_opened_leaves_the_old_one(opened: Open, tmp_path:
 )
 def test_debug_and_trace_say_more(options: LoggingOptions, expected: int) -> None:
     assert level(options) == expected
+
+
+@pytest.mark.parametrize("scheme", ["udp", "tcp", "unix"])
+def test_lines_go_to_a_log_elsewhere(opened: Open, scheme: str, tmp_path: Path) -> None:
+    family = socket.AF_UNIX if scheme == "unix" else socket.AF_INET
+    kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
+    with socket.socket(family, kind) as there:
+        there.settimeout(5)
+        there.bind(str(tmp_path / "log") if scheme == "unix" else ("127.0.0.1", 0))
+        if scheme == "unix":
+            url = f"unix://{tmp_path}/log"
+        else:
+            url = f"{scheme}://127.0.0.1:{there.getsockname()[1]}"
+        if scheme != "udp":
+            there.listen()
+        logger, output = opened(LoggingOptions(remote_syslog=url))
+        heard = there if scheme == "udp" else there.accept()[0]
+        heard.settimeout(5)
+        logger.warning("take care")
+        line = heard.recv(4096).decode()
+        output.close()
+        heard.close()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d"
+    pattern = rf"<4>{time} \S+ nats-server\[{os.getpid()}\]: take care\n"
+    assert re.fullmatch(pattern, line)
+
+
+def test_a_log_that_is_gone_never_holds_the_server(opened: Open, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        url = f"tcp://127.0.0.1:{there.getsockname()[1]}"
+        logger, output = opened(LoggingOptions(remote_syslog=url))
+        there.accept()[0].close()
+    for _ in range(1000):
+        logger.info("x" * 1000)
+    assert output.lost_lines > 0
+
+
+def test_a_file_goes_before_syslog_and_a_reload_moves_between_them(
+    opened: Open, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+        there.settimeout(5)
+        url = f"udp://127.0.0.1:{there.getsockname()[1]}"
+        file = tmp_path / "log"
+        logger, output = opened(LoggingOptions(file=str(file), remote_syslog=url))
+        logger.info("to the file")
+        output.change(LoggingOptions(remote_syslog=url))
+        logger.info("to the other")
+        assert there.recv(4096).decode().endswith(": to the other\n")
+        assert "to the file" in file.read_text()
+
+
+def test_a_syslog_that_nobody_listens_at_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        LogOutput(LoggingOptions(remote_syslog=f"unix://{tmp_path}/nobody"))

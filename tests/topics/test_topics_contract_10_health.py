@@ -117,7 +117,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     parts = build(options, asyncio.get_running_loop(), SystemClock())
     server = Server(options, parts)
     await server.start()
-    yield Served(routes(options, parts.facts, parts.kept, parts.gate))
+    yield Served(routes(options, parts.facts, parts.page, parts.gate))
     await server.stop()
 
 

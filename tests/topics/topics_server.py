@@ -68,6 +68,6 @@ async def asked(directory: Path, keys: str = "", **values: Any) -> AsyncIterator
     server = Server(options, parts)
     await server.start()
     try:
-        yield Asked(routes(options, parts.facts, parts.kept, parts.gate), parts)
+        yield Asked(routes(options, parts.facts, parts.page, parts.gate), parts)
     finally:
         await server.stop()

@@ -31,6 +31,7 @@ class AccountLimits(msgspec.Struct, frozen=True):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    max_leafnodes: int = -1
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
@@ -59,6 +60,13 @@ class Latency(msgspec.Struct, frozen=True):
     sampling: int = 100
 
 
+class TraceTerms(msgspec.Struct, frozen=True):
+    """Where messages that carry a ``traceparent`` are traced to, and how many in a hundred."""
+
+    dest: str
+    sampling: int = 100
+
+
 class Export(msgspec.Struct, frozen=True):
     """Subjects that others may import; ``accounts`` of None means everybody."""
 
@@ -69,6 +77,7 @@ class Export(msgspec.Struct, frozen=True):
     response_seconds: float = RESPONSE_SECONDS
     account_token_position: int = 0
     latency: Latency | None = None
+    allow_trace: bool = False  # traces of others go on to a service
 
     def is_open_to(self, importer: str, subject: str) -> bool:
         """Say whether ``importer`` may take ``subject``, which this export covers."""
@@ -88,6 +97,7 @@ class Import(msgspec.Struct, frozen=True):
     to: str = ""
     prefix: str = ""
     share: bool = False
+    allow_trace: bool = False  # traces of others go on to our clients
 
     @property
     def local(self) -> str:
@@ -160,6 +170,7 @@ class Account(msgspec.Struct, frozen=True):
     stream_limits: StreamLimits = StreamLimits()
     # Limits by number of replicas: "R1" holds for the streams of one server, others for none.
     tiers: tuple[tuple[str, StreamLimits], ...] = ()
+    trace: TraceTerms | None = None
 
     @property
     def shown_name(self) -> str:

@@ -28,7 +28,6 @@ class Field(NamedTuple):
 
 
 _ACTS, _DESCRIBES = Field(Fate.ACTS), Field(Fate.DESCRIBES)
-_NO_TRACES = Field(Fate.WARNED, "this server does not trace messages through accounts")
 _UNCOUNTED = Field(
     Fate.WARNED, "bytes are not counted up, by nats-server neither: set payload or disk_storage"
 )
@@ -76,7 +75,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_all(_LASTING, "exp", "nbf"),
         **_all(_DESCRIBES, "nats.tags", "nats.operator_service_urls"),
         "nats.account_server_url": Field(
-            Fate.WARNED, "account JWTs come from resolver_preload: list them there"
+            Fate.WARNED, "the resolver setting says where account JWTs come from"
         ),
         "issuer_account": _DESCRIBES,
     },
@@ -89,10 +88,9 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_below(
             "nats.limits",
             {
-                **_all(_ACTS, "subs", "payload", "imports", "exports", "wildcards", "conn"),
+                **_all(_ACTS, "subs", "payload", "imports", "exports", "wildcards", "conn", "leaf"),
                 "disallow_bearer": _ACTS,
                 "data": _UNCOUNTED,
-                "leaf": Field(Fate.WARNED, "leaf nodes cannot connect: none of them is let in"),
             },
         ),
         **_below(
@@ -102,7 +100,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
                 **_all(_ACTS, "response_threshold", "account_token_position"),
                 **_all(_ACTS, "service_latency.sampling", "service_latency.results"),
                 **_all(_DESCRIBES, "name", "advertise", "description", "info_url"),
-                "allow_trace": _NO_TRACES,
+                "allow_trace": _ACTS,
             },
         ),
         **_below(
@@ -111,7 +109,7 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
                 **_all(_ACTS, "subject", "account", "token", "to", "local_subject", "type"),
                 "share": _ACTS,
                 "name": _DESCRIBES,
-                "allow_trace": _NO_TRACES,
+                "allow_trace": _ACTS,
             },
         ),
         **_below(
@@ -130,15 +128,9 @@ FIELDS: Mapping[JwtKind, Mapping[str, Field]] = {
         **_below("nats.mappings", _all(_ACTS, "subject", "weight", "cluster")),
         **_below(
             "nats.authorization",
-            _all(
-                Field(
-                    Fate.REFUSED,
-                    "this server asks no auth callout: sign the users' JWTs, or use nats-server",
-                ),
-                *("auth_users", "allowed_accounts", "xkey"),
-            ),
+            _all(_ACTS, "auth_users", "allowed_accounts", "xkey"),
         ),
-        **_below("nats.trace", _all(_NO_TRACES, "dest", "sampling")),
+        **_below("nats.trace", _all(_ACTS, "dest", "sampling")),
         "nats.cluster_traffic": Field(Fate.WARNED, "it tunes clusters, and this server is one"),
         "nats.tags": _ACTS,  # templates of scoped signing keys name them
         **_all(_DESCRIBES, "nats.description", "nats.info_url", "issuer_account"),

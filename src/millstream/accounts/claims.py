@@ -16,11 +16,12 @@ from millstream.accounts.account import (
     Mapping,
     ResponseType,
     StreamLimits,
+    TraceTerms,
 )
 from millstream.accounts.jwt import JwtClaims, Refused, decode
 from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.stream_quota import OUR_TIER
-from millstream.subjects.subject import is_subset
+from millstream.subjects.subject import is_literal, is_subset
 
 _NS = 1e9
 _RESPONSES = {
@@ -110,11 +111,21 @@ def account_of_claims(claims: JwtClaims) -> Account:
             for source, destinations in (nats.get("mappings") or {}).items()
         ),
         # What a JWT leaves out is 0, not unlimited: nobody may connect, and nothing be published.
-        AccountLimits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload"))),
+        AccountLimits(*(limits.get(key) or 0 for key in ("conn", "subs", "payload", "leaf"))),
         jetstream=_has_jetstream(limits),
         stream_limits=_stream_limits(limits),
         tiers=_tiers(limits),
+        trace=_trace(nats.get("trace")),
     )
+
+
+def _trace(told: dict[str, Any] | None) -> TraceTerms | None:
+    """Return where traces go; a destination that is no subject is none."""
+    dest = (told or {}).get("dest") or ""
+    if not is_literal(dest):
+        return None
+    sampling = (told or {}).get("sampling") or 0
+    return TraceTerms(dest, sampling if 0 < sampling <= 100 else 100)
 
 
 def _has_jetstream(limits: dict[str, Any]) -> bool:
@@ -159,6 +170,7 @@ def _export(export: dict[str, Any], invited: tuple[str, ...]) -> Export:
         (export.get("response_threshold") or RESPONSE_SECONDS * _NS) / _NS,
         export.get("account_token_position") or 0,
         _latency(export.get("service_latency")),
+        bool(export.get("allow_trace")),
     )
 
 
@@ -171,6 +183,7 @@ def _latency(told: dict[str, Any] | None) -> Latency | None:
 
 def _import(item: dict[str, Any]) -> Import:
     service = item.get("type") == "service"
+    traced = bool(item.get("allow_trace"))
     subject, to = item.get("subject") or "", item.get("to") or ""
     if item.get("local_subject"):
         to = item["local_subject"]
@@ -178,8 +191,9 @@ def _import(item: dict[str, Any]) -> Import:
         # In a JWT of the older form a service's ``subject`` is our name and ``to`` its owner's.
         subject, to = to, subject
     elif to:
-        return Import(item.get("account") or "", subject, prefix=to)
-    return Import(item.get("account") or "", subject, service, to, share=bool(item.get("share")))
+        return Import(item.get("account") or "", subject, prefix=to, allow_trace=traced)
+    shared = bool(item.get("share"))
+    return Import(item.get("account") or "", subject, service, to, share=shared, allow_trace=traced)
 
 
 def _is_for_us(to: dict[str, Any]) -> bool:

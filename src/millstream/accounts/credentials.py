@@ -17,6 +17,7 @@ import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
+from millstream.accounts.callout.terms import CalloutTerms, terms_of_claims
 from millstream.accounts.jwt import JwtClaims, Refused, Trust
 from millstream.accounts.nkeys import Role
 from millstream.accounts.permissions import BadPermission, Permissions, Responses, Rule
@@ -74,6 +75,7 @@ class Identity(msgspec.Struct, frozen=True):
     max_subscriptions: int = -1
     max_payload: int = -1
     account_expires: int = 0  # Unix seconds, 0 = never
+    is_delegated: bool = False  # a service said so, nothing that is known here
 
 
 class Credentials:
@@ -88,6 +90,7 @@ class Credentials:
         trust: Trust | None = None,
         map_certificates: bool = False,
         closed: bool = False,
+        callout: CalloutTerms | None = None,
     ) -> None:
         """Know these; ``closed`` keeps everyone out even where nobody is listed."""
         listed = list(users)
@@ -98,6 +101,7 @@ class Credentials:
         self._trust = trust
         self._map_certificates = map_certificates
         self._closed = closed
+        self.callout = callout
         self.listed = tuple(listed)
         self._hashes = _SlowHashes()
         self._told: set[str] = set()  # users of whose JWT the log has said what is not followed
@@ -106,6 +110,14 @@ class Credentials:
     def trust(self) -> Trust | None:
         """The operators that are believed, where any are."""
         return self._trust
+
+    def callout_of(self, account: str) -> CalloutTerms | None:
+        """Return the terms of the service that lives in an account, None when none does."""
+        if self._trust is not None:
+            claims = self._trust.account(account)
+            return None if claims is None else terms_of_claims(claims)
+        lives_there = self.callout is not None and self.callout.account == account
+        return self.callout if lives_there else None
 
     @property
     def required(self) -> bool:

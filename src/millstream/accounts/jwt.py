@@ -78,6 +78,28 @@ class VerifiedUser(msgspec.Struct, frozen=True):
 
 def decode(text: str, kind: JwtKind) -> JwtClaims:
     """Return the claims of a JWT whose own signature holds; raises ``Refused``."""
+    parts, old, body = _opened(text)
+    claims = _claims(body, kind, old=old)
+    if old and claims.version != 1:
+        raise Refused("a newer version signs its header too")
+    issuer_role, subject_role = _ROLES[kind]
+    _check_signature(parts, claims.issuer, issuer_role, old=old)
+    if not nkeys.is_public(claims.subject, subject_role):
+        raise Refused(f"the subject is not a {subject_role.name.lower()} key")
+    return claims
+
+
+def signed_body(text: str, issuer: Role) -> dict[str, Any]:
+    """Return all that a JWT of any kind says, if its own signature holds; raises ``Refused``."""
+    parts, old, body = _opened(text)
+    if old:
+        raise Refused("a newer version signs its header too")
+    _check_signature(parts, body.get("iss") or "", issuer, old=False)
+    return body
+
+
+def _opened(text: str) -> tuple[list[str], bool, dict[str, Any]]:
+    """Return the parts of a JWT, whether it is of the first version, and what it says."""
     parts = text.strip().split(".")
     if len(text) > _LONGEST or len(parts) != 3:
         raise Refused("not a JWT")
@@ -85,22 +107,18 @@ def decode(text: str, kind: JwtKind) -> JwtClaims:
     body = claim_shapes.without_nulls(_json(parts[1], _CLAIMS))
     if header.get("alg") not in ("ed25519-nkey", _OLD):
         raise Refused(f"unsupported algorithm {header.get('alg')!r}")
-    old = header["alg"] == _OLD
-    claims = _claims(body, kind, old=old)
-    if old and claims.version != 1:
-        raise Refused("a newer version signs its header too")
+    return parts, header["alg"] == _OLD, body
+
+
+def _check_signature(parts: list[str], issuer: str, role: Role, *, old: bool) -> None:
     # The first version of these JWTs, which is still around, left its header unsigned.
     signed = (parts[1] if old else f"{parts[0]}.{parts[1]}").encode()
     try:
         signature = nkeys.decode_signature(parts[2])
     except nkeys.BadKey as error:
         raise Refused(str(error)) from error
-    issuer_role, subject_role = _ROLES[kind]
-    if not nkeys.verify(claims.issuer, issuer_role, signature, signed):
+    if not nkeys.verify(issuer, role, signature, signed):
         raise Refused("the signature does not fit the issuer")
-    if not nkeys.is_public(claims.subject, subject_role):
-        raise Refused(f"the subject is not a {subject_role.name.lower()} key")
-    return claims
 
 
 _ROLES = {  # who signs, and for whom
@@ -198,16 +216,51 @@ class Trust:
 
     def add_account(self, text: str) -> JwtClaims:
         """Take an account JWT that the operator signed; the newest one of an account wins."""
+        claims = self.checked(text)
+        known = self._accounts.get(claims.subject)
+        if known is None or known.issued_at <= claims.issued_at:
+            self._accounts[claims.subject] = claims
+        return claims
+
+    def checked(self, text: str) -> JwtClaims:
+        """Return the claims of an account JWT that the operator signed; raises ``Refused``."""
         claims = decode(text, JwtKind.ACCOUNT)
         if claims.issuer not in self._keys:
             raise Refused("the account is not signed by a trusted operator")
         problem = next(account_problems(claims.nats), None)
         if problem is not None:
             raise Refused(problem)
-        known = self._accounts.get(claims.subject)
-        if known is None or known.issued_at <= claims.issued_at:
-            self._accounts[claims.subject] = claims
         return claims
+
+    def remove_account(self, public: str) -> None:
+        """Forget an account: none of its users is believed any more."""
+        self._accounts.pop(public, None)
+
+    def named_by(self, text: str) -> tuple[str, str]:
+        """Return the user and the account that a user's JWT names, empty where it is none."""
+        try:
+            user = decode(text, JwtKind.USER)
+        except Refused:
+            return "", ""
+        public = user.nats.get("issuer_account") or user.issuer
+        if self._pinned is not None and public not in self._pinned:
+            return "", ""
+        return user.subject, str(public)
+
+    def deletions(self, text: str) -> list[str]:
+        """Return the accounts that an operator asks to delete; raises ``Refused``."""
+        body = signed_body(text, Role.OPERATOR)
+        if body.get("sub") != body.get("iss"):
+            raise Refused("not self signed")
+        if body["iss"] not in self._keys:
+            raise Refused("not trusted")
+        listed = body.get("nats", {}).get("accounts")
+        if not isinstance(listed, list):
+            raise Refused("malformed request")
+        for public in listed:
+            if not isinstance(public, str) or not nkeys.is_public(public, Role.ACCOUNT):
+                raise Refused("malformed request")
+        return list(dict.fromkeys(listed))
 
     def accounts(self) -> list[JwtClaims]:
         """Return the claims of every account that was given."""
@@ -262,6 +315,23 @@ def _signing_scope(account: JwtClaims, issuer: str) -> dict[str, Any] | None:
         if isinstance(entry, dict) and entry.get("key") == issuer:
             return entry.get("template") or {}
     raise Refused("signed by a key that the account does not list")
+
+
+def signing_keys(account: JwtClaims) -> list[str]:
+    """Return the keys beside its own that sign for an account."""
+    listed = account.nats.get("signing_keys") or ()
+    return [str(entry["key"] if isinstance(entry, dict) else entry) for entry in listed]
+
+
+def granted_alone(
+    user: JwtClaims, *, now: float, address: str, kind: str
+) -> tuple[dict[str, Any], int]:
+    """Return what a user's JWT grants where no account's JWT stands behind it, and its end."""
+    _check_times(user, now)
+    granted = {**_UNSAID[user.version], **user.nats}
+    _check_place(granted, address=address, kind=kind)
+    ends = [end for end in (user.expires, _end_of_hours(granted, now)) if end]
+    return granted, min(ends, default=0)
 
 
 def _check_revoked(account: JwtClaims, user: JwtClaims) -> None:

@@ -17,6 +17,7 @@ class Role(IntEnum):
     SERVER = 13  # N
     OPERATOR = 14  # O
     USER = 20  # U
+    CURVE = 23  # X
 
 
 class BadKey(ValueError):

@@ -113,6 +113,13 @@ class Permissions(msgspec.Struct, frozen=True):
     subscribe: Rule = msgspec.field(default_factory=Rule)
     responses: Responses | None = None
 
+    def without(self, subject: str) -> "Permissions":
+        """Return these with one more subject that must not be published to."""
+        denied = (*self.publish.deny, SubjectRule(subject))
+        return msgspec.structs.replace(
+            self, publish=msgspec.structs.replace(self.publish, deny=denied)
+        )
+
     @property
     def unlimited(self) -> bool:
         """Whether nothing needs to be checked."""

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import Command
 from millstream.client.errors import ApiError
 from millstream.client.topic_values import Record
@@ -37,7 +37,7 @@ def dlq() -> None:
 @click.argument("name", required=False)
 @over_http
 @json_option
-def ls(name: str | None, access: Access, as_json: bool) -> None:
+def ls(name: str | None, access: ServerAccess, as_json: bool) -> None:
     """List dead letters, or the topics that queues send them to.
 
     NAME is a topic of dead letters, or a queue whose dead letters to list.
@@ -67,7 +67,7 @@ def replay(
     seqs: tuple[int, ...],
     most: int | None,
     to: str | None,
-    access: Access,
+    access: ServerAccess,
 ) -> int:
     """Send dead letters back to their queues, with their deliveries counted from 0.
 

@@ -38,6 +38,8 @@ cli = LazyGroup(
         "reader": ("topics.group:reader", "Positions of Spark queries."),
         "schedule": ("messages.schedule:schedule", "Publish later, or again and again."),
         "pipeline": ("pipeline.command:pipeline", "Transform streams with Spark."),
+        "apply": ("declared.apply:apply", "Make a server as a file describes it."),
+        "get": ("declared.get:get", "Write what a server has as such a file."),
         "server": ("operator.group:server", "Look at a server; check, reload and drain it."),
         "account": ("operator.group:account", "Show what an account uses and may use."),
         "user": ("operator.group:user", "Add and remove users."),

@@ -122,6 +122,8 @@ def _announce(facts: ServerFacts) -> None:
         log.info('  Store Directory: "%s"', facts.data_dir)
     if facts.websocket_url is not None:
         log.info("Listening for websocket clients on %s", facts.websocket_url)
+    if facts.proxy_protocol:
+        log.info("PROXY protocol enabled for client connections")
     if facts.tls:
         log.info("TLS required for client connections")
     log.info("Listening for client connections on %s", _address(facts.nats_url or ""))

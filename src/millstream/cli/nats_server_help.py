@@ -21,6 +21,8 @@ Server
 
 Log
   -l, --log <file>                   log to a file instead of standard error
+  -s, --syslog                       log to the system's log
+  -r, --remote_syslog <url>          or to one elsewhere: udp://host:514, tcp://…, unix://…
       --log_size_limit <bytes>       put the file aside at this size
   -T, --logtime                      put the time on each line    [true]
       --logtime_utc                  in UTC
@@ -39,7 +41,7 @@ Who may connect
 
   -v, --version      -h, --help      --help_tls
 
-Not supported, and refused by name: clusters (--cluster, --routes) and syslog (-s, -r)."""
+Not supported, and refused by name: clusters (--cluster, --routes)."""
 
 TLS_HELP = """\
 A tls block in the configuration file:

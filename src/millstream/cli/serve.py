@@ -64,6 +64,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--segment-max-bytes", type=int, help="Seal a segment after this many bytes.")
 @click.option("--segment-max-age-ms", type=int, help="Seal a segment at this age.")
 @click.option("--wal-shards", type=int, help="Number of write-ahead logs.  [default: 1]")
+@click.option("--log-format", help="text, or json: one object a line.  [default: text]")
 @click.option("--mask-file", help="File of rules that mask messages in the dashboard.")
 @click.option("--cold", help="Place for old segments: a directory, or a URL such as s3://bucket.")
 @click.option(

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from millstream.cli.access.options import over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command as command_of
 from millstream.cli.interrupts import HeldInterrupts
 from millstream.client import ClientError
@@ -112,7 +112,7 @@ def _named(jobs: dict[int, str]) -> str:
 def work(
     queue: str,
     command: tuple[str, ...],
-    access: Access,
+    access: ServerAccess,
     node: str | None,
     follow: bool,
     patience: float,

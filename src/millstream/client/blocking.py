@@ -5,7 +5,6 @@ call waits, so an idle connection answers the server's pings only when it is use
 """
 
 import os
-import secrets
 import select
 import socket
 import ssl
@@ -114,7 +113,7 @@ class ReplyInbox:
 
     def __init__(self, client: "Client") -> None:
         self._client = client
-        self._prefix = f"_INBOX.{secrets.token_hex(11)}"
+        self._prefix = f"_INBOX.{os.urandom(11).hex()}"
         self._replies: Subscription | None = None
         self._requests = 0
 

@@ -72,7 +72,7 @@ class Audit:
             stream = await self._stream(request.caller.account)
             await stream.append([NewRecord(b"", msgspec.json.encode(entry))])
         except MillstreamError as failure:
-            log.error("MS5001 audit entry not written: %s entry=%s", failure, entry)
+            log.error("audit entry not written: %s entry=%s", failure, entry)
 
     def _entry(self, request: Request, status: int, error: str) -> dict[str, Any]:
         caller: Caller = request.caller

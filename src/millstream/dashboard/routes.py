@@ -13,8 +13,11 @@ from millstream.http.routes import Route
 Access = Callable[[], dict[str, Any]]
 
 
-def dashboard_routes(feed: LiveFeed, access: Access) -> list[Route]:
+def dashboard_routes(feed: LiveFeed, access: Access, is_guarded: Callable[[], bool]) -> list[Route]:
     """Return every operation that the page has for itself."""
+
+    async def show_login(request: Request) -> Answer:
+        return json_response({"required": is_guarded()})
 
     async def show_access(request: Request) -> Answer:
         if not request.caller.sees_server:
@@ -23,6 +26,7 @@ def dashboard_routes(feed: LiveFeed, access: Access) -> list[Route]:
 
     return [
         *WebFiles().routes(),
+        Route("GET", "/v0/login", show_login, "", "Say whether a credential is needed"),
         Route("GET", "/v0/feed", feed.open, "read", "Stream figures once a second", True),
         Route("GET", "/v0/feed/past", feed.past, "read", "Figures of the last minutes"),
         Route("GET", "/v0/access", show_access, "admin", "List accounts, users and keys"),

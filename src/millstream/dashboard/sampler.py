@@ -1,7 +1,8 @@
 """Sampler: looks at the server once a second, for everybody who watches."""
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 PERIOD = 1.0
 KEPT = 300  # looks at the server, for the charts of a page that has just been opened
 MOST_STREAMS = 1000  # in one view; the page says how many more there are
+SLICE = 100  # streams that are looked at in one turn of the loop
+DONE = object()
 LOOK_AGAIN = 10  # looks after which a view asks anew what it may see
 
 Row = tuple[str, str, int, int, int, int, int, int]  # see ``row_of``
@@ -61,16 +64,18 @@ class CredentialView:
         """Ask anew what there is to see at the next look."""
         self._age = LOOK_AGAIN
 
-    def look(self) -> None:
-        """Look at every stream of the view, and note what changed since the last look."""
+    def steps(self) -> Iterator[None]:
+        """Look at every stream of the view, some at a time, and note what changed."""
         self._age += 1
         if self._age > LOOK_AGAIN:
             self._age = 0
             self._choose()
-        before, rows = self._rows, {}
-        for stream in self._streams:
+        before, rows = self._rows, dict[str, Row]()
+        for at, stream in enumerate(self._streams):
             row = row_of(stream, self._count(stream))
             rows[row[0]] = row
+            if at % SLICE == SLICE - 1:
+                yield
         self._changed = [row for name, row in rows.items() if before.get(name) != row]
         self._gone = [name for name in before if name not in rows]
         self._rows = rows
@@ -114,18 +119,36 @@ class Sampler:
         self._waiting: list[Callable[[], None]] = []
         self._server = b""
         self._time_ms = 0
+        self._looking: Iterator[None] | None = None
         self.tick = 0
 
     def look(self) -> None:
-        """Take a look and tell everybody who waits for it."""
+        """Take a look and tell everybody who waits for it; a few streams in a turn of the loop."""
+        if self._looking is None:
+            self._looking = self._steps()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        looking = self._looking
+        try:
+            if looking is not None and next(looking, DONE) is not DONE:
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+        except BaseException:
+            self._looking = None
+            raise
+        self._looking = None
+
+    def _steps(self) -> Iterator[None]:
+        views = list(self._views.values())
+        for view in views:
+            yield from view.steps()
         self.tick += 1
         self._time_ms = self._clock.time_ns() // 1_000_000
         figures = self._figures()
         self._server = _encode(figures)
         kept = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         self._past.append(_encode({"t": self._time_ms, **kept}))
-        for view in self._views.values():
-            view.look()
         waiting, self._waiting = self._waiting, []
         for wake in waiting:
             wake()
@@ -155,7 +178,8 @@ class Sampler:
         view = self._views.get(key)
         if view is None:
             view = self._views[key] = CredentialView(caller, self._visible, self._count)
-            view.look()
+            for _ in view.steps():
+                pass
         view.watchers += 1
         return view
 

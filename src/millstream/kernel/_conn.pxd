@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from millstream.kernel._buffer cimport Buffer
 from millstream.kernel._interest cimport Match
+from millstream.kernel._scan cimport Word
 
 cdef enum:
     # why a connection ended: _hub.CLIENT_CLOSED and so on
@@ -15,6 +16,11 @@ cdef enum:
     CLOSED_ON_BUG = 6
     CLOSED_AT_DEADLINE = 7
     LOANS = 64
+    # what is at the other end of a connection
+    CLIENT = 0
+    SPOKE = 1                 # a leafnode's hub: we are the spoke
+    HUB = 2                   # a leafnode: we are its hub
+    ROUTE = 3                 # a member of our own cluster
 
 
 # A payload that is not copied: it follows ``after`` bytes of the outbox, and lies in the read
@@ -48,7 +54,9 @@ cdef struct Conn:
     bint guarded              # ask the handler before a publish (once per change of subject)
     bint tracked              # tell the handler the reply subjects of what is delivered
     bint mapped               # ask the handler where a publish really goes
+    bint parents              # ask the handler about messages that carry the second trace header
     bint parsing
+    bint held                 # what the client says next waits until somebody has answered
     bint closed
     bint slow
     bint broken
@@ -79,6 +87,12 @@ cdef struct Conn:
     uint64_t in_bytes
     uint64_t out_msgs
     uint64_t out_bytes
+    int link                  # CLIENT, or what kind of server is at the other end
+    bint open                 # a link that may send messages and interest
+    bint trusted              # a link whose messages count as the server's own
+    bint tells_origin         # a route that wants to know from which leaf cluster a message came
+    uint32_t cluster          # a leaf's cluster by number; 0 = none, or it is not a leaf
+    uint64_t stamp            # the last message that was meant for this link
 
 
 # One message on its way. ``tail`` is its wire text from the size to the last CRLF, where the
@@ -99,6 +113,10 @@ cdef struct Pub:
     bint disguised            # receivers see another subject than the one that was matched,
     const char *route         # which is this one then
     Py_ssize_t route_len
+    # only of messages that came by a link:
+    const Word *queues        # the groups that the other server chose us for
+    int queue_count
+    uint32_t cluster          # the leaf cluster that it comes from, 0 = none
 
 
 cdef inline Py_ssize_t queued(const Conn *conn) noexcept nogil:

@@ -15,6 +15,9 @@ cdef class Peer:
     cdef Interest interest
     cdef Sids subs
     cdef bytes mapped_to      # where the publish under way really goes
+    cdef dict wishes          # of a link: (account, subject, queue) → address of the Sub
+    cdef dict spaces          # of a link: account → Interest
+    cdef bytes account        # of a link: the one of its last message
 
 
 @cython.final
@@ -41,7 +44,7 @@ cdef class Connections:
 
     cdef uint32_t attach(self, int fd, Interest interest) except 0
     cdef Conn *open(self, int fd, Interest interest) except NULL
-    cdef _hook(self, Interest interest)
+    cdef hook(self, Interest interest)
     cdef unhook(self)
     cdef move(self, uint32_t cid, Interest interest)
     cdef write(self, uint32_t cid, bytes data)
@@ -66,3 +69,6 @@ cdef class Connections:
     cdef bint _is_worth_waiting(self, Conn *publisher, Conn *client) noexcept
     cdef tick(self, double now)
     cdef void _close_stuck(self, double now) noexcept
+
+
+cdef Py_ssize_t drop_wishes(Peer peer, bytes account) noexcept

@@ -88,10 +88,10 @@ cdef class Connections:
         peer.interest = interest
         peer.subs.seed = self.seed
         self.peers[conn.cid] = peer
-        self._hook(interest)
+        self.hook(interest)
         return conn
 
-    cdef _hook(self, Interest interest):
+    cdef hook(self, Interest interest):
         if not any(known is interest for known in self.hooked):
             self.hooked.append(interest)
             interest.resume_hooks.append(self._resume)
@@ -110,7 +110,7 @@ cdef class Connections:
         peer.interest = interest
         peer.conn.interest = <void *>interest
         peer.conn.memo_match = NULL
-        self._hook(interest)
+        self.hook(interest)
 
     cdef write(self, uint32_t cid, bytes data):
         """Queue raw protocol bytes for a connection; a closed one swallows them."""
@@ -231,6 +231,8 @@ cdef class Connections:
             if peer.subs.slots[i] != NULL:
                 peer.interest.remove(peer.subs.slots[i])
         sids_discard(&peer.subs)
+        if peer.wishes:
+            drop_wishes(peer, None)
 
     cdef void _last_output(self, Conn *conn) noexcept:
         try:
@@ -378,3 +380,13 @@ cdef int port_of(int fd) noexcept nogil:
     if fd < 0 or getpeername(fd, <sockaddr *>&address, &size) < 0:
         return 0
     return ntohs(address.sin6_port)
+
+
+cdef Py_ssize_t drop_wishes(Peer peer, bytes account) noexcept:
+    """Forget what a link wants, in one account or in all; return how much that was."""
+    cdef list keys = [key for key in peer.wishes if account is None or key[0] == account]
+    cdef Interest interest
+    for key in keys:
+        interest = peer.spaces[key[0]]
+        interest.remove(<Sub *><size_t>peer.wishes.pop(key))
+    return len(keys)

@@ -1,9 +1,10 @@
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames
 from millstream.kernel._interest import Interest
+from millstream.kernel._links import Wishes
 from millstream.kernel._phrases import Phrases
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
@@ -27,6 +28,12 @@ DENIED: int
 ALLOWED: int  # and until the subject changes
 ALLOWED_ONCE: int  # ask again for the next message
 
+# Why a client did not get a message that Hub.witness tells of.
+NO_ECHO: int
+HIDDEN: int
+ENOUGH: int
+GONE: int
+
 class Handler(Protocol):
     """What the door implements: control operations, never messages.
 
@@ -39,7 +46,10 @@ class Handler(Protocol):
     def on_sub(self, cid: int, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, cid: int, sid: bytes, max_msgs: int) -> None: ...
     def on_ping(self, cid: int) -> None:
-        """Called for the first PING of a connection only, after its PONG was queued."""
+        """Called for the first PING of a connection, which the handler answers or refuses.
+
+        The hub answers all others.
+        """
     def on_pong(self, cid: int) -> None: ...
     def on_info(self, cid: int, info: bytes) -> None: ...
     def on_error(self, cid: int, code: int) -> None: ...
@@ -51,11 +61,26 @@ class Handler(Protocol):
 
         After DENIED and ALLOWED_ONCE each message is asked for. The handler says -ERR itself.
         """
+    def traced(
+        self, cid: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Asked for a message whose headers ask for a trace; True when it is seen to whole.
+
+        Nothing has been mapped or judged yet.
+        """
     def map_subject(self, cid: int, subject: bytes) -> bytes:
         """Asked for each message of a ``mapped`` connection: return where it really goes.
 
         What is returned is what the permissions are about, and what receivers see.
         """
+    def on_wish(
+        self, cid: int, account: bytes, subject: bytes, queue: bytes, weight: int, origin: bytes
+    ) -> None:
+        """Called when a link tells what it wants; a weight of 0 means that it wants it no more."""
+    def on_err(self, cid: int, text: bytes) -> None:
+        """Called when a link says -ERR."""
+    def space_of(self, cid: int, account: bytes) -> Interest | None:
+        """Asked for the subjects of an account that a route names; None drops its messages."""
 
 @final
 class Hub:
@@ -93,6 +118,8 @@ class Hub:
         """
     @property
     def fd(self) -> int: ...
+    @property
+    def wishes(self) -> Wishes: ...
     def attach(self, fd: int, interest: Interest) -> int: ...
     def attach_fed(self, interest: Interest) -> int: ...
     def move(self, cid: int, interest: Interest) -> None: ...
@@ -108,12 +135,15 @@ class Hub:
         guarded: bool = False,
         track_replies: bool = False,
         mapped: bool = False,
+        parents: bool = False,
         max_payload: int | None = None,
     ) -> None: ...
     def write(self, cid: int, data: bytes) -> None: ...
     def close_connection(self, cid: int, reason: int) -> None: ...
     def tick(self, now: float = -1.0) -> None: ...
     def feed(self, cid: int, data: bytes) -> None: ...
+    def hold(self, cid: int) -> None: ...
+    def go_on(self, cid: int) -> None: ...
     def take(self, cid: int, most: int = 0) -> bytes: ...
     def is_stalled(self, cid: int) -> bool: ...
     def take_activity(self, cid: int) -> bool: ...
@@ -138,6 +168,17 @@ class Hub:
         shown: bytes = b"",
         origin: int = 0,
     ) -> int: ...
+    def witness(
+        self,
+        interest: Interest,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: int,
+        really: bool,
+    ) -> list[tuple[int, bytes, bytes, int] | tuple[object, Any]]: ...
+    def serve(self, slot: object) -> None: ...
     def publish_acks(
         self,
         interest: Interest,

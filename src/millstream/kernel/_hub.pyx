@@ -16,12 +16,13 @@ from millstream.kernel._conn cimport Conn
 from millstream.kernel._connections cimport Connections, Peer
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._frames cimport Frames
-from millstream.kernel._interest cimport Interest
+from millstream.kernel._interest cimport Interest, SinkSlot
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._outboxes cimport Outboxes
 from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._publishing cimport Publishing
 from millstream.kernel._turns cimport Turns
+from millstream.kernel._links cimport Wishes
 
 # Why input is refused (Handler.on_error); the connection is closed behind each of them.
 UNKNOWN_OPERATION = 1
@@ -44,6 +45,12 @@ DENIED = 0
 ALLOWED = 1        # and until the subject changes
 ALLOWED_ONCE = 2   # ask again for the next message
 
+# Why a client did not get a message that Hub.witness tells of.
+NO_ECHO = 1        # it published it
+HIDDEN = 2         # it must not see the subject
+ENOUGH = 3         # the subscription has reached its maximum
+GONE = 4           # the connection is about to end
+
 
 @cython.final
 @cython.no_gc_clear
@@ -55,6 +62,7 @@ cdef class Hub:
     cdef Delivery delivery
     cdef Operations operations
     cdef Publishing publishing
+    cdef Wishes links
     cdef Turns turns
 
     def __cinit__(
@@ -74,6 +82,7 @@ cdef class Hub:
         self.operations.max_control_line = max_control_line
         self.operations.slice_ns = slice_ns
         self.publishing = Publishing(self.delivery, phrases, decorate)
+        self.links = Wishes(self.delivery)
         self.turns = Turns(self.operations)
 
     def __del__(self):
@@ -146,7 +155,7 @@ cdef class Hub:
     def configure(
         self, uint32_t cid, *, bint verbose, bint pedantic, bint echo, bint headers,
         bint no_responders, bint guarded=False, bint track_replies=False, bint mapped=False,
-        max_payload=None,
+        bint parents=False, max_payload=None,
     ):
         """Set what CONNECT negotiated and what the client's credentials allow."""
         cdef Conn *conn = self.conns.conn(cid)
@@ -160,6 +169,7 @@ cdef class Hub:
         conn.guarded = guarded
         conn.tracked = track_replies
         conn.mapped = mapped
+        conn.parents = parents
         conn.memo_match = NULL
 
     def write(self, uint32_t cid, bytes data not None):
@@ -185,7 +195,17 @@ cdef class Hub:
     def is_stalled(self, uint32_t cid):
         """Tell whether a fed connection must not be read from now."""
         cdef Conn *conn = self.conns.conn(cid)
-        return conn.stalled_on != NULL or conn.resting
+        return conn.stalled_on != NULL or conn.held or conn.resting
+
+    def hold(self, uint32_t cid):
+        """Leave whatever a connection says next unread, until ``go_on``."""
+        cdef Conn *conn = self.conns.conn(cid)
+        conn.held = True
+        self.outboxes.watch(conn)
+
+    def go_on(self, uint32_t cid):
+        """Read a connection that was held; what it said meanwhile is carried out first."""
+        self.turns.go_on(cid)
 
     def take_activity(self, uint32_t cid):
         """Tell whether the connection completed an operation since the last call."""
@@ -232,6 +252,11 @@ cdef class Hub:
         """
         return self.conns.subscriptions(cid, most)
 
+    @property
+    def wishes(self):
+        """What other servers want: the links among the connections."""
+        return self.links
+
     # ---- what the server says -----------------------------------------------------------------
 
     def publish(
@@ -244,6 +269,21 @@ cdef class Hub:
         Receivers see ``shown`` as its subject when given.
         """
         return self.publishing.publish(interest, subject, reply, headers, payload, shown, origin)
+
+    def witness(
+        self, Interest interest not None, bytes subject not None, bytes reply not None,
+        bytes headers not None, bytes payload not None, uint32_t origin, bint really,
+    ):
+        """Route a message as ``publish`` does, and tell who is meant; only clients get it.
+
+        Returns (cid, pattern, queue, why not) of clients and (slot, sink) of sinks, which
+        ``serve`` is for. ``why not`` is 0 for those who got it; unless ``really``, nobody does.
+        """
+        return self.publishing.witness(interest, subject, reply, headers, payload, origin, really)
+
+    def serve(self, SinkSlot slot not None):
+        """Give a sink at once what waits for it, so that something else can follow."""
+        self.turns.serve(slot)
 
     def publish_acks(
         self, Interest interest not None, Batch batch not None, Py_ssize_t start,

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from millstream.kernel._batch cimport Batch
 from millstream.kernel._scan cimport Word
@@ -12,13 +12,24 @@ cdef struct Sub:
     Node *node
     uint64_t id
     uint64_t delivered
-    uint64_t limit        # 0 = none
+    uint64_t limit        # 0 = none; of a link its weight, and above it a leaf cluster's number
     uint32_t index        # place in the node's list
     uint32_t sid_len      # with the spaces around it
     uint32_t queue_len
     uint32_t pattern_len
     uint32_t denied_count
-    bint is_sink
+    uint16_t is_sink
+    uint16_t link         # the kind of the link that wants it; 0 = a client or a sink
+
+
+# How many members a link's subscription stands for.
+cdef inline uint32_t sub_weight(const Sub *sub) noexcept nogil:
+    return <uint32_t>sub.limit if sub.link else 1
+
+
+# The leaf cluster that a route's subscription is for; 0 = none.
+cdef inline uint32_t sub_cluster(const Sub *sub) noexcept nogil:
+    return <uint32_t>(sub.limit >> 32)
 
 
 # Patterns whose subjects this subscription does not get.
@@ -60,6 +71,7 @@ cdef struct Node:
 cdef struct Match:
     Match *chain
     bint stale
+    bint linked           # some of it goes to other servers
     bint is_own           # the last token made a difference: a subject beside it may match others
     uint64_t hash
     char *subject
@@ -110,6 +122,9 @@ cdef class Interest:
     cdef uint64_t removes
     cdef uint64_t matches
     cdef uint64_t cache_hits
+    cdef uint64_t links               # subscriptions of other servers
+    cdef bint linking                 # the one that is being made is such a one
+    cdef list observers               # told of each subscription that comes or goes here
     cdef bint many                    # sinks come or go: all that is cached is stale already
     cdef dict slots
     cdef list resume_hooks
@@ -135,6 +150,7 @@ cdef class Interest:
     cdef SinkSlot displaced(self, uint64_t handle)
     cdef void begin_many(self, Py_ssize_t count) noexcept
     cdef void changed(self, Sub *sub, uint32_t count, bint interested) noexcept
+    cdef void observed(self, Sub *sub, int step) noexcept
     cdef void tell(self) noexcept
     cdef uint64_t random(self) noexcept
     cdef Match *find(

@@ -3,6 +3,7 @@
 
 import logging
 import os
+from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -360,6 +361,18 @@ cdef void reverse_from(
     reverse_step(fork.star, stop, end, seed, to)
 
 
+cdef bint has_links(const Match *match) noexcept nogil:
+    cdef uint32_t i, k
+    for i in range(match.plain_count):
+        if match.plain[i].link:
+            return True
+    for i in range(match.group_count):
+        for k in range(match.groups[i].count):
+            if match.groups[i].subs[k].link:
+                return True
+    return False
+
+
 cdef void match_free(Match *match) noexcept nogil:
     cdef uint32_t i
     for i in range(match.group_room):
@@ -395,6 +408,7 @@ cdef class Interest:
         self.resume_hooks = []
         self.watchers = {}
         self.news = []
+        self.observers = []
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -439,6 +453,10 @@ cdef class Interest:
         self.outdate(sub)
         if self.watchers:
             self.changed(sub, sub.index, True)
+        if self.linking:
+            self.links += 1
+        elif self.observers:
+            self.observed(sub, 1)
         return sub
 
     cdef void remove(self, Sub *sub) noexcept:
@@ -447,6 +465,10 @@ cdef class Interest:
         node_drop(sub.node, sub)
         if self.watchers:
             self.changed(sub, node_count(sub.node, sub), False)
+        if sub.link:
+            self.links -= 1
+        elif self.observers:
+            self.observed(sub, -1)
         prune(<Branch *>sub.node, is_empty)
         free(sub)
         self.subscriptions -= 1
@@ -479,6 +501,11 @@ cdef class Interest:
             for callback in self.watchers.get(key, ()):
                 self.news.append((callback, interested))
 
+    cdef void observed(self, Sub *sub, int step) noexcept:
+        change = (sub_pattern(sub)[:sub.pattern_len], sub_queue(sub)[:sub.queue_len], step)
+        for callback in self.observers:
+            self.news.append((callback, change))
+
     cdef void tell(self) noexcept:
         """Tell watchers; called where no match result is in use, as they may do anything."""
         cdef list news
@@ -502,6 +529,7 @@ cdef class Interest:
             to.is_own = True
         else:
             match_from(self.root, subject, subject + size, self.seed, to)
+        to.linked = self.links > 0 and has_links(to)
 
     cdef Match *match_once(self, const char *subject, Py_ssize_t size) noexcept:
         """Match without touching the cache; valid until the next match_once.
@@ -725,6 +753,17 @@ cdef class Interest:
                 self.watchers.pop(key, None)
 
         return undo
+
+    def observe(self, object callback not None):
+        """Call ``callback((subject, queue, step))`` for each subscription that comes (1) or goes (-1).
+
+        What other servers want does not count. Those that are here now are told first. Returns
+        the undo.
+        """
+        for subject, queue, _ in self.reverse_match(b">"):
+            callback((subject, queue, 1))
+        self.observers.append(callback)
+        return partial(self.observers.remove, callback)
 
     def reverse_match(self, bytes pattern not None):
         """Return (subject, queue, handle) of all that a subscription to ``pattern`` collides with."""

@@ -12,6 +12,12 @@ from millstream.kernel._scan cimport Word
 
 cdef enum:
     MOST_COSTLY = 32          # messages to costly sinks in one connection's turn
+    # why input is refused: _hub.UNKNOWN_OPERATION and so on
+    BAD_OPERATION = 1
+    BAD_ARGUMENTS = 2
+    TOO_LARGE = 3
+    TOO_LONG = 4
+    NO_HEADERS = 5
 
 
 @cython.final
@@ -28,13 +34,14 @@ cdef class Operations:
     cdef uint64_t copied          # messages delivered when the clock was last looked at
     cdef bint enough              # its turn is up
 
-    cdef void _called(self) noexcept
+    cdef void called(self) noexcept
 
     # Whether the parser stopped because the connection's turn was up.
     cdef inline bint is_up(self) noexcept:
         return self.enough or self.delivery.costly >= MOST_COSTLY
 
-    cdef bint _is_enough(self) noexcept
+    cdef void begin(self) noexcept
+    cdef bint is_enough(self) noexcept
 
     cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
@@ -42,7 +49,7 @@ cdef class Operations:
         self, Conn *conn, const char *at, const char *lf, Py_ssize_t size,
     ) noexcept
     cdef Py_ssize_t _incomplete(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
-    cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept
+    cdef Py_ssize_t refuse(self, Conn *conn, int code) noexcept
     cdef Py_ssize_t _refuse_body(self, Conn *conn, const Word *subject) noexcept
     cdef void _complain(self, Conn *conn) noexcept
     cdef Py_ssize_t _message(
@@ -50,16 +57,23 @@ cdef class Operations:
         const char *body, const char *end, bint headed,
     ) noexcept
     cdef void _publish_from(self, Conn *conn, Pub *pub) noexcept
-    cdef bint _map(self, Conn *conn, Pub *pub) noexcept
-    cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
-    cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept
+    cdef bint map(self, Conn *conn, Pub *pub) noexcept
+    cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
+    cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept
     cdef void tell_replies(self) noexcept
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept
-    cdef void _ping(self, Conn *conn) noexcept
-    cdef void _call_pong(self, Conn *conn) noexcept
-    cdef void _call_connect(self, Conn *conn, const char *at, const char *end) noexcept
-    cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept
+    cdef void ping(self, Conn *conn) noexcept
+    cdef void call_pong(self, Conn *conn) noexcept
+    cdef void call_connect(self, Conn *conn, const char *at, const char *end) noexcept
+    cdef void call_info(self, Conn *conn, const char *at, const char *end) noexcept
     cdef void _sub(self, Conn *conn, const char *at, const char *end) noexcept
     cdef void _unsub(self, Conn *conn, const char *at, const char *end) noexcept
+
+
+cdef const char *plain_tail(
+    const Word *sizes, bint headed, const char *line_end, const char *body
+) noexcept nogil
+cdef bint body_is_sound(const char *body, const char *end, Py_ssize_t size) noexcept nogil

@@ -25,12 +25,6 @@ from millstream.kernel._system cimport monotonic_ns
 log = logging.getLogger(__name__)
 
 cdef enum:
-    # why input is refused: _hub.UNKNOWN_OPERATION and so on
-    BAD_OPERATION = 1
-    BAD_ARGUMENTS = 2
-    TOO_LARGE = 3
-    TOO_LONG = 4
-    NO_HEADERS = 5
     BRIEF = 1024              # an answer up to here needs no memory of its own
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
@@ -56,11 +50,8 @@ cdef class Operations:
         cdef Py_ssize_t used
         conn.needs = 0
         conn.parsing = True
-        self.enough = False
-        self.slice_start = 0
-        self.copied = self.delivery.out_msgs
-        self.delivery.costly = 0
-        while at < end and not conn.closed and not self._is_enough():
+        self.begin()
+        while at < end and not conn.closed and not conn.held and not self.is_enough():
             used = self._operation(conn, at, end - at)
             if used <= 0:
                 break
@@ -72,7 +63,14 @@ cdef class Operations:
             self.outboxes.settle()
         return at - data
 
-    cdef bint _is_enough(self) noexcept:
+    cdef void begin(self) noexcept:
+        """A connection's turn begins."""
+        self.enough = False
+        self.slice_start = 0
+        self.copied = self.delivery.out_msgs
+        self.delivery.costly = 0
+
+    cdef bint is_enough(self) noexcept:
         """Whether this connection's turn is up, because it called, brought or copied much."""
         if self.delivery.out_msgs - self.copied > LOOK_AFTER:
             self.copied = self.delivery.out_msgs
@@ -82,7 +80,7 @@ cdef class Operations:
                 self.enough = True
         return self.is_up()
 
-    cdef void _called(self) noexcept:
+    cdef void called(self) noexcept:
         """The handler was called: look how long it has been at work for this connection."""
         cdef uint64_t now = monotonic_ns()
         if self.slice_start == 0:
@@ -113,13 +111,13 @@ cdef class Operations:
             args += 1
         line_end = lf - 1 if lf > at and (lf - 1)[0] == b"\r" else lf
         if verb > LONE_VERBS and line_end - args > self.max_control_line:
-            return self._refuse(conn, TOO_LONG)
+            return self.refuse(conn, TOO_LONG)
         if verb == PUB:
             return self._message(conn, at, args, line_end, lf + 1, at + size, False)
         if verb == HPUB:
             return self._message(conn, at, args, line_end, lf + 1, at + size, True)
         if verb == NO_VERB:
-            return self._refuse(conn, BAD_OPERATION)
+            return self.refuse(conn, BAD_OPERATION)
         if args < lf and memchr(args + 1, b"\r", lf - args - 1) != NULL:
             line_end = lf - 1  # a CR anywhere costs the last byte of the line, as in nats-server
         self._control(conn, verb, args, line_end)
@@ -134,7 +132,7 @@ cdef class Operations:
         cdef Py_ssize_t most = LONGEST_PING  # whatever follows PING or PONG is ignored
         cdef bint odd = verb > LONE_VERBS and before < size and args[0] == b"\n"
         if verb == NO_VERB and not verb_may_come(at, size):
-            return self._refuse(conn, BAD_OPERATION)
+            return self.refuse(conn, BAD_OPERATION)
         if size < self.max_control_line + 2:
             return 0
         if verb != PING and verb != PONG:  # only arguments count, and no end of blanks before them
@@ -145,10 +143,10 @@ cdef class Operations:
         if before < min(size, most):
             lf = <const char *>memchr(at + before, b"\n", min(size, most) - before)
         if lf == NULL:
-            return 0 if size < most else self._refuse(conn, TOO_LONG)
+            return 0 if size < most else self.refuse(conn, TOO_LONG)
         return self._line(conn, at, args if odd else lf, size)
 
-    cdef Py_ssize_t _refuse(self, Conn *conn, int code) noexcept:
+    cdef Py_ssize_t refuse(self, Conn *conn, int code) noexcept:
         try:
             self.handler.on_error(conn.cid, code)
         except Exception:
@@ -160,7 +158,7 @@ cdef class Operations:
         """The payload does not end where it should; complaints of its subject still come first."""
         if conn.pedantic and not subject_is_legal(subject.at, subject.size):
             self._complain(conn)
-        return self._refuse(conn, BAD_OPERATION)
+        return self.refuse(conn, BAD_OPERATION)
 
     cdef void _complain(self, Conn *conn) noexcept:
         say(conn, self.phrases.bad_subject)
@@ -178,18 +176,18 @@ cdef class Operations:
         cdef Py_ssize_t size
         cdef Py_ssize_t headers = 0
         if headed and not conn.headers:
-            return self._refuse(conn, NO_HEADERS)
+            return self.refuse(conn, NO_HEADERS)
         if count != fewest and count != fewest + 1:
-            return self._refuse(conn, BAD_ARGUMENTS)
+            return self.refuse(conn, BAD_ARGUMENTS)
         size = read_size(words[count - 1].at, words[count - 1].size)
         if headed:
             headers = read_size(words[count - 2].at, words[count - 2].size)
         if headers < 0 or size < headers:
-            return self._refuse(conn, BAD_ARGUMENTS)
+            return self.refuse(conn, BAD_ARGUMENTS)
         if size > conn.max_payload:
             conn.oversized = True
             conn.resets = body < end
-            return self._refuse(conn, TOO_LARGE)
+            return self.refuse(conn, TOO_LARGE)
         if not body_is_sound(body, end, size):
             return self._refuse_body(conn, &words[0])
         if end - body < size + 2:
@@ -218,16 +216,20 @@ cdef class Operations:
         pub.origin = conn
         pub.origin_cid = conn.cid
         pub.disguised = False
-        if conn.mapped and not self._map(conn, pub):
+        if pub.headers_len \
+                and self.phrases.has_trace(pub.body, pub.headers_len, conn.parents) \
+                and self._is_traced(conn, pub):
+            return
+        if conn.mapped and not self.map(conn, pub):
             return
         if conn.memo_match == NULL or conn.memo_match.stale \
                 or conn.memo_sweeps != interest.sweeps \
                 or conn.memo.tail != pub.subject_len \
                 or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
-            self._memoize(conn, interest, pub)
+            self.memoize(conn, interest, pub)
         if conn.pedantic and not conn.memo_legal:
             self._complain(conn)
-        if (conn.guarded and not self._is_allowed(conn, interest, pub)) \
+        if (conn.guarded and not self.is_allowed(conn, interest, pub)) \
                 or (pub.reply_len and self._reply_is_reserved(conn, pub)):
             return
         if conn.verbose:
@@ -236,7 +238,20 @@ cdef class Operations:
         if self.delivery.deliver(conn.memo_match, pub) == 0 and conn.no_responders and pub.reply_len:
             self._no_responders(conn, interest, pub)
 
-    cdef bint _map(self, Conn *conn, Pub *pub) noexcept:
+    cdef bint _is_traced(self, Conn *conn, Pub *pub) noexcept:
+        """Hand the handler a message that asks for a trace; True when it saw to all of it."""
+        cdef const char *payload = pub.body + pub.headers_len
+        cdef bint seen_to = True
+        try:
+            seen_to = self.handler.traced(
+                conn.cid, pub.subject[:pub.subject_len], pub.reply[:pub.reply_len],
+                pub.body[:pub.headers_len], payload[:pub.payload_len])
+        except Exception:
+            self.connections.failed(conn, "tracing a message failed cid=%d")
+        self.called()
+        return seen_to or conn.closed
+
+    cdef bint map(self, Conn *conn, Pub *pub) noexcept:
         """Ask the handler where the message really goes; False when the connection did not live."""
         cdef Peer peer = <Peer>conn.peer
         try:
@@ -244,12 +259,12 @@ cdef class Operations:
         except Exception:
             self.connections.failed(conn, "mapping a subject failed cid=%d")
             return False
-        self._called()
+        self.called()
         pub.subject = PyBytes_AS_STRING(peer.mapped_to)
         pub.subject_len = PyBytes_GET_SIZE(peer.mapped_to)
         return not conn.closed
 
-    cdef void _memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+    cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Remember what this subject matches; what was allowed stays so while it is the same."""
         if conn.memo_match == NULL or conn.memo.tail != pub.subject_len \
                 or memcmp(conn.memo.data, pub.subject, pub.subject_len) != 0:
@@ -259,7 +274,7 @@ cdef class Operations:
             conn.memo_allowed = ASK
         find(conn, interest, pub)
 
-    cdef bint _is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
+    cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept:
         """Ask the handler, unless it said yes to this subject for good."""
         if conn.memo_allowed == YES:
             return True
@@ -269,7 +284,7 @@ cdef class Operations:
             conn.memo_allowed = self.handler.may_publish(conn.cid, pub.subject[:pub.subject_len])
         except Exception:
             self.connections.failed(conn, "checking a permission failed cid=%d")
-        self._called()
+        self.called()
         if conn.closed or not conn.memo_allowed:
             return False
         # The handler may have subscribed, configured or moved: look again.
@@ -328,46 +343,47 @@ cdef class Operations:
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept:
         """Everything that is not a message; what needs judgement goes to the handler."""
         if verb == PING:
-            self._ping(conn)
+            self.ping(conn)
         elif verb == PONG:
-            self._call_pong(conn)
+            self.call_pong(conn)
         elif verb == SUB:
             self._sub(conn, args, end)
         elif verb == UNSUB:
             self._unsub(conn, args, end)
         elif verb == CONNECT:
-            self._call_connect(conn, args, end)
+            self.call_connect(conn, args, end)
         elif verb == INFO:
-            self._call_info(conn, args, end)
+            self.call_info(conn, args, end)
         elif verb == ERR:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
         if verb != PING:
-            self._called()
+            self.called()
 
-    cdef void _ping(self, Conn *conn) noexcept:
-        append(&conn.out, b"PONG\r\n", 6)
-        self.outboxes.mark(conn)
+    cdef void ping(self, Conn *conn) noexcept:
         if conn.pinged:
+            append(&conn.out, b"PONG\r\n", 6)
+            self.outboxes.mark(conn)
             return
         conn.pinged = True
         try:
+            # the handler answers: a stranger gets an error alone, and no PONG before it
             self.handler.on_ping(conn.cid)
         except Exception:
             self.connections.failed(conn, "answering the first ping failed cid=%d")
 
-    cdef void _call_pong(self, Conn *conn) noexcept:
+    cdef void call_pong(self, Conn *conn) noexcept:
         try:
             self.handler.on_pong(conn.cid)
         except Exception:
             self.connections.failed(conn, "taking a pong failed cid=%d")
 
-    cdef void _call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void call_connect(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_connect(conn.cid, at[:end - at])
         except Exception:
             self.connections.failed(conn, "taking CONNECT failed cid=%d")
 
-    cdef void _call_info(self, Conn *conn, const char *at, const char *end) noexcept:
+    cdef void call_info(self, Conn *conn, const char *at, const char *end) noexcept:
         try:
             self.handler.on_info(conn.cid, at[:end - at])
         except Exception:
@@ -378,7 +394,7 @@ cdef class Operations:
         cdef int count = split_words(at, end, words, 3, True)
         cdef bytes queue = b""
         if count != 2 and count != 3:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
             return
         if count == 3:
             queue = words[1].at[:words[1].size]
@@ -394,7 +410,7 @@ cdef class Operations:
         cdef int count = split_words(at, end, words, 2, True)
         cdef Py_ssize_t most = 0
         if count != 1 and count != 2:
-            self._refuse(conn, BAD_ARGUMENTS)
+            self.refuse(conn, BAD_ARGUMENTS)
             return
         if count == 2:
             most = read_size(words[1].at, words[1].size)
@@ -404,7 +420,7 @@ cdef class Operations:
             self.connections.failed(conn, "taking UNSUB failed cid=%d")
 
 
-cdef inline const char *plain_tail(
+cdef const char *plain_tail(
     const Word *sizes, bint headed, const char *line_end, const char *body
 ) noexcept nogil:
     """Return where the sizes begin if all from there on can follow a MSG as it is, else NULL."""
@@ -417,7 +433,7 @@ cdef inline const char *plain_tail(
     return sizes[0].at if end == line_end and line_end[0] == b"\r" and body == end + 2 else NULL
 
 
-cdef inline bint body_is_sound(
+cdef bint body_is_sound(
     const char *body, const char *end, Py_ssize_t size
 ) noexcept nogil:
     """False once what is there cannot be ``size`` bytes and CRLF any more."""

@@ -81,8 +81,9 @@ cdef class Outboxes:
         cdef epoll_event event
         if conn.fd < 0 or conn.closed:
             return
-        event.events = (EPOLLIN if conn.stalled_on == NULL and not conn.resting else 0) | (
-            EPOLLOUT if conn.blocked else 0)
+        event.events = EPOLLOUT if conn.blocked else 0
+        if conn.stalled_on == NULL and not conn.held and not conn.resting:
+            event.events |= EPOLLIN
         event.data.ptr = conn
         epoll_ctl(self.fd, EPOLL_CTL_MOD, conn.fd, &event)
 

@@ -14,6 +14,8 @@ cdef class Phrases:
     cdef bytes no_headers
     cdef bytes sequence
     cdef bytes time
+    cdef bytes traced                         # headers that have the handler asked,
+    cdef bytes traced_parent                  # this one in any case, and only where that is set
     cdef tuple prefixes                       # kept, as ``reserved`` points into them
     cdef const char *reserved[MOST_RESERVED]
     cdef Py_ssize_t reserved_len[MOST_RESERVED]
@@ -22,6 +24,7 @@ cdef class Phrases:
     cdef bint begins[256]                     # whether a reserved name begins with this byte,
     cdef bint goes_on[256]                    # or has it as its second one
 
+    cdef bint has_trace(self, const char *block, Py_ssize_t size, bint parents) noexcept
     cdef bint _is_among(self, const char *subject, Py_ssize_t size) noexcept
 
     # Is this a reply subject that no client may choose? Asked for each request.

@@ -7,7 +7,8 @@ class Phrases:
     A pair is what stands before and after the subject that it speaks of. ``sequence`` and ``time``
     stand before those of a record, behind its headers; ``no_headers`` is the block of a record that
     has none. ``reserved`` are prefixes of reply subjects, each with the length from which on
-    clients may not use it.
+    clients may not use it. A header that begins with ``traced[0]``, or where a connection has
+    ``parents`` with ``traced[1]`` in any case, makes the hub ask ``Handler.traced``.
     """
 
     def __init__(
@@ -20,4 +21,5 @@ class Phrases:
         sequence: bytes = b"",
         time: bytes = b"",
         reserved: tuple[tuple[bytes, int], ...] = (),
+        traced: tuple[bytes, bytes] = (b"", b""),
     ) -> None: ...

@@ -5,7 +5,7 @@ The hub knows when something is to be said. What is said is the door's matter.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 
 cdef class Phrases:
@@ -15,6 +15,7 @@ cdef class Phrases:
         self, *, bytes bad_subject not None=b"", tuple reserved_reply not None=(b"", b""),
         tuple nobody not None=(b"", b""), bytes no_headers not None=b"\r\n",
         bytes sequence not None=b"", bytes time not None=b"", tuple reserved not None=(),
+        tuple traced not None=(b"", b""),
     ):
         cdef bytes prefix
         if not no_headers.endswith(b"\r\n"):
@@ -25,6 +26,7 @@ cdef class Phrases:
         self.no_headers = no_headers
         self.sequence = sequence
         self.time = time
+        self.traced, self.traced_parent = traced
         if len(reserved) > MOST_RESERVED:
             raise ValueError(f"at most {MOST_RESERVED} names are reserved")
         self.prefixes = tuple([prefix for prefix, _ in reserved])
@@ -45,3 +47,31 @@ cdef class Phrases:
                     and memcmp(subject, self.reserved[i], self.reserved_len[i]) == 0:
                 return True
         return False
+
+    cdef bint has_trace(self, const char *block, Py_ssize_t size, bint parents) noexcept:
+        """Look at the beginning of each line of a header block."""
+        cdef const char *at = block
+        cdef const char *end = block + size
+        while True:
+            at = <const char *>memchr(at, b"\n", end - at)
+            if at == NULL:
+                return False
+            at += 1
+            if begins_with(at, end - at, self.traced) \
+                    or (parents and begins_in_any_case(at, end - at, self.traced_parent)):
+                return True
+
+
+cdef inline bint begins_with(const char *line, Py_ssize_t size, bytes word) noexcept:
+    cdef Py_ssize_t length = PyBytes_GET_SIZE(word)
+    return length and size >= length and memcmp(line, PyBytes_AS_STRING(word), length) == 0
+
+
+cdef bint begins_in_any_case(const char *line, Py_ssize_t size, bytes word) noexcept:
+    cdef Py_ssize_t i, length = PyBytes_GET_SIZE(word)
+    if length == 0 or size < length:
+        return False
+    for i in range(length):
+        if line[i] | 0x20 != PyBytes_AS_STRING(word)[i] | 0x20:
+            return False
+    return True

@@ -19,6 +19,10 @@ cdef class Publishing:
         self, Interest interest, bytes subject, bytes reply, bytes headers, bytes payload,
         bytes shown, uint32_t origin,
     ) except -1
+    cdef list witness(
+        self, Interest interest, bytes subject, bytes reply, bytes headers, bytes payload,
+        uint32_t origin, bint really,
+    )
     cdef Py_ssize_t publish_acks(
         self, Interest interest, Batch batch, Py_ssize_t start, Py_ssize_t count,
         uint64_t first_seq, bytes prefix, bytes suffix,

@@ -12,7 +12,8 @@ from millstream.kernel._buffer cimport put
 from millstream.kernel._conn cimport Conn, Pub, queued
 from millstream.kernel._delivery cimport Delivery
 from millstream.kernel._frames cimport Frames, Head, frame_subject, frame_tail
-from millstream.kernel._interest cimport Interest, Match, Sub
+from millstream.kernel._connections cimport Peer
+from millstream.kernel._interest cimport Interest, Match, Members, Sub
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._phrases cimport Phrases
 from millstream.kernel._scan cimport TIME_ROOM, write_decimal, write_time
@@ -55,6 +56,40 @@ cdef class Publishing:
         pub.payload_len = PyBytes_GET_SIZE(payload)
         pub.origin_cid = origin
         return self.delivery.deliver(match, &pub)
+
+    cdef list witness(
+        self, Interest interest, bytes subject, bytes reply, bytes headers, bytes payload,
+        uint32_t origin, bint really,
+    ):
+        cdef bytes body = headers + payload if headers else payload
+        cdef Match *match = interest.match_once(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        cdef Peer peer = self.delivery.connections.peers.get(origin)
+        cdef list met = []
+        cdef uint32_t i, k, start
+        cdef Members *group
+        cdef Pub pub
+        memset(&pub, 0, sizeof(Pub))
+        pub.subject = PyBytes_AS_STRING(subject)
+        pub.subject_len = PyBytes_GET_SIZE(subject)
+        pub.reply = PyBytes_AS_STRING(reply)
+        pub.reply_len = PyBytes_GET_SIZE(reply)
+        pub.body = PyBytes_AS_STRING(body)
+        pub.headers_len = PyBytes_GET_SIZE(headers)
+        pub.payload_len = PyBytes_GET_SIZE(payload)
+        pub.origin_cid = origin
+        pub.origin = peer.conn if peer is not None else NULL
+        for i in range(match.plain_count):
+            self.delivery.give_seen(match.plain[i], &pub, really, met)
+        for i in range(match.group_count):
+            group = &match.groups[i]
+            start = <uint32_t>(self.delivery.random() % group.count)
+            for k in range(group.count):
+                if self.delivery.give_seen(
+                        group.subs[(start + k) % group.count], &pub, really, met):
+                    break
+        self.delivery.drop_spent()
+        return met
 
     cdef Py_ssize_t publish_acks(
         self, Interest interest, Batch batch, Py_ssize_t start, Py_ssize_t count,
@@ -227,7 +262,7 @@ cdef class Publishing:
 
 
 cdef uint64_t wanted_by(Sub *sub) noexcept:
-    return sub.limit - sub.delivered if sub.limit else ENDLESS
+    return sub.limit - sub.delivered if sub.limit and not sub.link else ENDLESS
 
 
 cdef Py_ssize_t room_of(Sub *sub) noexcept:

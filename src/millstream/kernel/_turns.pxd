@@ -4,6 +4,8 @@ from libc.stdint cimport uint32_t
 from millstream.kernel._conn cimport Conn
 from millstream.kernel._connections cimport Connections
 from millstream.kernel._delivery cimport Delivery
+from millstream.kernel._interest cimport SinkSlot
+from millstream.kernel._links cimport LinkOperations
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._outboxes cimport Outboxes
 from millstream.kernel._system cimport epoll_event
@@ -13,6 +15,7 @@ from millstream.kernel._system cimport epoll_event
 @cython.no_gc_clear
 cdef class Turns:
     cdef Operations operations
+    cdef LinkOperations links
     cdef Delivery delivery
     cdef Connections connections
     cdef Outboxes outboxes
@@ -29,6 +32,8 @@ cdef class Turns:
 
     cdef void poll(self) noexcept
     cdef feed(self, uint32_t cid, bytes data)
+    cdef go_on(self, uint32_t cid)
+    cdef serve(self, SinkSlot slot)
     cdef bytes take(self, uint32_t cid, Py_ssize_t most)
     cdef void flush(self) noexcept
     cdef bint defer(self, object call) except -1
@@ -41,6 +46,7 @@ cdef class Turns:
     cdef Py_ssize_t _read(self, Conn *conn) noexcept
     cdef void _ended(self, Conn *conn, ssize_t got) noexcept
     cdef void _take_in(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
+    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef void _rest(self, Conn *conn, bint resting) noexcept
     cdef Py_ssize_t _go_on(self, Conn *conn) noexcept
     cdef Py_ssize_t _serve_unfinished(self, list waiting) noexcept

@@ -22,6 +22,7 @@ from millstream.kernel._conn cimport (
 )
 from millstream.kernel._connections cimport Peer
 from millstream.kernel._interest cimport Interest, SinkSlot
+from millstream.kernel._links cimport LinkOperations
 from millstream.kernel._memory cimport must_alloc
 from millstream.kernel._operations cimport Operations
 from millstream.kernel._system cimport (
@@ -51,6 +52,7 @@ cdef class Turns:
 
     def __cinit__(self, Operations operations not None):
         self.operations = operations
+        self.links = LinkOperations(operations)
         self.delivery = operations.delivery
         self.connections = operations.connections
         self.outboxes = operations.outboxes
@@ -155,7 +157,7 @@ cdef class Turns:
                 self.connections.release(<void *>conn)
         if conn.resting:
             return 0
-        if conn.stalled_on != NULL:
+        if conn.stalled_on != NULL or conn.held:
             if what & (EPOLLERR | EPOLLHUP):
                 self.connections.close(conn, CLOSED_BY_CLIENT)
             return 0
@@ -201,7 +203,7 @@ cdef class Turns:
         cdef Py_ssize_t used = 0
         if size >= conn.needs:
             self.delivery.chunk_bytes = size + (size >> 1)  # an entry's head is longer than a PUB line
-            used = self.operations.parse(conn, data, size)
+            used = self._parse(conn, data, size)
             if not conn.closed and self.operations.is_up():
                 self._rest(conn, used < size)
         if not conn.closed and used < size:
@@ -209,10 +211,15 @@ cdef class Turns:
         elif conn.inbox.room > KEEP_SIZE:
             discard(&conn.inbox)
 
+    cdef Py_ssize_t _parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept:
+        if conn.link:
+            return self.links.parse(conn, data, size)
+        return self.operations.parse(conn, data, size)
+
     cdef Py_ssize_t _go_on(self, Conn *conn) noexcept:
         """Parse what the inbox holds and return how much of it was used."""
         cdef bint was_resting = conn.resting
-        cdef Py_ssize_t used = self.operations.parse(
+        cdef Py_ssize_t used = self._parse(
             conn, conn.inbox.data + conn.inbox.head, pending(&conn.inbox))
         if conn.closed:
             return used
@@ -270,6 +277,30 @@ cdef class Turns:
             eventfd_write(self.outboxes.wake_fd, 1)
         if not self.connections.busy:
             self._end_of_chunk()
+
+    cdef go_on(self, uint32_t cid):
+        cdef Peer peer = self.connections.peers.get(cid)
+        if peer is None or not peer.conn.held:
+            return
+        peer.conn.held = False
+        self.outboxes.watch(peer.conn)
+        if peer.conn.parsing:
+            return  # whoever parses goes on by itself
+        self.connections.busy += 1
+        if peer.conn.inbox.tail and not peer.conn.resting:
+            self._go_on(peer.conn)
+        if peer.conn.fd < 0 and not peer.conn.closed:
+            self.connections.tell_output(peer.conn)
+        self.connections.busy -= 1
+        if self.unfinished:
+            eventfd_write(self.outboxes.wake_fd, 1)
+        self.flush()
+
+    cdef serve(self, SinkSlot slot):
+        cdef Batch batch = slot.batch
+        slot.batch = None
+        if batch is not None and not slot.removed:
+            slot.sink.deliver(batch)
 
     cdef bytes take(self, uint32_t cid, Py_ssize_t most):
         cdef Peer peer = self.connections.peer(cid)

@@ -66,6 +66,28 @@ class ConnectionFacts(NamedTuple):
     subscriptions: tuple[SubscriptionFacts, ...] = ()
 
 
+class LinkFacts(NamedTuple):
+    """One look at a link to another server; ``account`` is empty on routes, which carry all."""
+
+    cid: int
+    is_route: bool
+    remote_id: str
+    name: str
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    rtt_ns: int
+    stats: Mapping[str, int]
+    num_subscriptions: int
+    subscriptions: Callable[[], list[SubscriptionFacts]]
+    account: str = ""
+    is_spoke: bool = False
+    is_isolated: bool = False
+    did_solicit: bool = False
+    is_configured: bool = False
+
+
 def _no_account_figures() -> dict[str, Any]:
     return {"conns": 0}
 
@@ -172,6 +194,14 @@ def _no_figures() -> dict[str, int]:
     return {}
 
 
+def _no_pressure() -> dict[str, float]:
+    return {}
+
+
+def _no_disk() -> tuple[int, int]:
+    return 0, 0
+
+
 def _closes_nothing(cid: int) -> bool:
     return False
 
@@ -182,6 +212,14 @@ def _healthy() -> list[str]:
 
 def _nobody() -> list[ConnectionFacts]:
     return []
+
+
+def _no_links() -> list[LinkFacts]:
+    return []
+
+
+def _no_settings() -> dict[str, Any]:
+    return {}
 
 
 def _no_subscriptions(cid: int) -> tuple[SubscriptionFacts, ...]:
@@ -219,7 +257,6 @@ class Facts(msgspec.Struct):
     tls_required: bool = False
     tls_verify: bool = False
     certificate: str = ""  # the file that the NATS port shows, "" without TLS
-    connect_urls: Sequence[str] = ()
     cluster_name: str = ""
     system_account: str = ""
     tags: Sequence[str] = ()
@@ -249,12 +286,19 @@ class Facts(msgspec.Struct):
     )
     closed_by_reason: Callable[[], Mapping[str, int]] = msgspec.field(default=_no_figures)
     accounts: Callable[[], list[AccountFacts]] = msgspec.field(default=_one_account)
+    connect_urls: Callable[[], Sequence[str]] = msgspec.field(default=tuple)
+    links: Callable[[], list[LinkFacts]] = msgspec.field(default=_no_links)
+    link_traffic: Callable[[], dict[str, int]] = msgspec.field(default=_no_figures)
+    cluster: Callable[[], dict[str, Any]] = msgspec.field(default=_no_settings)
+    leafnodes: Callable[[], dict[str, Any]] = msgspec.field(default=_no_settings)
     jetstream: JetStreamFacts | None = None
     wal: WalMeter | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)  # monitoring path → times asked
     statuses: dict[int, int] = msgspec.field(default_factory=dict)  # HTTP status → answers
     http_traffic: dict[str, int] = msgspec.field(default_factory=dict)  # bodies, in bytes
     loop: LoopMeter | None = None
+    pressure: Callable[[], dict[str, float]] = msgspec.field(default=_no_pressure)
+    disk: Callable[[], tuple[int, int]] = msgspec.field(default=_no_disk)  # used, size
     close_connection: Callable[[int], bool] = msgspec.field(default=_closes_nothing)
 
     def tls_ends(self) -> str:

@@ -20,6 +20,7 @@ from millstream.monitor import (
     links,
     metrics,
     parameters,
+    stacks,
     subsz,
     varz,
 )
@@ -28,6 +29,7 @@ from millstream.monitor.facts import Facts
 Describe = Callable[[Facts, Request], dict[str, Any]]
 
 HTML = b"text/html; charset=utf-8"
+TEXT = b"text/plain; charset=utf-8"
 
 DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
     "/varz": (lambda facts, request: varz.describe(facts), "The server at a glance"),
@@ -57,12 +59,16 @@ DESCRIPTIONS: dict[str, tuple[Describe, str]] = {
         "Routes to other servers",
     ),
     "/leafz": (
-        lambda facts, request: _with_flag(links.describe_leafs, facts, request, "subs"),
+        lambda facts, request: links.describe_leafs(facts, request.query),
         "Leafnodes",
     ),
     "/gatewayz": (
         lambda facts, request: _with_flag(links.describe_gateways, facts, request, "accs"),
         "Gateways",
+    ),
+    "/ipqueuesz": (
+        lambda facts, request: _with_flag(links.describe_queues, facts, request, "all"),
+        "Queues inside the server: there are none",
     ),
 }
 
@@ -80,6 +86,8 @@ def monitor_routes(facts: Facts, index_path: str = "/") -> list[Route]:
         Route("GET", index_path, partial(_index, facts), "", "Links to all pages"),
         Route("GET", "/healthz", partial(_healthz, facts), "", "Say whether the server works"),
         Route("GET", "/metrics", partial(_metrics, facts), "read", "Figures for Prometheus"),
+        Route("GET", "/raftz", partial(_raftz, facts), "read", "Raft groups: there are none"),
+        Route("GET", "/stacksz", partial(_stacksz, facts), "read", "What the server does now"),
         *told,
     ]
 
@@ -113,15 +121,29 @@ async def _healthz(facts: Facts, request: Request) -> Answer:
 
 async def _metrics(facts: Facts, request: Request) -> Answer:
     _count(facts, "/metrics")
-    text = metrics.describe(facts, request.query.get("prefix", ""))
+    text = await metrics.describe(facts, request.query.get("prefix", ""))
     return Response(200, text, metrics.CONTENT_TYPE)
+
+
+async def _raftz(facts: Facts, request: Request) -> Answer:
+    _count(facts, "/raftz")
+    return Response(404, links.NO_RAFT, TEXT)
+
+
+async def _stacksz(facts: Facts, request: Request) -> Answer:
+    _count(facts, "/stacksz")
+    return Response(200, stacks.describe(), TEXT)
 
 
 async def _index(facts: Facts, request: Request) -> Answer:
     _count(facts, "/")
     entries = [(path[1:], summary) for path, (_, summary) in DESCRIPTIONS.items()]
     entries.remove(("subscriptionsz", "Subscriptions, by the longer name"))
-    entries += [("healthz", "Whether the server works"), ("metrics", "Figures for Prometheus")]
+    entries += [
+        ("healthz", "Whether the server works"),
+        ("metrics", "Figures for Prometheus"),
+        ("stacksz", "What the server does now"),
+    ]
     return Response(200, index.page(entries), HTML)
 
 

@@ -1,5 +1,6 @@
 """/varz: the server at a glance, under nats-server's names; only what is true is in it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from millstream import __version__
@@ -53,6 +54,7 @@ def _identity(facts: Facts) -> dict[str, Any]:
 
 def _settings(facts: Facts) -> dict[str, Any]:
     cluster = {"name": facts.cluster_name} if facts.cluster_name else {}
+    cluster |= facts.cluster()
     return {
         "max_connections": facts.max_connections or -1,
         "ping_interval": nanoseconds(facts.ping_interval),
@@ -67,7 +69,7 @@ def _settings(facts: Facts) -> dict[str, Any]:
         "max_pending": facts.max_pending,
         "cluster": cluster,
         "gateway": {},
-        "leaf": {},
+        "leaf": facts.leafnodes(),
         "mqtt": {},
         "websocket": dict(facts.websocket),
         "tls_timeout": facts.tls_timeout,
@@ -81,7 +83,7 @@ def _optional(facts: Facts) -> dict[str, Any]:
         "auth_required": facts.auth_required,
         "tls_required": facts.tls_required,
         "tls_verify": facts.tls_verify,
-        "connect_urls": list(facts.connect_urls),
+        "connect_urls": list(facts.connect_urls()),
         "max_subscriptions": facts.max_subscriptions,
         "tls_cert_not_after": facts.tls_ends(),
         "tags": list(facts.tags),
@@ -118,22 +120,26 @@ def _traffic(facts: Facts) -> dict[str, Any]:
     counted = facts.traffic()
     totals = {name: counted.get(name, 0) for name in TOTALS}
     stale = facts.closed_by_reason().get(STALE, 0)
+    links, moved = facts.links(), facts.link_traffic()
     return {
         **totals,
-        "routes": 0,
-        "remotes": 0,
-        "leafnodes": 0,
-        # Every connection is a client's: there are no routes, gateways and leafnodes.
-        **{f"{way}_client_{what}": totals[f"{way}_{what}"] for way, what in _WAYS},
+        "routes": sum(link.is_route for link in links),
+        "remotes": sum(link.is_route for link in links),
+        "leafnodes": sum(not link.is_route for link in links),
+        **{
+            f"{way}_client_{what}": totals[f"{way}_{what}"] - moved.get(f"{way}_{what}", 0)
+            for way, what in _WAYS
+        },
         "stale_connections": stale,
         "subscriptions": sum(a.interest.get("num_subscriptions", 0) for a in facts.accounts()),
-        "slow_consumer_stats": _by_kind(totals["slow_consumers"]),
-        "stale_connection_stats": _by_kind(stale),
+        "slow_consumer_stats": _by_kind(totals["slow_consumers"], moved, "slow"),
+        "stale_connection_stats": _by_kind(stale, moved, "stale"),
     }
 
 
 _WAYS = (("in", "msgs"), ("in", "bytes"), ("out", "msgs"), ("out", "bytes"))
 
 
-def _by_kind(clients: int) -> dict[str, int]:
-    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
+def _by_kind(total: int, moved: Mapping[str, int], what: str) -> dict[str, int]:
+    routes, leafs = moved.get(f"{what}_routes", 0), moved.get(f"{what}_leafs", 0)
+    return {"clients": total - routes - leafs, "routes": routes, "gateways": 0, "leafs": leafs}

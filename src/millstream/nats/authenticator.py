@@ -4,16 +4,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.accounts.credentials import Credentials, Identity, Presented
 from millstream.clock import Clock
 from millstream.nats.accounts.accounts import Accounts, Space
 from millstream.nats.record_reads import SubjectsOf, unknown_subjects
+from millstream.nats.referees import Referees
 from millstream.nats.transport.transport import Kind, Transport
 from millstream.wire.connect import ConnectOptions
 
 if TYPE_CHECKING:
     from millstream.nats.session import Session
+
+CALLOUT = "$SYS.REQ.USER.AUTH"
 
 
 class ClientWatcher(Protocol):
@@ -83,6 +87,7 @@ class Authenticator:
         self._clock = clock
         self._credentials = credentials
         self._by_kind = dict(by_kind or {})
+        self.referees = Referees()
 
     @property
     def credentials(self) -> Credentials:
@@ -117,8 +122,27 @@ class Authenticator:
         identity = known.identify(presented, self._clock.time_ns() / 1e9)
         if identity is None:
             return None
+        return self.place(identity)
+
+    def place(self, identity: Identity) -> Admitted | None:
+        """Return where somebody who is believed belongs, None when the account is not there.
+
+        Nobody beside a callout's service may ask it in the server's name.
+        """
         space = self.accounts.get(identity.account)
-        return None if space is None else Admitted(identity, space)
+        if space is None:
+            return None
+        if self._credentials.callout_of(identity.account) is not None:
+            identity = replace(identity, permissions=identity.permissions.without(CALLOUT))
+        return Admitted(identity, space)
+
+    def again(self, presented: Presented, identity: Identity) -> Admitted | None:
+        """Judge somebody who is in anew; whom a service let in stays while services are asked."""
+        if not identity.is_delegated:
+            return self.admit(presented)
+        known = self._credentials
+        asks = known.callout is not None or known.trust is not None
+        return self.place(identity) if asks else None
 
     def _for(self, kind: Kind) -> Credentials:
         return self._by_kind.get(kind, self._credentials)

@@ -15,6 +15,7 @@ from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
 from millstream.nats.transport.fed_client import PlainClient
 from millstream.nats.transport.handshakes import Handshakes
+from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsClient, TlsPort
 from millstream.nats.transport.trace import Tracing
@@ -47,6 +48,7 @@ class NatsDoor:
         tls: TlsPort | None = None,
         tracing: Tracing | None = None,
         supervisor: Supervisor | None = None,
+        proxies: Proxies | None = None,
     ) -> None:
         """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
         limits = limits or NatsLimits()
@@ -54,7 +56,7 @@ class NatsDoor:
         self._limits = limits
         self._loop = loop
         self._entrance = Handshakes(loop, clock, self.sessions, limits.max_connections)
-        self._listener = Listener(loop, self._accepting(tls))
+        self._listener = Listener(loop, self._accepting(tls, proxies))
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turns = 0
@@ -125,14 +127,14 @@ class NatsDoor:
             self._loop.remove_reader(self.hub.fd)
         self.sessions.close()
 
-    def _accepting(self, tls: TlsPort | None) -> Accepted:
+    def _accepting(self, tls: TlsPort | None, proxies: Proxies | None) -> Accepted:
         """Return what to do with a client: without TLS the hub takes the socket itself."""
 
         def accepted(fd: int, peer: str) -> None:
             if tls is not None:
                 self._arrive(TlsClient, tls, fd, peer)
-            elif self.sessions.tracing.on:
-                self._arrive(PlainClient, None, fd, peer)
+            elif self.sessions.tracing.on or proxies is not None:
+                self._arrive(PlainClient, proxies, fd, peer)
             else:
                 self.sessions.open(fd, peer)
 

@@ -1,5 +1,7 @@
 """PublishRights: what a client may publish, where a publish may also read or write a stream."""
 
+from collections.abc import Sequence
+
 from millstream.accounts.rights import Rights, text_of
 from millstream.accounts.sight import Sight
 from millstream.kernel._hub import ALLOWED, ALLOWED_ONCE, DENIED
@@ -12,6 +14,7 @@ from millstream.nats.record_reads import (
     sight_of,
     written_stream,
 )
+from millstream.subjects.pattern_set import any_overlap
 
 
 class PublishRights:
@@ -53,6 +56,18 @@ class PublishRights:
             return None
         patterns = self._subjects_of(self._account, stream)
         return sight_of(self._rights.permissions.subscribe, stream, patterns)
+
+    def may_copy(self, subjects: Sequence[str], origins: Sequence[str]) -> bool:
+        """Say whether records may go out under other subjects: those that the client may hear.
+
+        They are what is published to ``subjects``, and what the streams ``origins`` hold.
+        """
+        denied = self._rights.permissions.subscribe.filters()
+        if not denied:
+            return True
+        return not any_overlap(subjects, denied) and all(
+            self._may_read(ReadRequest(origin)) for origin in origins
+        )
 
     def _may_read(self, request: ReadRequest) -> bool:
         patterns = self._subjects_of(self._account, request.stream)

@@ -41,6 +41,8 @@ def read_request(subject: str) -> ReadRequest | None:
     operation = tokens[tokens.index("API") + 1 :]
     if operation[:3] == ["STREAM", "MSG", "GET"] and len(operation) == 4:
         return ReadRequest(operation[3])
+    if operation[:2] == ["STREAM", "SNAPSHOT"] and len(operation) == 3:
+        return ReadRequest(operation[2], whole=True)
     if operation[:2] == ["DIRECT", "GET"] and len(operation) > 2:
         return ReadRequest(operation[2], ".".join(operation[3:]))
     return None

@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OK = b"+OK\r\n"
+_PONG = b"PONG\r\n"
 _PING = b"PING\r\n"
 _SLOW_HANDSHAKE = 4
 
@@ -87,7 +88,7 @@ class Session:
         self.identity: Identity | None = None
         self.space: Space | None = None
         self._reception = reception
-        self._hub = hub
+        self.hub = hub
         self._interest = interest
         self.greeting = info  # which tells the client where it came
         self._give(Permissions())
@@ -117,15 +118,22 @@ class Session:
         try:
             asked = parse_connect(options, self.options)
         except MalformedConnect:
-            self._hub.close_connection(self.cid, Closed.PROTOCOL)
+            self.hub.close_connection(self.cid, Closed.PROTOCOL)
             return
         if not self.connected:
             self.liveness.greeted(now)
         self.presented = presented_by(asked, self.transport, self.greeting.nonce)
-        admitted = self._reception.admit(self.presented)
         self.options = asked
+        admitted = self._reception.admit(self.presented)
+        if self._reception.referees:
+            self.hub.hold(self.cid)  # what the client says next waits for the verdict
+        self._reception.referees.judge(self, admitted, self._judged)
+
+    def _judged(self, admitted: Admitted | None) -> None:
+        """Let the client in, or say why not; then hear what else it said."""
+        asked = self.options
         if self.connected or admitted is None or not admitted.is_as(self.identity, self.space):
-            self._hub.unsubscribe_all(self.cid)
+            self.hub.unsubscribe_all(self.cid)
         self._leave()
         if admitted is None:
             self._reception.events.refused(self)
@@ -137,6 +145,7 @@ class Session:
             self.end(*refusal)
         else:
             self._accept(admitted)
+        self.hub.go_on(self.cid)
 
     def _accept(self, admitted: Admitted) -> None:
         is_first, self.connected = not self.connected, True
@@ -145,7 +154,7 @@ class Session:
         if is_first:
             self._reception.events.connected(self)
         if self.options.verbose:
-            self._hub.write(self.cid, _OK)
+            self.hub.write(self.cid, _OK)
 
     # ---- who it is -----------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class Session:
         self._give(admitted.identity.permissions)
         if self.space.interest is not self._interest:
             self._interest = self.space.interest
-            self._hub.move(self.cid, self._interest)
+            self.hub.move(self.cid, self._interest)
         self.space.enter(self)
         self.configure()
 
@@ -184,7 +193,7 @@ class Session:
     def configure(self) -> None:
         """Tell the hub what was negotiated, what the limits are, and how closely to look."""
         asked = self.options
-        self._hub.configure(
+        self.hub.configure(
             self.cid,
             verbose=asked.verbose,
             pedantic=asked.pedantic,
@@ -194,6 +203,7 @@ class Session:
             guarded=self.identity is None or self.rights.guards_publishing,
             track_replies=self.rights.answers_requests,
             mapped=self.space is not None and self.space.mapper is not None,
+            parents=self.space is not None and self.space.account.trace is not None,
             max_payload=_max_payload(self),
         )
 
@@ -204,7 +214,8 @@ class Session:
         """
         if self.space is None or self.identity is None:
             return True  # it has said nothing yet, and is judged when it does
-        admitted = self._reception.admit(replace(self.presented, believed_before=True))
+        shown = replace(self.presented, believed_before=True)
+        admitted = self._reception.again(shown, self.identity)
         if admitted is None or admitted.space is not self.space:
             return False
         if self.identity.name and admitted.identity.name != self.identity.name:
@@ -220,21 +231,21 @@ class Session:
         """Let go of subscriptions that are forbidden now, and hide from others what is hidden."""
         before = self.rights
         self._give(permissions)
-        for subject, queue, sid, delivered, limit in self._hub.subscriptions(self.cid):
+        for subject, queue, sid, delivered, limit in self.hub.subscriptions(self.cid):
             hidden = self.rights.hidden(queue)
             if not self.rights.may_subscribe(subject, queue):
-                self._hub.unsubscribe(self.cid, sid, 0)
+                self.hub.unsubscribe(self.cid, sid, 0)
                 space.unlistened(self.cid, sid)
                 self._say(errors.removed_subscription(subject, queue, sid))
             elif hidden != before.hidden(queue):
-                self._hub.unsubscribe(self.cid, sid, 0)
-                self._hub.subscribe(self.cid, subject, queue, sid, hidden)
+                self.hub.unsubscribe(self.cid, sid, 0)
+                self.hub.subscribe(self.cid, subject, queue, sid, hidden)
                 if limit:
-                    self._hub.unsubscribe(self.cid, sid, limit - delivered)
+                    self.hub.unsubscribe(self.cid, sid, limit - delivered)
 
     def _complain(self, what: str) -> None:
         """Tell the log what the client was refused."""
-        log.error("%s - %s", label(self, self._hub.connection_stats(self.cid)), what)
+        log.error("%s - %s", label(self, self.hub.connection_stats(self.cid)), what)
 
     def _violation(self) -> None:
         self.end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
@@ -264,42 +275,45 @@ class Session:
             self._say(errors.subscription_violation(subject, queue))
         elif 0 < self.limits.max_subject_tokens <= subject.count(b"."):
             self._say(errors.too_many_tokens(subject))
-        elif _has_all_subscriptions(self, self.space, self._hub):
+        elif _has_all_subscriptions(self, self.space, self.hub):
             self._say(errors.MAXIMUM_SUBSCRIPTIONS)
-        elif not self._hub.subscribe(self.cid, subject, queue, sid, self.rights.hidden(queue)):
+        elif not self.hub.subscribe(self.cid, subject, queue, sid, self.rights.hidden(queue)):
             self._say(errors.INVALID_SUBJECT)
         else:
             self.space.listened(self.cid, sid, subject)
             if self.options.verbose:
-                self._hub.write(self.cid, _OK)
+                self.hub.write(self.cid, _OK)
 
     def unsub(self, sid: bytes, max_msgs: int) -> None:
         """Unsubscribe now or after ``max_msgs``; a sid that is not there is fine."""
         if self.space is None:
             self._violation()
             return
-        self._hub.unsubscribe(self.cid, sid, max_msgs)
+        self.hub.unsubscribe(self.cid, sid, max_msgs)
         if not max_msgs:
             self.space.unlistened(self.cid, sid)
         if self.options.verbose:
-            self._hub.write(self.cid, _OK)
+            self.hub.write(self.cid, _OK)
 
     def first_ping(self) -> None:
-        """Follow the first PONG with the INFO that tells a client where it ended up."""
+        """Answer, and tell a client with INFO where it ended up; refuse who is not let in yet."""
         if self.space is None:
             self._violation()
-        elif self.options.protocol >= 1:
+            return
+        self.hub.write(self.cid, _PONG)
+        if self.options.protocol >= 1:
             info = self.greeting.with_(
                 connect_info=True,
                 remote_account=self.space.name,
                 acc_is_sys=self.space is self._reception.accounts.system,
             )
-            self._hub.write(self.cid, info.line())
+            self.hub.write(self.cid, info.line())
 
-    def send_away(self) -> None:
-        """Tell the client to look for another server, if it understands."""
+    def announce(self, **changes: Any) -> None:
+        """Tell the client what changed in INFO, if it understands: other servers, a departure."""
+        self.greeting = self.greeting.with_(**changes)
         if self.options.protocol >= 1:
-            self._hub.write(self.cid, self.greeting.with_(ldm=True).line())
+            self.hub.write(self.cid, self.greeting.line())
 
     def pong(self, now: float) -> None:
         """Note that the client is alive, and how long its answer took."""
@@ -315,7 +329,7 @@ class Session:
         try:
             parse_connect(info, self.options)
         except MalformedConnect:
-            self._hub.close_connection(self.cid, Closed.PROTOCOL)
+            self.hub.close_connection(self.cid, Closed.PROTOCOL)
 
     def refuse(self, code: int) -> None:
         """Say why the kernel closes the connection, where clients expect a word."""
@@ -336,9 +350,9 @@ class Session:
             due = self.liveness.due(now, interval, connected=self.connected)
             if due is Due.HANDSHAKE:
                 self._check_handshake(now)
-            elif due is Due.MEASURE or (due is Due.PING and self._is_silent()):
+            elif due is Due.MEASURE or (due is Due.PING and _is_silent(self, self.hub)):
                 self.liveness.pinged(now)
-                self._hub.write(self.cid, _PING)
+                self.hub.write(self.cid, _PING)
 
     def _check_handshake(self, now: float) -> None:
         """Close whoever sent nothing; without CONNECT, any operation proves a client.
@@ -349,30 +363,31 @@ class Session:
         if self.space is None:
             self.end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
             return
-        if self._hub.take_activity(self.cid):
+        if self.hub.take_activity(self.cid):
             self.liveness.proven()
             return
-        unfinished = self._hub.connection_stats(self.cid)["unfinished_bytes"]
+        unfinished = self.hub.connection_stats(self.cid)["unfinished_bytes"]
         if not self.liveness.goes_on(now, unfinished) or self.liveness.is_late(now):
             self.end(errors.AUTHENTICATION_TIMEOUT, Closed.HANDSHAKE)
 
-    def _is_silent(self) -> bool:
-        """Say whether to ping the client; one that left too many pings unanswered is ended."""
-        if self._hub.take_activity(self.cid):
-            self.liveness.heard()
-            return False
-        if self.liveness.is_stale(self.limits.ping_max):
-            self.end(errors.STALE_CONNECTION, Closed.STALE)
-            return False
-        return True
-
     def _say(self, text: str) -> None:
-        self._hub.write(self.cid, errors.err(text))
+        self.hub.write(self.cid, errors.err(text))
 
     def end(self, text: str, reason: Closed) -> None:
         """Say why, and close the connection."""
         self._say(text)
-        self._hub.close_connection(self.cid, reason)
+        self.hub.close_connection(self.cid, reason)
+
+
+def _is_silent(session: Session, hub: Hub) -> bool:
+    """Say whether to ping the client; one that left too many pings unanswered is ended."""
+    if hub.take_activity(session.cid):
+        session.liveness.heard()
+        return False
+    if session.liveness.is_stale(session.limits.ping_max):
+        session.end(errors.STALE_CONNECTION, Closed.STALE)
+        return False
+    return True
 
 
 def _refusal(asked: ConnectOptions, info: ServerInfo) -> tuple[str, Closed] | None:

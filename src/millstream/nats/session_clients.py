@@ -1,6 +1,6 @@
 """SessionClients: what others may know and do in the name of a client that is connected."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millstream.accounts.sight import BLIND, Sight
@@ -26,6 +26,17 @@ class SessionClients:
             return True
         place = (text.encode("utf-8", "surrogateescape") for text in (subject, group))
         return session.rights.may_be_sent_to(*place)
+
+    def may_copy(
+        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+    ) -> bool:
+        """Say whether a client may have records of these go out under other subjects."""
+        session = self._sessions.get(cid)
+        if session is None:
+            return cid == 0
+        if session.space is None or session.space.name != account:
+            return True
+        return session.publishing.may_copy(subjects, origins)
 
     def client_of(self, cid: int) -> dict[str, Any]:
         """Return what advisories tell of a client, nothing when it is gone."""

@@ -51,9 +51,10 @@ class Sessions:
         self._clock = clock
         self._lobby = Interest()  # nobody listens here, and nobody may
         self._limits = limits
-        self._operations = operations = Operations(clock)
+        self._operations = operations = Operations(clock, lambda: self.info)
         self._sessions = operations.sessions
         self.clients = SessionClients(operations.sessions)
+        self.links = operations.links  # connections to other servers, by id
         self._closing: list[Closing] = []
         self.hub = Hub(
             operations,
@@ -114,6 +115,18 @@ class Sessions:
         self._begin(cid, transport, info or self.info, admitted)
         return cid
 
+    def open_link(self, fd: int | None, carrier: Carrier | None = None) -> int:
+        """Open a connection to another server, which is in nobody's subject space yet.
+
+        Whoever asks for it puts its link into ``links`` before anything is read.
+        """
+        if fd is not None:
+            return self.hub.attach(fd, self._lobby)
+        cid = self.hub.attach_fed(self._lobby)
+        if carrier is not None:
+            self._operations.carriers[cid] = carrier
+        return cid
+
     def trace(self, cid: int) -> Trace | None:
         """Return who reads along with a connection that begins now, if anybody does."""
         if not self.tracing.on:
@@ -135,12 +148,19 @@ class Sessions:
         if session is not None:
             session.transport = transport
 
+    def located(self, cid: int, transport: Transport) -> None:
+        """Note where a client is that a proxy connected."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            session.transport = transport
+            session.greeting = session.greeting.with_(client_ip=transport.peer)
+
     def _begin(
         self, cid: int, transport: Transport, info: ServerInfo, admitted: Admitted | None
     ) -> None:
         info = info.with_(
             client_id=cid,
-            client_ip=transport.peer,
+            client_ip=transport.peer if transport.is_told else "",
             auth_required=self.reception.required(transport.kind),
             nonce=_nonce() if self.reception.wants_nonce(transport.kind) else "",
         )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from millstream.accounts.account import Account
-from millstream.accounts.jwt import Refused
+from millstream.accounts.jwt import JwtClaims, Refused, Trust
 from millstream.nats.sessions import Sessions
 from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
 from millstream.server.options.options import Options
@@ -30,13 +30,33 @@ class AccountChanges:
         self._reception.apply(known.credentials, known.by_kind)
         self._set_accounts(known.accounts)
 
-    def update_claims(self, token: str) -> None:
-        """Take over an account's newer JWT; raises ``Refused``."""
+    @property
+    def _trust(self) -> Trust:
         trust = self._reception.credentials.trust
         if trust is None:
             raise Refused("accounts are not given by JWTs here")
+        return trust
+
+    def checked(self, token: str) -> JwtClaims:
+        """Return the claims of a JWT that an operator of ours signed; raises ``Refused``."""
+        return self._trust.checked(token)
+
+    def update(self, token: str) -> None:
+        """Take over an account's newer JWT; raises ``Refused``."""
+        trust = self._trust
         tell_unheeded(trust.add_account(token))
         self._set_accounts(accounts_of(self._options, trust))
+
+    def remove(self, accounts: Sequence[str]) -> None:
+        """Let nobody into these accounts any more; what they store stays."""
+        trust = self._trust
+        for public in accounts:
+            trust.remove_account(public)
+        self._set_accounts(accounts_of(self._options, trust))
+
+    def deletions(self, token: str) -> list[str]:
+        """Return the accounts that an operator's request names; raises ``Refused``."""
+        return self._trust.deletions(token)
 
     def _set_accounts(self, accounts: Sequence[Account]) -> None:
         self._reception.accounts.apply(accounts)

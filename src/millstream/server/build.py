@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,10 @@ from millstream.http.limits import Limits as HttpLimits
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
+from millstream.links.exchange import Exchange
+from millstream.links.leafs import Leafs
+from millstream.links.links import Links
+from millstream.links.mesh import Mesh
 from millstream.monitor.answers import counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.loop_meter import LoopMeter
@@ -35,16 +40,20 @@ from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
 from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
+from millstream.nats.resolvers.account_fetch import AccountFetch
+from millstream.nats.resolvers.claim_requests import ClaimRequests
 from millstream.nats.session import NatsLimits
-from millstream.nats.system.claim_updates import ClaimUpdates
 from millstream.nats.system.system import System
+from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
 from millstream.nats.transport.trace import Tracing
 from millstream.server.about import end_of_certificate, show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
+from millstream.server.access.resolver import directory_of, prepare_directory, source_of
 from millstream.server.account_changes import AccountChanges
+from millstream.server.link_facts import LinkObserver
 from millstream.server.observer import Observer
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
@@ -55,8 +64,7 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
-from millstream.server.options.unsupported import refuse_missing
-from millstream.server.page_parts import PageParts, kick
+from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -76,6 +84,9 @@ from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
 from millstream.topics.openapi import openapi_route
 from millstream.wire.info import ServerInfo, server_info
+
+if TYPE_CHECKING:
+    from millstream.accounts.callout.server_keys import ServerKeys
 
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
 
@@ -138,10 +149,11 @@ class Guards(msgspec.Struct, frozen=True):
     reception: Authenticator
     tls: Tls | None
     websocket_tls: Tls | None
+    proxies: Proxies | None = None
 
     def tls_port(self, options: Options) -> TlsPort | None:
         """Return what the NATS port offers, None when it speaks plain text only."""
-        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls)
+        return None if self.tls is None else TlsPort(self.tls, options.allow_non_tls, self.proxies)
 
 
 class ServerParts(msgspec.Struct, frozen=True):
@@ -158,6 +170,7 @@ class ServerParts(msgspec.Struct, frozen=True):
     facts: Facts
     system: System
     changes: AccountChanges
+    links: Links | None
     page: PageParts | None
 
 
@@ -174,11 +187,12 @@ def build(
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
     ``supervisor`` learns of every thread, task and repeated call that ends or fails.
     """
-    refuse_missing(options)
+    prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
     runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
-    info = describe(options)
+    keys = server_keys(options)
+    info = describe(options, keys)
     streams: StreamsByName = {}
     guard = guards(options, clock, streams)
     nats = nats_door(options, info, guard, runtime)
@@ -189,14 +203,18 @@ def build(
             options.jetstream, info, nats, sharing, streams, runtime,
             TopicDefaults(options.monitor.durability),
         )  # fmt: skip
+    links = links_of(options, nats, runtime)
     facts = monitored(options, info, nats, kept, runtime)
+    if links is not None:
+        facts = with_links(facts, LinkObserver(links))
     system = system_of(nats.sessions, clock, facts, options, orders)
-    changes = account_changes(options, nats, sharing, system, kept)
+    changes = account_changes(options, nats, sharing, system, kept, links, runtime)
+    ask_services(options, nats, keys, runtime)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     page = page_of(options, facts, nats, kept, gate)
     http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
     return ServerParts(
-        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, page
+        info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links, page
     )
 
 
@@ -218,6 +236,34 @@ def page_of(
     )
 
 
+def with_links(facts: Facts, seen: LinkObserver) -> Facts:
+    """Add what there is to ask about links to other servers."""
+    return msgspec.structs.replace(
+        facts,
+        traffic=seen.totals,
+        links=seen.links,
+        link_traffic=seen.traffic,
+        connect_urls=seen.connect_urls,
+        cluster=seen.cluster,
+        leafnodes=seen.leafnodes,
+    )
+
+
+def links_of(options: Options, nats: NatsDoor, runtime: Runtime) -> Links | None:
+    """Return what connects this server to others, None where nothing is configured."""
+    if options.leafnodes is None and options.cluster is None:
+        return None
+    loop, supervisor = runtime.loop, runtime.supervisor
+    exchange = Exchange(nats.sessions, runtime.clock, loop)
+    leafs = mesh = None
+    if options.leafnodes is not None:
+        plain = frozenset(name for name, domain in options.default_js_domains if not domain)
+        leafs = Leafs(loop, exchange, options.leafnodes, supervisor, plain)
+    if options.cluster is not None:
+        mesh = Mesh(loop, exchange, options.cluster, supervisor)
+    return Links(exchange, leafs, mesh)
+
+
 def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
     """Return the NATS port, which lets in whom ``guard`` believes."""
     return NatsDoor(
@@ -230,21 +276,65 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         guard.tls_port(options),
         tracing_of(options.log),
         runtime.supervisor,
+        guard.proxies,
     )
 
 
 def account_changes(
-    options: Options, nats: NatsDoor, sharing: Sharing, system: System, kept: KeptParts | None
+    options: Options,
+    nats: NatsDoor,
+    sharing: Sharing,
+    system: System,
+    kept: KeptParts | None,
+    links: Links | None,
+    runtime: Runtime,
 ) -> AccountChanges:
     """Return what puts other accounts in force, which the system account may ask for too."""
     renewals: list[Callable[[], object]] = [sharing.renew, system.renew]
     if kept is not None:
         renewals += [kept.accounts.start, kept.shared.catalog.refresh_feeds]
+    if links is not None:
+        renewals.append(links.renew)
     changes = AccountChanges(options, nats.sessions, renewals)
-    space = nats.sessions.reception.accounts.system
-    if space is not None:
-        ClaimUpdates(nats.sessions, space, system.card, changes.update_claims)
+    resolve_accounts(options, nats, system, changes, runtime)
     return changes
+
+
+def resolve_accounts(
+    options: Options, nats: NatsDoor, system: System, changes: AccountChanges, runtime: Runtime
+) -> None:
+    """Have account JWTs kept, handed over and looked for as the resolver says."""
+    sessions, timers = nats.sessions, runtime.timers
+    space = sessions.reception.accounts.system
+    post = partial(runtime.post_to, nats.hub)
+    directory = directory_of(options, runtime.supervisor, post, runtime.clock)
+    if space is not None:
+        ClaimRequests(sessions, space, system.card, changes, directory)
+    if directory is not None and directory.terms.ttl:
+        pause = min(directory.terms.ttl / 2, 60.0)
+        timers.every(pause, "the cache of account JWTs", directory.expire)
+    source = source_of(options, sessions, space, timers, runtime.loop)
+    if source is not None:
+        sessions.reception.referees.add(AccountFetch(sessions, source, changes, directory))
+
+
+def ask_services(options: Options, nats: NatsDoor, keys: "ServerKeys | None", at: Runtime) -> None:
+    """Have the services of accounts asked who clients are, where there may be some."""
+    if keys is None:
+        return
+    from millstream.nats.auth_callout import AuthCallout  # it loads the library for keys
+
+    sessions = nats.sessions
+    sessions.reception.referees.add(AuthCallout(sessions, keys, at.timers, at.clock))
+
+
+def server_keys(options: Options) -> "ServerKeys | None":
+    """Return keys for what the server asks and signs, None where nothing is asked."""
+    if options.authorization.callout is None and not options.trust.required:
+        return None
+    from millstream.accounts.callout.server_keys import ServerKeys
+
+    return ServerKeys()
 
 
 def http_door(
@@ -313,6 +403,7 @@ def guards(options: Options, clock: Clock, streams: StreamsByName) -> Guards:
         ),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
+        Proxies(options.trusted_proxies) if options.proxy_protocol else None,
     )
 
 
@@ -398,6 +489,7 @@ def catalog_of(
         quotas=AccountQuotas(accounts, options.max_memory, options.max_store),
         streams=streams,
         reach=ExternalStreams(accounts, options.domain).reach,
+        domain=options.domain,
     )
 
 
@@ -494,10 +586,10 @@ def tracing_of(log: LoggingOptions) -> Tracing:
     return Tracing(log.trace, log.trace_headers, log.max_traced_message)
 
 
-def describe(options: Options) -> ServerInfo:
+def describe(options: Options, keys: "ServerKeys | None" = None) -> ServerInfo:
     """Return what clients are told; the id is new with every start."""
     info = server_info(
-        secrets.token_bytes(32),
+        keys.public if keys is not None else secrets.token_bytes(32),
         host=options.host,
         port=options.port,
         name=options.server_name,
@@ -507,10 +599,18 @@ def describe(options: Options) -> ServerInfo:
     domain = options.jetstream.domain if options.jetstream is not None else ""
     return info.with_(
         headers=options.headers,
-        cluster=options.cluster_name,
+        cluster=cluster_name_of(options),
         domain=domain,
         api_lvl=API_LEVEL,
+        xkey=keys.xkey if keys is not None else "",
     )
+
+
+def cluster_name_of(options: Options) -> str:
+    """Return the cluster's name; a cluster without one has a name until it meets another."""
+    if options.cluster is None or options.cluster_name:
+        return options.cluster_name
+    return secrets.token_hex(11).upper()
 
 
 def monitored(
@@ -565,6 +665,8 @@ def with_records(facts: Facts, options: JetStreamOptions, kept: KeptParts) -> Fa
         jetstream=stored(options, kept),
         storage=partial(wal_figures, kept.store),
         cold=kept.store.cold.figures,
+        pressure=partial(pressure_of, kept.topics),
+        disk=partial(disk_of, str(options.directory)),
         wal=meter_of(kept.store),
     )
 

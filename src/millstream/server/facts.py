@@ -38,3 +38,4 @@ class ServerFacts(msgspec.Struct, frozen=True):
     server_name: str = ""
     websocket_url: str | None = None
     tls: bool = False
+    proxy_protocol: bool = False

@@ -46,7 +46,7 @@ class Observer:
     def open_totals(self) -> dict[str, int]:
         """Return what all open connections add up to; cheaper than to look at each."""
         hub = self._sessions.hub
-        cids = hub.connections()
+        cids = [cid for cid in hub.connections() if cid not in self._sessions.links]
         totals = {"num_connections": len(cids), "total": len(cids), **dict.fromkeys(_SUMMED, 0)}
         for cid in cids:
             stats = hub.connection_stats(cid)

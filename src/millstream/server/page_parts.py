@@ -54,7 +54,7 @@ class ServerFigures:
         facts, measures = self._facts, self._topics.scheduler.measures
         moved, http = facts.traffic(), facts.http_traffic
         if self._looks % DISK_EVERY == 0:
-            self._disk = _disk(self._directory)
+            self._disk = disk_of(self._directory)
         self._looks += 1
         shown: dict[str, Any] = {
             "uptime": (facts.clock.time_ns() - facts.started_ns) // 1_000_000,
@@ -89,7 +89,19 @@ class ServerFigures:
         return shown
 
 
-def _disk(directory: str) -> tuple[int, int]:
+def pressure_of(topics: "Topics") -> dict[str, float]:
+    """Return how hard the server is pressed, in figures."""
+    scheduler = topics.scheduler
+    return {
+        "pressure_ratio": scheduler.measures.pressure,
+        "scheduler_waiting": scheduler.depth,
+        "scheduler_latency_seconds": scheduler.latency_ms / 1000,
+        "refused_writes": topics.commits.refused,
+    }
+
+
+def disk_of(directory: str) -> tuple[int, int]:
+    """Return how much of the file system of a directory is used, and how large it is."""
     try:
         found = shutil.disk_usage(directory if os.path.isdir(directory) else ".")
     except OSError:
@@ -146,6 +158,10 @@ def access_of(reception: "Authenticator", gate: "HttpGate | None") -> dict[str, 
     }
 
 
+def _is_guarded(gate: "HttpGate | None") -> bool:
+    return gate is not None and gate.authorize.required
+
+
 def _rule(rule: "Rule") -> dict[str, Any]:
     allow = None if rule.allow is None else [each.pattern for each in rule.allow]
     return {"allow": allow, "deny": [each.pattern for each in rule.deny]}
@@ -183,7 +199,10 @@ class PageParts:
         )
         self._feed = LiveFeed(self.sampler, topics.live, topics.stop_signal)
         self._access: Callable[[], dict[str, Any]] = partial(access_of, reception, gate)
-        guarded = (lambda: gate.authorize.required) if gate is not None else (lambda: False)
+        self._guarded: Callable[[], bool]
+        self._guarded = guarded = (
+            (lambda: gate.authorize.required) if gate is not None else (lambda: False)
+        )
         self._audit = Audit(topics.catalog, topics.clock, guarded, shown_key)
         topics.catalog.listen(lambda stream, alive: self.sampler.changed())
 
@@ -191,7 +210,7 @@ class PageParts:
         """Return the HTTP API and the page, with changes written down."""
         table = [
             *topics_routes(self._topics, self._extra),
-            *dashboard_routes(self._feed, self._access),
+            *dashboard_routes(self._feed, self._access, self._guarded),
             close_route(self._facts),
         ]
         return [self._audit.over(route) for route in table]

@@ -65,6 +65,11 @@ class RunningParts:
         """Have monitoring show what is in force now."""
         show(self._parts.facts, options, self._parts.facts.clock.time_ns())
 
+    def set_links(self, options: Options) -> None:
+        """Call other servers than before."""
+        if self._parts.links is not None:
+            self._parts.links.change(options.leafnodes, options.cluster)
+
     def set_files(self, options: Options) -> None:
         """Write the pid and ports files elsewhere."""
         self._write_files(options)
@@ -84,8 +89,10 @@ class RunningParts:
         nats = self._nats
         nats.stop_listening()
         self._parts.system.leaving()
+        if self._parts.links is not None:
+            self._parts.links.leave()
         for session in nats.sessions.all():
-            session.send_away()
+            session.announce(ldm=True)
         nats.hub.flush()
 
     def clients(self) -> list[int]:

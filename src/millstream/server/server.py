@@ -11,9 +11,11 @@ import uvloop
 
 from millstream.clock import Clock, SystemClock
 from millstream.http.door import HttpDoor
+from millstream.links.arrivals import places
 from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
-from millstream.server.about import websocket_shown
+from millstream.server.about import advertised, websocket_shown
 from millstream.server.build import ServerParts, build
+from millstream.server.declared_streams import declare
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.opening import Opening, begin
 from millstream.server.options.loaded import Load
@@ -22,6 +24,7 @@ from millstream.server.options.serve_config import is_loopback
 from millstream.server.process.descriptors import take_all
 from millstream.server.process.heap import keep_heap
 from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
+from millstream.server.process.log_lines import lines_of
 from millstream.server.process.log_output import LogOutput
 from millstream.server.process.loop_guard import GuardedLoop, loop_factory
 from millstream.server.process.orders import Order, from_signals, to_be_told
@@ -47,8 +50,9 @@ def run(
 ) -> int:
     """Serve until an order says stop; returns the exit code."""
     if output is None:
-        form = "%(asctime)s %(levelname)s %(name)s %(message)s"
-        logging.basicConfig(level=logging.INFO, format=form)
+        handler = logging.StreamHandler()
+        handler.setFormatter(lines_of(options.log.form))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
     keep_heap()
     take_all()
     serving = _serve(options, announce, load, output, SystemClock())
@@ -172,7 +176,21 @@ class Server:
                     terms.host, terms.port, terms, parts.guards.websocket_tls
                 )
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
+        if parts.kept is not None:
+            await declare(parts.kept.shared.catalog, options.streams)
+        self._start_links(options)
         self.write_files(options)
+
+    def _start_links(self, options: Options) -> None:
+        """Listen for other servers and call them, once clients are served."""
+        links = self._parts.links
+        if links is None:
+            return
+        for which, terms in (("leafnodes", options.leafnodes), ("cluster", options.cluster)):
+            if terms is not None and terms.port is not None:
+                with listening(options, which, terms.host, terms.port):
+                    links.listen(which)
+        links.start(places(*advertised(options, self.nats_address), ""))
 
     async def _start_http(self, http: HttpDoor) -> tuple[str, int]:
         """Listen for HTTP, or for HTTPS with the clients' certificates."""
@@ -203,6 +221,8 @@ class Server:
         if self._opening is not None:
             self._opening.abandon()
         parts.system.shutting_down()
+        if parts.links is not None:
+            parts.links.stop()
         if parts.kept is not None:
             parts.kept.topics.stop()
         if parts.http is not None:
@@ -233,6 +253,8 @@ class Server:
             every(_TICK, "the tending of logs and segments", kept.store.tick)
             every(_TICK, "the sweep of staged records", kept.sinks.tick)
             every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
+        if self._parts.links is not None:
+            every(_TICK, "the look at links", self._parts.links.tick)
         if gate is not None:
             every(_TICK, "the look at revoked credentials", gate.check)
         if self._parts.page is not None:
@@ -254,6 +276,9 @@ class Server:
                 urls["monitoring"] = [self.http_url]
             if self.websocket_url is not None:
                 urls["websocket"] = [self.websocket_url]
+            links = self._parts.links
+            if links is not None:
+                urls |= {name: [_url("nats", at)] for name, at in links.addresses().items()}
             path, text = ports_file(options.ports_file_dir, options.program, urls)
             files[path] = text
         return files
@@ -282,6 +307,7 @@ class Server:
             server_name=self._parts.info.server_name,
             websocket_url=self.websocket_url,
             tls=options.tls is not None,
+            proxy_protocol=options.proxy_protocol,
         )
 
     @property

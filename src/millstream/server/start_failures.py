@@ -12,7 +12,11 @@ _FLAGS = {
     "millstream": {"nats": "--port", "http": "--http-port", "data": "--data-dir"},
     "nats-server": {"nats": "-p", "http": "-m", "data": "-sd"},
 }
-_ELSEWHERE = {"websocket": "websocket { port }"}
+_ELSEWHERE = {
+    "websocket": "websocket { port }",
+    "leafnodes": "leafnodes { port }",
+    "cluster": "cluster { port }",
+}
 
 
 class CannotStart(ConfigError):

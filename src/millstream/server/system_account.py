@@ -62,6 +62,12 @@ class _Accountz(msgspec.Struct):
     account: str = ""
 
 
+class _Linkz(msgspec.Struct):
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    account: str = ""
+
+
 class _Healthz(msgspec.Struct):
     enabled_only: bool = msgspec.field(default=False, name="js-enabled-only")
     server_only: bool = msgspec.field(default=False, name="js-server-only")
@@ -104,8 +110,8 @@ def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
         "ACCOUNTZ": lambda asked: accountz.describe(facts, _read(asked, _Accountz).account),
         "JSZ": lambda asked: jsz.describe(facts, _jsz(_read(asked, _Jsz))),
         "HEALTHZ": lambda asked: _health(facts, _healthz(_read(asked, _Healthz))),
-        "ROUTEZ": lambda _: links.describe_routes(facts, {}),
-        "LEAFZ": lambda _: links.describe_leafs(facts),
+        "ROUTEZ": lambda asked: links.describe_routes(facts, _subs(asked)),
+        "LEAFZ": lambda asked: links.describe_leafs(facts, _subs(asked)),
         "GATEWAYZ": lambda _: links.describe_gateways(facts),
         "EXPVARZ": lambda _: {"memstats": {"Sys": machine.resident_bytes()}, "cmdline": []},
         # Queues between goroutines, Raft groups and Go profiles: there are none here.
@@ -113,6 +119,14 @@ def endpoints_of(facts: Facts) -> dict[str, Endpoint]:
         "RAFTZ": lambda _: {},
         "PROFILEZ": lambda _: {"error": "there is no Go program to profile"},
     }
+
+
+def _subs(asked: dict[str, Any]) -> dict[str, str]:
+    """Return what a request for links asks, as a URL would say it."""
+    wanted = _read(asked, _Linkz)
+    subs = "detail" if wanted.subscriptions_detail else "1" if wanted.subscriptions else ""
+    found = {"subs": subs, "acc": wanted.account}
+    return {name: value for name, value in found.items() if value}
 
 
 def _read(asked: dict[str, Any], shape: type[_Shape]) -> _Shape:

@@ -100,6 +100,7 @@ class Catalog:
         quotas: Quotas | None = None,
         streams: StreamsByName | None = None,
         reach: Reach = _nowhere,
+        domain: str = "",
     ) -> None:
         """``streams`` is the table to keep them in, where others look streams up as well."""
         self._quotas = quotas or NoQuotas()
@@ -111,7 +112,7 @@ class Catalog:
         spaces = interests if interests is not None else {}
         self._maker = StreamMaker(
             store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,
-            batch_limits or BatchLimits(), self._tell_abandoned, self._heads,
+            batch_limits or BatchLimits(), self._tell_abandoned, self._heads, domain,
         )  # fmt: skip
         self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
         self._reach = reach

@@ -69,8 +69,9 @@ class Stream:
         room: AccountRoom | None = None,
         server_is_full: Callable[[], bool] | None = None,
         on_abandoned: Callable[["Stream", bytes, str], None] | None = None,
+        domain: str = "",
     ) -> None:
-        """``on_abandoned`` hears of each atomic batch that is given up: its id, and why."""
+        """Acks name ``domain``; ``on_abandoned`` hears why each atomic batch is given up."""
         self.config = config
         self.account = account
         self.log = log
@@ -89,6 +90,7 @@ class Stream:
         self.writes = Writes(
             config, log, self.index, clock, hub, interest,
             committed=self._on_commit, paused=self._capture.pause, keeps=self.keeps,
+            domain=domain,
         )  # fmt: skip
         self.admission = Admission(
             self.contents, self.keeps, self.writes, clock, timers, batch_limits, room,
@@ -197,7 +199,9 @@ class Stream:
 
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> "Frames":
         """Return committed records from ``start_seq`` on, ascending, at least one if any."""
-        return self.log.read(start_seq, max_records, max_bytes)
+        frames = self.log.read(start_seq, max_records, max_bytes)
+        self.index.records_read += len(frames)
+        return frames
 
     def get(self, seq: int) -> Record:
         """Return one record; raises RecordNotFound."""

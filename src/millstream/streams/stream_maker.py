@@ -46,6 +46,7 @@ class StreamMaker:
         batch_limits: BatchLimits,
         on_abandoned: Callable[[Stream, bytes, str], None],
         heads: EphemeralHeads,
+        domain: str,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -57,6 +58,7 @@ class StreamMaker:
         self._default_durability = default_durability
         self._batch_limits = batch_limits
         self._on_abandoned = on_abandoned
+        self._domain = domain
         self._heads = heads
         self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
 
@@ -78,6 +80,7 @@ class StreamMaker:
             room=self._room(entry.account, config.storage),
             server_is_full=partial(self._is_server_full, entry.account, config),
             on_abandoned=self._on_abandoned,
+            domain=self._domain,
         )
         self._heads.follow(made)
         return made

@@ -135,6 +135,7 @@ NOTES: dict[tuple[str, str], Usage] = {
         "Readers such as Spark queries with their lag, and writers with their last batch."
     ),
     ("GET", "/v0/whoami"): Usage("Your credential's name, account, scopes and prefixes."),
+    ("GET", "/v0/login"): Usage("Whether you must send a key, or log in as a user."),
     ("GET", "/v0/feed"): Usage(
         "Server-sent events, one a second: the server's figures, and the streams that changed."
     ),
@@ -178,5 +179,8 @@ NOTES: dict[tuple[str, str], Usage] = {
     ("GET", "/subscriptionsz"): Usage("The same as /subsz, by its longer name."),
     ("GET", "/routez"): Usage("Routes to the other servers of a cluster."),
     ("GET", "/leafz"): Usage("Links to leafnodes, with what went over each."),
+    ("GET", "/raftz"): Usage("Consensus groups, where there are any."),
+    ("GET", "/ipqueuesz"): Usage("Internal queues and what waits in them."),
+    ("GET", "/stacksz"): Usage("What every thread of the server does at this moment."),
     ("GET", "/gatewayz"): Usage("Gateways to other clusters."),
 }

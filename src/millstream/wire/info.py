@@ -31,6 +31,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_id: int = 0
     client_ip: str = ""
     nonce: str = ""
+    xkey: str = ""
     cluster: str = ""
     domain: str = ""
     connect_urls: list[str] = msgspec.field(default_factory=list)

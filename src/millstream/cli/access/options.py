@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import ServerOption
 
 Function = Callable[..., Any]
@@ -86,7 +86,7 @@ def _with(function: Function, flags: Sequence[Flag]) -> Function:
         from millstream.cli.access.contexts import Contexts  # not for a help text
 
         context = Contexts().find(given.pop("context_name"))
-        return function(*arguments, access=Access(given, context), **values)
+        return function(*arguments, access=ServerAccess(given, context), **values)
 
     return _connection(flags)(run)
 

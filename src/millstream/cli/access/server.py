@@ -1,4 +1,4 @@
-"""Access: which server a command talks to, as whom, and how it gets there."""
+"""ServerAccess: which server a command talks to, as whom, and how it gets there."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # imported where somebody connects: a help text needs none of it
     from millstream.client import Client
     from millstream.client.http_link import HttpLink, Place
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
     from millstream.client.login import Login
     from millstream.client.topics import Topics
 
@@ -15,7 +15,7 @@ TIMEOUT = 5.0
 NAME = "millstream cli"
 
 
-class Access:
+class ServerAccess:
     """Connects over NATS or HTTP; what was not given comes from the context, then by default."""
 
     def __init__(self, given: Mapping[str, Any], context: Mapping[str, str]) -> None:
@@ -34,12 +34,12 @@ class Access:
         return connect(self.url, name=NAME, timeout=self.timeout, login=self.login())
 
     @contextmanager
-    def jetstream(self) -> "Iterator[JetStream]":
+    def jetstream(self) -> "Iterator[JetStreamApi]":
         """Connect over NATS, for streams and consumers."""
-        from millstream.client.jetstream.api import JetStream
+        from millstream.client.jetstream.api import JetStreamApi
 
         with self.nats() as client:
-            yield JetStream(client, self.timeout)
+            yield JetStreamApi(client, self.timeout)
 
     def topics(self, **more: Any) -> "Topics":
         """Return the HTTP API."""

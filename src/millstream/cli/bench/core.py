@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.bench.core_runs import Load, Measured, fan_out, publish, request_reply
 from millstream.cli.command import command
 
@@ -44,7 +44,7 @@ _WORKS = ("pub", "one", "many", "request")
 )
 @json_option
 def core(
-    access: Access,
+    access: ServerAccess,
     msgs: int,
     requests: int | None,
     size: int,

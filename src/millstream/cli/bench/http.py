@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.bench.core import as_object, line
 from millstream.cli.bench.core_runs import Measured
 from millstream.cli.command import command
@@ -24,7 +24,7 @@ BATCH = 500
 @click.option("--durability", default="fsync", type=click.Choice(["fsync", "disk", "memory"]))
 @over_http
 @json_option
-def http_(msgs: int, size: int, durability: str, access: Access, as_json: bool) -> None:
+def http_(msgs: int, size: int, durability: str, access: ServerAccess, as_json: bool) -> None:
     """Measure a new topic: single writes, batches of 500, then a read. It is removed at the end."""
     name = f"bench-{new_inbox()[-8:]}"
     with access.topics() as topics:

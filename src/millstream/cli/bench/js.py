@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.bench.core import as_object, line
 from millstream.cli.bench.core_runs import Measured
 from millstream.cli.command import command
 from millstream.client.jetstream.inbox import new_inbox
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 WINDOW = 256
 
@@ -26,7 +26,7 @@ WINDOW = 256
 @click.option("--storage", default="file", type=click.Choice(["file", "memory"]), help="Where.")
 @connected
 @json_option
-def js(msgs: int, size: int, storage: str, access: Access, as_json: bool) -> None:
+def js(msgs: int, size: int, storage: str, access: ServerAccess, as_json: bool) -> None:
     """Measure a new stream: publishes with acks, one by one and with 256 under way, then a read.
 
     The stream is removed at the end.
@@ -46,7 +46,7 @@ def js(msgs: int, size: int, storage: str, access: Access, as_json: bool) -> Non
             stream.ask(f"STREAM.DELETE.{name}")
 
 
-def _one_by_one(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
+def _one_by_one(js: "JetStreamApi", name: str, msgs: int, size: int) -> Measured:
     body, taken = bytes(size), []
     began = time.perf_counter()
     for _ in range(msgs):
@@ -56,7 +56,7 @@ def _one_by_one(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
     return Measured("js pub, sync", msgs, size, time.perf_counter() - began, sorted(taken))
 
 
-def _many(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
+def _many(js: "JetStreamApi", name: str, msgs: int, size: int) -> Measured:
     inbox, body = new_inbox(), bytes(size)
     answers, acked = js.client.subscribe(inbox), 0
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def _many(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
     return Measured("js pub, async", msgs, size, time.perf_counter() - began)
 
 
-def _read(js: "JetStream", name: str, size: int) -> Measured:
+def _read(js: "JetStreamApi", name: str, size: int) -> Measured:
     total = int(js.stream(name)["state"]["messages"])
     inbox = new_inbox()
     incoming = js.client.subscribe(inbox)

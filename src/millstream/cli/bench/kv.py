@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.bench.core import as_object, line
 from millstream.cli.bench.core_runs import Measured
 from millstream.cli.command import command
 from millstream.client.jetstream.inbox import new_inbox
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 
 @command("millstream bench kv", "millstream bench kv --msgs 5000 --size 256 --json")
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--size", default=128, show_default=True, type=click.IntRange(min=0))
 @connected
 @json_option
-def kv(msgs: int, size: int, access: Access, as_json: bool) -> None:
+def kv(msgs: int, size: int, access: ServerAccess, as_json: bool) -> None:
     """Measure a new bucket: puts and gets, one after the other. It is removed at the end."""
     name = f"bench-{new_inbox()[-8:]}"
     with access.jetstream() as js:
@@ -35,16 +35,16 @@ def kv(msgs: int, size: int, access: Access, as_json: bool) -> None:
             js.ask(f"STREAM.DELETE.KV_{name}")
 
 
-def _puts(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
+def _puts(js: "JetStreamApi", name: str, msgs: int, size: int) -> Measured:
     return _timed("kv put", js, [f"$KV.{name}.k{n % 1000}" for n in range(msgs)], bytes(size), size)
 
 
-def _gets(js: "JetStream", name: str, msgs: int, size: int) -> Measured:
+def _gets(js: "JetStreamApi", name: str, msgs: int, size: int) -> Measured:
     subjects = [f"$JS.API.DIRECT.GET.KV_{name}.$KV.{name}.k{n % 1000}" for n in range(msgs)]
     return _timed("kv get", js, subjects, b"", size)
 
 
-def _timed(work: str, js: "JetStream", subjects: list[str], body: bytes, size: int) -> Measured:
+def _timed(work: str, js: "JetStreamApi", subjects: list[str], body: bytes, size: int) -> Measured:
     taken = []
     began = time.perf_counter()
     for subject in subjects:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.bench.core import as_object, line
 from millstream.cli.bench.core_runs import Measured
 from millstream.cli.bench.js import _many
@@ -19,7 +19,7 @@ from millstream.client.jetstream.inbox import new_inbox
 @click.option("--size", default=128, show_default=True, type=click.IntRange(min=0))
 @connected
 @json_option
-def spark(msgs: int, size: int, access: Access, as_json: bool) -> None:
+def spark(msgs: int, size: int, access: ServerAccess, as_json: bool) -> None:
     """Measure how fast Spark counts a new stream. The stream is removed at the end."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
@@ -37,7 +37,7 @@ def spark(msgs: int, size: int, access: Access, as_json: bool) -> None:
     click.echo(as_object(measured) if as_json else line(measured))
 
 
-def _count(name: str, msgs: int, size: int, access: Access) -> Measured:
+def _count(name: str, msgs: int, size: int, access: ServerAccess) -> Measured:
     from pyspark.sql import SparkSession
 
     from millstream.spark import register

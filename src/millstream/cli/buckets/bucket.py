@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.client.errors import ClientError
-from millstream.client.jetstream.api import NO_STREAM, JetStream, JetStreamRefused
+from millstream.client.jetstream.api import NO_STREAM, JetStreamApi, JetStreamRefused
 
 if TYPE_CHECKING:
     from millstream.client import Message
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 class Bucket:
     """Reads and writes the keys of one bucket."""
 
-    def __init__(self, js: JetStream, name: str) -> None:
+    def __init__(self, js: JetStreamApi, name: str) -> None:
         if not _BUCKET.fullmatch(name):
             raise click.UsageError(
                 f"{name!r} is not a name of a bucket: letters, digits, - and _ make one"

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.buckets.bucket import PREFIX, Bucket
 from millstream.cli.command import command
 from millstream.cli.shown import figures
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 @click.argument("pattern", required=False, default=">")
 @connected
 @json_option
-def ls(bucket: str | None, pattern: str, access: Access, as_json: bool) -> None:
+def ls(bucket: str | None, pattern: str, access: ServerAccess, as_json: bool) -> None:
     """List the buckets, or the keys of BUCKET that match PATTERN."""
     with access.jetstream() as js:
         if bucket is not None:
@@ -73,7 +73,7 @@ def shown(each: Json) -> Json:
 @click.argument("bucket")
 @connected
 @json_option
-def info(bucket: str, access: Access, as_json: bool) -> None:
+def info(bucket: str, access: ServerAccess, as_json: bool) -> None:
     """Show the settings and size of BUCKET."""
     with access.jetstream() as js:
         told = shown(Bucket(js, bucket).info())

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.buckets.bucket import Bucket
 from millstream.cli.buckets.listing import shown
 from millstream.cli.command import command
@@ -47,7 +47,7 @@ def _wish(values: Json) -> Json:
 @click.option("--storage", type=click.Choice(["file", "memory"]), default="file", help="Where.")
 @connected
 @json_option
-def add(bucket: str, storage: str, access: Access, as_json: bool, **values: Any) -> None:
+def add(bucket: str, storage: str, access: ServerAccess, as_json: bool, **values: Any) -> None:
     """Create BUCKET."""
     wish = _wish(values)
     window = min(wish.get("max_age") or 120_000_000_000, 120_000_000_000)
@@ -79,7 +79,7 @@ def add(bucket: str, storage: str, access: Access, as_json: bool, **values: Any)
 @_settings
 @connected
 @json_option
-def edit(bucket: str, access: Access, as_json: bool, **values: Any) -> None:
+def edit(bucket: str, access: ServerAccess, as_json: bool, **values: Any) -> None:
     """Change the settings of BUCKET: what you do not name stays as it is."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)
@@ -93,7 +93,7 @@ def edit(bucket: str, access: Access, as_json: bool, **values: Any) -> None:
 @force_option
 @connected
 @json_option
-def rm(bucket: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(bucket: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove BUCKET with everything in it."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.buckets.bucket import OPERATION, Bucket, operation_of, value_of
 from millstream.cli.buckets.writing import no_key
 from millstream.cli.command import command
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 @connected
 @json_option
 def get(
-    bucket: str, key: str, revision: int | None, raw: bool, access: Access, as_json: bool
+    bucket: str, key: str, revision: int | None, raw: bool, access: ServerAccess, as_json: bool
 ) -> None:
     """Print the value of KEY of BUCKET; exits with 1 when it has none."""
     with access.jetstream() as js:
@@ -65,7 +65,7 @@ def _fields(bucket: Bucket, record: Json) -> Json:
 @click.argument("key")
 @connected
 @json_option
-def history(bucket: str, key: str, access: Access, as_json: bool) -> None:
+def history(bucket: str, key: str, access: ServerAccess, as_json: bool) -> None:
     """List the values that KEY of BUCKET has and had, the oldest first."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)
@@ -93,7 +93,7 @@ def watch(
     pattern: str,
     count: int | None,
     only_new: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Print the values of BUCKET, then every change as it happens."""

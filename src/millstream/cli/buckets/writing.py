@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.buckets.bucket import OPERATION, WRONG_LAST, Bucket, operation_of, value_of
 from millstream.cli.command import command
 from millstream.cli.options import read_payload
@@ -31,7 +31,7 @@ def _told(bucket: str, key: str, revision: int, as_json: bool, done: str = "set"
 @click.argument("value", required=False)
 @connected
 @json_option
-def put(bucket: str, key: str, value: str | None, access: Access, as_json: bool) -> None:
+def put(bucket: str, key: str, value: str | None, access: ServerAccess, as_json: bool) -> None:
     """Set KEY of BUCKET to VALUE, or to standard input."""
     body = read_payload(value)
     with access.jetstream() as js:
@@ -45,7 +45,7 @@ def put(bucket: str, key: str, value: str | None, access: Access, as_json: bool)
 @click.argument("value", required=False)
 @connected
 @json_option
-def create(bucket: str, key: str, value: str | None, access: Access, as_json: bool) -> None:
+def create(bucket: str, key: str, value: str | None, access: ServerAccess, as_json: bool) -> None:
     """Set KEY of BUCKET to VALUE, if it has no value; else exit with 1."""
     body = read_payload(value)
     with access.jetstream() as js:
@@ -65,7 +65,9 @@ def create(bucket: str, key: str, value: str | None, access: Access, as_json: bo
 @click.argument("revision", type=click.IntRange(min=0))
 @connected
 @json_option
-def update(bucket: str, key: str, value: str, revision: int, access: Access, as_json: bool) -> None:
+def update(
+    bucket: str, key: str, value: str, revision: int, access: ServerAccess, as_json: bool
+) -> None:
     """Set KEY of BUCKET to VALUE, if REVISION is still its last; else exit with 1."""
     body = read_payload(value)
     with access.jetstream() as js:
@@ -92,7 +94,7 @@ def _write_if(bucket: Bucket, key: str, body: bytes, expected: int) -> int:
 @force_option
 @connected
 @json_option
-def del_(bucket: str, key: str, force: bool, access: Access, as_json: bool) -> None:
+def del_(bucket: str, key: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Delete KEY of BUCKET; its history stays."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)
@@ -107,7 +109,7 @@ def del_(bucket: str, key: str, force: bool, access: Access, as_json: bool) -> N
 @force_option
 @connected
 @json_option
-def purge(bucket: str, key: str, force: bool, access: Access, as_json: bool) -> None:
+def purge(bucket: str, key: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Delete KEY of BUCKET with its history."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)
@@ -138,7 +140,7 @@ def no_key(bucket: Bucket, key: str) -> click.ClickException:
 @connected
 @json_option
 def revert(
-    bucket: str, key: str, revision: int, force: bool, access: Access, as_json: bool
+    bucket: str, key: str, revision: int, force: bool, access: ServerAccess, as_json: bool
 ) -> None:
     """Set KEY of BUCKET to the value that it had at REVISION."""
     with access.jetstream() as js:
@@ -162,7 +164,7 @@ def revert(
 @force_option
 @connected
 @json_option
-def compact(bucket: str, older_than: int, force: bool, access: Access, as_json: bool) -> None:
+def compact(bucket: str, older_than: int, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Forget the traces that deleted keys of BUCKET have left."""
     with access.jetstream() as js:
         known = Bucket(js, bucket)

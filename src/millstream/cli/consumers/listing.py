@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import tell, tell_rows
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 @connected
 @click.option("-n", "--names", is_flag=True, help="Print names only.")
 @json_option
-def ls(stream: str, access: Access, names: bool, as_json: bool) -> None:
+def ls(stream: str, access: ServerAccess, names: bool, as_json: bool) -> None:
     """List the consumers of STREAM."""
     with access.jetstream() as js:
         consumers = js.consumers(stream)
@@ -69,7 +69,7 @@ def filter_of(config: Json) -> str:
 @click.argument("name", metavar="CONSUMER")
 @connected
 @json_option
-def info(stream: str, name: str, access: Access, as_json: bool) -> None:
+def info(stream: str, name: str, access: ServerAccess, as_json: bool) -> None:
     """Show the configuration and state of CONSUMER of STREAM."""
     with access.jetstream() as js:
         consumer = js.consumer(stream, name)
@@ -137,7 +137,7 @@ def _state(consumer: Json) -> list[tuple[str, object]]:
 @click.argument("stream", required=False)
 @connected
 @json_option
-def report(stream: str | None, access: Access, as_json: bool) -> None:
+def report(stream: str | None, access: ServerAccess, as_json: bool) -> None:
     """Show how far each consumer of STREAM is, or of every stream, and why it stands there."""
     from millstream.client.jetstream.consumer_state import why_of
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.consumers.consumer_options import CONSUMER_FIELDS, consumer_options
 from millstream.cli.consumers.listing import shown
@@ -36,7 +36,7 @@ def add(
     ephemeral: bool,
     pull: bool,
     defaults: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Create CONSUMER of STREAM: clients pull from it, or it pushes to --target.
@@ -67,7 +67,7 @@ def edit(
     wish: Json,
     dry_run: bool,
     force: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Change CONSUMER of STREAM: what you do not name stays as it is."""

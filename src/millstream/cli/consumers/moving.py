@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import sure, tell
@@ -17,7 +17,7 @@ from millstream.cli.shown.output import sure, tell
 @force_option
 @connected
 @json_option
-def rm(stream: str, name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(stream: str, name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove CONSUMER of STREAM, and with it how far it was."""
     with access.jetstream() as js:
         at = (js.consumer(stream, name).get("ack_floor") or {}).get("stream_seq", 0)
@@ -35,7 +35,7 @@ def rm(stream: str, name: str, force: bool, access: Access, as_json: bool) -> No
 @click.argument("until")
 @connected
 @json_option
-def pause(stream: str, name: str, until: str, access: Access, as_json: bool) -> None:
+def pause(stream: str, name: str, until: str, access: ServerAccess, as_json: bool) -> None:
     """Let CONSUMER of STREAM deliver nothing UNTIL a time, or for 1h from now."""
     try:
         ahead = timedelta(microseconds=figures.read_duration(until) / 1000)
@@ -55,7 +55,7 @@ def pause(stream: str, name: str, until: str, access: Access, as_json: bool) -> 
 @click.argument("name", metavar="CONSUMER")
 @connected
 @json_option
-def resume(stream: str, name: str, access: Access, as_json: bool) -> None:
+def resume(stream: str, name: str, access: ServerAccess, as_json: bool) -> None:
     """Let CONSUMER of STREAM deliver again."""
     with access.jetstream() as js:
         was = js.consumer(stream, name).get("paused", False)
@@ -75,7 +75,7 @@ def resume(stream: str, name: str, access: Access, as_json: bool) -> None:
 @connected
 @json_option
 def reset(
-    stream: str, name: str, seq: int | None, force: bool, access: Access, as_json: bool
+    stream: str, name: str, seq: int | None, force: bool, access: ServerAccess, as_json: bool
 ) -> None:
     """Let CONSUMER of STREAM go on at a sequence, or deliver again what was not acknowledged."""
     with access.jetstream() as js:
@@ -92,7 +92,7 @@ def reset(
 @click.argument("group")
 @connected
 @json_option
-def unpin(stream: str, name: str, group: str, access: Access, as_json: bool) -> None:
+def unpin(stream: str, name: str, group: str, access: ServerAccess, as_json: bool) -> None:
     """Let another client of priority GROUP have the pinned CONSUMER of STREAM."""
     with access.jetstream() as js:
         answer = js.about("CONSUMER.UNPIN", stream, name, {"group": group})

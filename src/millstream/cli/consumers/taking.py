@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.figures import DURATION
 from millstream.cli.shown.output import as_text
@@ -14,7 +14,7 @@ from millstream.cli.streams.reading import plain, text_of
 
 if TYPE_CHECKING:
     from millstream.client import Message
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 ENDS = {404: "no messages", 408: "no message in time", 409: "the server refused"}
@@ -43,7 +43,7 @@ def next_(
     term: bool,
     wait: int,
     raw: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> int:
     """Take messages from the pull CONSUMER of STREAM, print them and acknowledge them.
@@ -68,7 +68,7 @@ def next_(
     return 0 if taken else 1
 
 
-def _next(js: "JetStream", stream: str, name: str, wait: int) -> "Message | None":
+def _next(js: "JetStreamApi", stream: str, name: str, wait: int) -> "Message | None":
     from millstream.client.errors import RequestTimeout
     from millstream.client.jetstream.inbox import new_inbox
 

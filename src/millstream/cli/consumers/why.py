@@ -3,7 +3,7 @@
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import tell
 
@@ -13,7 +13,7 @@ from millstream.cli.shown.output import tell
 @click.argument("name", metavar="CONSUMER")
 @connected
 @json_option
-def why(stream: str, name: str, access: Access, as_json: bool) -> None:
+def why(stream: str, name: str, access: ServerAccess, as_json: bool) -> None:
     """Print in one line why CONSUMER of STREAM delivers nothing, or how far it is.
 
     Works with any NATS server with JetStream.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.options import header_option, parse_headers, read_payload, subject_argument
 from millstream.cli.shown.output import as_text
@@ -40,7 +40,7 @@ Headers = dict[str, list[str]]
 def pub(
     subject: str,
     payload: str | None,
-    access: Access,
+    access: ServerAccess,
     header_lines: tuple[str, ...],
     reply: str | None,
     lines: bool,
@@ -94,21 +94,23 @@ def _publish(
 def _capturing(client: "Client", subject: str, timeout: float) -> list[str]:
     """Return the streams that capture a subject; none where nobody may ask."""
     from millstream.client.errors import ClientError
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
     if not client.info.jetstream or subject.startswith("$"):
         return []
     try:
-        return JetStream(client, timeout).stream_names(subject)
+        return JetStreamApi(client, timeout).stream_names(subject)
     except ClientError:
         return []
 
 
 def _created(client: "Client", subject: str, timeout: float) -> str:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
     name, captured = stream_for(subject)
-    JetStream(client, timeout).ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [captured]})
+    JetStreamApi(client, timeout).ask(
+        f"STREAM.CREATE.{name}", {"name": name, "subjects": [captured]}
+    )
     click.echo(f"created stream {name} for {captured}", err=True)
     return name
 

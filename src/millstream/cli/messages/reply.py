@@ -5,7 +5,7 @@ from itertools import islice
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.messages.shown import show
 
@@ -21,7 +21,7 @@ from millstream.cli.messages.shown import show
 def reply(
     subject: str,
     payload: str | None,
-    access: Access,
+    access: ServerAccess,
     echo: bool,
     queue: str,
     count: int | None,

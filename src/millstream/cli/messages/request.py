@@ -3,7 +3,7 @@
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.messages.shown import show
 from millstream.cli.options import (
@@ -25,7 +25,7 @@ from millstream.cli.options import (
 def request(
     subject: str,
     payload: str,
-    access: Access,
+    access: ServerAccess,
     header_lines: tuple[str, ...],
     raw: bool,
     as_json: bool,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import tell
 
@@ -40,7 +40,7 @@ def _line(told: dict[str, object]) -> str:
 @click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1_000_000))
 @connected
 @json_option
-def rtt(count: int, access: Access, as_json: bool) -> None:
+def rtt(count: int, access: ServerAccess, as_json: bool) -> None:
     """Measure how long a ping takes to the server and back."""
     taken = []
     with access.nats() as client:
@@ -58,7 +58,7 @@ def rtt(count: int, access: Access, as_json: bool) -> None:
 @click.option("--to", "other", help="Server of the subscriber.  [default: the same]")
 @connected
 @json_option
-def latency(count: int, size: int, other: str | None, access: Access, as_json: bool) -> None:
+def latency(count: int, size: int, other: str | None, access: ServerAccess, as_json: bool) -> None:
     """Measure how long a message takes from a publisher to a subscriber."""
     from millstream.client import connect
     from millstream.client.jetstream.inbox import new_inbox

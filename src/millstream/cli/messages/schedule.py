@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.lazy import LazyGroup
 from millstream.cli.options import header_option, parse_headers, read_payload
@@ -17,7 +17,7 @@ from millstream.cli.shown.figures import DURATION
 from millstream.cli.shown.output import sure, tell, tell_rows
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 PATTERN, TARGET, TTL = "Nats-Schedule", "Nats-Schedule-Target", "Nats-Schedule-TTL"
@@ -60,7 +60,7 @@ def add(
     cron: str | None,
     name: str | None,
     header_lines: tuple[str, ...],
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Publish PAYLOAD to SUBJECT later: --in, --at, --every or --cron says when.
@@ -106,7 +106,7 @@ def _pattern(delay: int | None, at: str | None, every: int | None, cron: str | N
     return cron
 
 
-def _stream_for(js: "JetStream", target: str) -> str:
+def _stream_for(js: "JetStreamApi", target: str) -> str:
     streams = js.stream_names(target)
     if not streams:
         name = target.split(".")[0].upper()
@@ -117,7 +117,7 @@ def _stream_for(js: "JetStream", target: str) -> str:
     return streams[0]
 
 
-def _allow(js: "JetStream", stream: str) -> None:
+def _allow(js: "JetStreamApi", stream: str) -> None:
     """Let the stream take schedules, and capture the subjects that they are kept under."""
     config = js.stream(stream)["config"]
     kept = f"{PREFIX}{stream}.>"
@@ -133,7 +133,7 @@ def _allow(js: "JetStream", stream: str) -> None:
 @click.argument("stream", required=False)
 @connected
 @json_option
-def ls(stream: str | None, access: Access, as_json: bool) -> None:
+def ls(stream: str | None, access: ServerAccess, as_json: bool) -> None:
     """List what is scheduled in STREAM, or in every stream."""
     with access.jetstream() as js:
         names = [stream] if stream else sorted(js.stream_names())
@@ -143,7 +143,7 @@ def ls(stream: str | None, access: Access, as_json: bool) -> None:
     tell_rows(told, as_json, headings, rows, "nothing is scheduled")
 
 
-def _schedules(js: "JetStream", stream: str) -> list[Json]:
+def _schedules(js: "JetStreamApi", stream: str) -> list[Json]:
     from millstream.cli.streams.reading import headers_of
 
     if not js.stream(stream)["config"].get("allow_msg_schedules"):
@@ -171,7 +171,7 @@ def _schedules(js: "JetStream", stream: str) -> list[Json]:
 @force_option
 @connected
 @json_option
-def rm(stream: str, name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(stream: str, name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Call the schedule NAME of STREAM off."""
     from millstream.cli.shown.near import hint
 

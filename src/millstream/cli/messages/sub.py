@@ -5,7 +5,7 @@ from itertools import islice
 import click
 
 from millstream.cli.access.options import connected_for_long, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.messages.shown import show
 from millstream.cli.options import raw_option
@@ -21,7 +21,7 @@ from millstream.cli.options import raw_option
 @json_option
 def sub(
     subject: str,
-    access: Access,
+    access: ServerAccess,
     queue: str | None,
     count: int | None,
     timeout: float | None,

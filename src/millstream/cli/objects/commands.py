@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.objects.object_store import PREFIX, ObjectStore
 from millstream.cli.shown import figures
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 @click.argument("store", required=False)
 @connected
 @json_option
-def ls(store: str | None, access: Access, as_json: bool) -> None:
+def ls(store: str | None, access: ServerAccess, as_json: bool) -> None:
     """List the stores, or the objects of STORE."""
     with access.jetstream() as js:
         if store is None:
@@ -64,7 +64,7 @@ def shown(stream: Json) -> Json:
 @click.argument("name", required=False)
 @connected
 @json_option
-def info(store: str, name: str | None, access: Access, as_json: bool) -> None:
+def info(store: str, name: str | None, access: ServerAccess, as_json: bool) -> None:
     """Show STORE, or the object NAME in it."""
     with access.jetstream() as js:
         known = ObjectStore(js, store)
@@ -95,7 +95,7 @@ def add(
     storage: str,
     description: str,
     replicas: int,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Create STORE."""
@@ -122,7 +122,7 @@ def add(
 @force_option
 @connected
 @json_option
-def rm(store: str, name: str | None, force: bool, access: Access, as_json: bool) -> None:
+def rm(store: str, name: str | None, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove the object NAME of STORE; without NAME, STORE with everything in it."""
     with access.jetstream() as js:
         known = ObjectStore(js, store)
@@ -142,7 +142,7 @@ def rm(store: str, name: str | None, force: bool, access: Access, as_json: bool)
 @force_option
 @connected
 @json_option
-def seal(store: str, force: bool, access: Access, as_json: bool) -> None:
+def seal(store: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Let nothing change STORE any more, for good."""
     with access.jetstream() as js:
         known = ObjectStore(js, store)
@@ -157,7 +157,7 @@ def seal(store: str, force: bool, access: Access, as_json: bool) -> None:
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many changes.")
 @connected
 @json_option
-def watch(store: str, count: int | None, access: Access, as_json: bool) -> None:
+def watch(store: str, count: int | None, access: ServerAccess, as_json: bool) -> None:
     """Print the objects of STORE, then every change as it happens."""
     with access.jetstream() as js:
         known = ObjectStore(js, store)

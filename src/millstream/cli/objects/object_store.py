@@ -13,7 +13,7 @@ import click
 
 from millstream.cli.buckets.bucket import revision_of
 from millstream.client.errors import ClientError, NoResponders
-from millstream.client.jetstream.api import NO_STREAM, JetStream, JetStreamRefused
+from millstream.client.jetstream.api import NO_STREAM, JetStreamApi, JetStreamRefused
 
 PREFIX = "OBJ_"
 CHUNK = 128 * 1024
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 class ObjectStore:
     """Reads and writes the objects of one store."""
 
-    def __init__(self, js: JetStream, name: str) -> None:
+    def __init__(self, js: JetStreamApi, name: str) -> None:
         if not _NAME.fullmatch(name):
             raise click.UsageError(
                 f"{name!r} is not a name of a store: letters, digits, - and _ make one"

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.objects.object_store import ObjectStore
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import sure, tell
-from millstream.cli.shown.progress import Progress
+from millstream.cli.shown.progress import ProgressLine
 
 
 @command(
@@ -31,7 +31,7 @@ def put(
     name: str | None,
     description: str,
     force: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Store FILE, or standard input for -, in STORE; it replaces one of the same name."""
@@ -46,7 +46,7 @@ def put(
         total = None if file == "-" else Path(file).stat().st_size
         with (
             click.open_file(file, "rb") as source,
-            Progress(f"storing {named}", total, in_bytes=True) as progress,
+            ProgressLine(f"storing {named}", total, in_bytes=True) as progress,
         ):
             about = known.put(named, source, description, progress.add)
     size = figures.size(about["size"])
@@ -64,7 +64,7 @@ def put(
 @connected
 @json_option
 def get(
-    store: str, name: str, output: str | None, force: bool, access: Access, as_json: bool
+    store: str, name: str, output: str | None, force: bool, access: ServerAccess, as_json: bool
 ) -> None:
     """Fetch the object NAME of STORE into a file of that name, or into --output."""
     target = output or Path(name).name
@@ -80,7 +80,7 @@ def get(
         partial = Path(f"{target}.part")
         with (
             partial.open("wb") as out,
-            Progress(f"fetching {name}", about["size"], in_bytes=True) as progress,
+            ProgressLine(f"fetching {name}", about["size"], in_bytes=True) as progress,
         ):
             known.get(about, out, progress.add)
         partial.replace(target)

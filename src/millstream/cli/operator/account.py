@@ -3,7 +3,7 @@
 from typing import Any
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import tell
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 @command("millstream account info", "millstream account info --json")
 @connected
 @json_option
-def info(access: Access, as_json: bool) -> None:
+def info(access: ServerAccess, as_json: bool) -> None:
     """Show how much the account of this connection stores, and how much it may."""
     with access.jetstream() as js:
         told = js.ask("INFO")

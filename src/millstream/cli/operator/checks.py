@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.operator.monitor import health as ask_health
 from millstream.cli.shown import figures
@@ -49,7 +49,7 @@ def above(value: float, warning: float | None, critical: float | None) -> int:
 @connected
 @json_option
 def connection(
-    rtt_warning: int | None, rtt_critical: int | None, access: Access, as_json: bool
+    rtt_warning: int | None, rtt_critical: int | None, access: ServerAccess, as_json: bool
 ) -> int:
     """Check that a client can connect and gets answers in time."""
 
@@ -71,7 +71,7 @@ def connection(
 @command("millstream server check health")
 @over_http
 @json_option
-def health(access: Access, as_json: bool) -> int:
+def health(access: ServerAccess, as_json: bool) -> int:
     """Check that the server says of itself that it is well."""
 
     def look() -> Verdict:
@@ -99,7 +99,7 @@ def stream(
     messages_warning: int | None,
     messages_critical: int | None,
     min_messages: int | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> int:
     """Check that STREAM is there, is fed and is not too full."""
@@ -141,7 +141,7 @@ def consumer(
     pending_warning: int | None,
     pending_critical: int | None,
     redelivery_critical: int | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> int:
     """Check that CONSUMER of STREAM keeps up."""
@@ -173,7 +173,7 @@ def queue(
     ready_warning: int | None,
     ready_critical: int | None,
     dead_critical: int | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> int:
     """Check that QUEUE is worked on and gives few jobs up."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import as_text
@@ -32,7 +32,7 @@ def events(
     system: bool,
     count: int | None,
     timeout_idle: float | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Print what happens to streams and consumers: made, removed, given up, out of limits.

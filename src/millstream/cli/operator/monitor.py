@@ -5,12 +5,12 @@ from urllib.parse import urlencode
 
 import click
 
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 
 Json = dict[str, Any]
 
 
-def page(access: Access, path: str, **query: Any) -> Json:
+def page(access: ServerAccess, path: str, **query: Any) -> Json:
     """Return what a monitoring page says."""
     from millstream.client.topic_calls import Call
 
@@ -23,7 +23,7 @@ def page(access: Access, path: str, **query: Any) -> Json:
     return told
 
 
-def health(access: Access) -> tuple[int, Json]:
+def health(access: ServerAccess) -> tuple[int, Json]:
     """Return the status and the words of ``/healthz``, also where they are bad."""
     import http.client
     import json

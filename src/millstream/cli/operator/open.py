@@ -3,7 +3,7 @@
 import click
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.operator.monitor import health
 from millstream.cli.shown.output import tell
@@ -13,7 +13,7 @@ from millstream.cli.shown.output import tell
 @click.option("--print", "only_print", is_flag=True, help="Print the address and open nothing.")
 @over_http
 @json_option
-def open_(only_print: bool, access: Access, as_json: bool) -> None:
+def open_(only_print: bool, access: ServerAccess, as_json: bool) -> None:
     """Open the server's dashboard in a browser."""
     health(access)  # says what is wrong where nobody answers
     url = f"{access.place().url}/"

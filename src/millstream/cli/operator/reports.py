@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.operator.monitor import page
 from millstream.cli.shown import figures
@@ -22,7 +22,7 @@ SORTS = ["cid", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_fr
 @click.option("--top", default=50, show_default=True, type=click.IntRange(min=1), help="Most rows.")
 @over_http
 @json_option
-def connections(sort: str, top: int, access: Access, as_json: bool) -> None:
+def connections(sort: str, top: int, access: ServerAccess, as_json: bool) -> None:
     """List the connections of a server."""
     found: list[Json] = page(access, "/connz", sort=sort, limit=top, auth=1)["connections"]
     rows = [
@@ -48,7 +48,7 @@ def connections(sort: str, top: int, access: Access, as_json: bool) -> None:
 @command("millstream server report streams", "millstream server report streams --json")
 @over_http
 @json_option
-def streams(access: Access, as_json: bool) -> None:
+def streams(access: ServerAccess, as_json: bool) -> None:
     """List the streams of every account of a server."""
     told = page(access, "/jsz", accounts=1, streams=1, config=1)
     found = [
@@ -74,7 +74,7 @@ def streams(access: Access, as_json: bool) -> None:
 @command("millstream server report accounts", "millstream account report --json")
 @over_http
 @json_option
-def accounts(access: Access, as_json: bool) -> None:
+def accounts(access: ServerAccess, as_json: bool) -> None:
     """List the accounts of a server and their traffic."""
     found: list[Json] = page(access, "/accstatz", unused=1)["account_statz"]
     rows = [

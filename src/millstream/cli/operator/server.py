@@ -3,7 +3,7 @@
 from typing import Any
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.operator.monitor import page
 from millstream.cli.shown import figures
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 @command("millstream server info", "millstream server info --http-url http://other:8222 --json")
 @over_http
 @json_option
-def info(access: Access, as_json: bool) -> None:
+def info(access: ServerAccess, as_json: bool) -> None:
     """Show a server at a glance, as its monitoring pages describe it."""
     told = page(access, "/varz")
     tell(told, as_json, facts(f"Server {told['server_name']}", _pairs(told)))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.operator.monitor import page
 from millstream.cli.shown import figures
@@ -24,7 +24,7 @@ CLEAR = "\x1b[H\x1b[2J"
 @click.option("--once", is_flag=True, help="Show one interval and end.")
 @over_http
 @json_option
-def top(interval: float, rows: int, once: bool, access: Access, as_json: bool) -> None:
+def top(interval: float, rows: int, once: bool, access: ServerAccess, as_json: bool) -> None:
     """Watch a server: its rates, and the busiest streams, consumers and connections.
 
     Works with any NATS server that serves monitoring over HTTP. Ctrl-C ends it.
@@ -47,7 +47,7 @@ def top(interval: float, rows: int, once: bool, access: Access, as_json: bool) -
 class Look:
     """A server at one moment."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ServerAccess) -> None:
         self.at = time.monotonic()
         self.server = page(access, "/varz")
         self.connections: list[Json] = page(access, "/connz", limit=256)["connections"]

@@ -1,4 +1,4 @@
-"""Progress of long work: a line on a terminal that is written over, silence in a pipe."""
+"""ProgressLine of long work: a line on a terminal that is written over, silence in a pipe."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from millstream.cli.shown.figures import count, size
 PAUSE = 0.1  # seconds between two looks at the clock that are shown
 
 
-class Progress:
+class ProgressLine:
     """Counts towards a total, in records or bytes, and shows it on standard error."""
 
     def __init__(self, what: str, total: int | None, *, in_bytes: bool = False) -> None:

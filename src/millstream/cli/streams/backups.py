@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import tell
-from millstream.cli.shown.progress import Progress
+from millstream.cli.shown.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 CHUNK = 128 * 1024
@@ -30,7 +30,7 @@ ABOUT, RECORDS = "backup.json", "stream.tar.s2"
 @connected
 @json_option
 def backup(
-    name: str, directory: Path, no_consumers: bool, check: bool, access: Access, as_json: bool
+    name: str, directory: Path, no_consumers: bool, check: bool, access: ServerAccess, as_json: bool
 ) -> None:
     """Save STREAM with its consumers into DIRECTORY, while it is in use.
 
@@ -59,7 +59,7 @@ def _counts(state: Json) -> Json:
 
 
 def _receive(
-    js: "JetStream", name: str, file: Path, no_consumers: bool, check: bool
+    js: "JetStreamApi", name: str, file: Path, no_consumers: bool, check: bool
 ) -> tuple[Json, int]:
     from millstream.client.jetstream.inbox import new_inbox
 
@@ -71,7 +71,7 @@ def _receive(
     )
     size = int(about["state"]["bytes"])
     written = 0
-    with file.open("wb") as out, Progress(f"saving {name}", size, in_bytes=True) as progress:
+    with file.open("wb") as out, ProgressLine(f"saving {name}", size, in_bytes=True) as progress:
         while True:
             part = parts.next(PATIENCE)
             if not part.payload:
@@ -95,7 +95,7 @@ def _receive(
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies in a cluster, as of now.")
 @connected
 @json_option
-def restore(directory: Path, replicas: int | None, access: Access, as_json: bool) -> None:
+def restore(directory: Path, replicas: int | None, access: ServerAccess, as_json: bool) -> None:
     """Bring back the stream that DIRECTORY holds; there must be none of its name."""
     for file in (ABOUT, RECORDS):
         if not (directory / file).exists():
@@ -111,11 +111,14 @@ def restore(directory: Path, replicas: int | None, access: Access, as_json: bool
     tell(stream, as_json, f"restored {name}: {held['messages']:,} records, {ends}")
 
 
-def _send(js: "JetStream", name: str, about: Json, file: Path) -> Json:
+def _send(js: "JetStreamApi", name: str, about: Json, file: Path) -> Json:
     told = js.about("STREAM.RESTORE", name, body=about)
     subject = told["deliver_subject"]
     size = file.stat().st_size
-    with file.open("rb") as parts, Progress(f"restoring {name}", size, in_bytes=True) as progress:
+    with (
+        file.open("rb") as parts,
+        ProgressLine(f"restoring {name}", size, in_bytes=True) as progress,
+    ):
         while part := parts.read(CHUNK):
             answer = js.client.request(subject, part, PATIENCE).payload
             if answer and b'"error"' in answer:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import tell
-from millstream.cli.shown.progress import Progress
+from millstream.cli.shown.progress import ProgressLine
 from millstream.cli.streams.listing import shown
 from millstream.cli.streams.stream_options import STREAM_FIELDS, check_fields, stream_options
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 STALLED = 30.0  # seconds without a record after which copying counts as stuck
@@ -30,7 +30,9 @@ STALLED = 30.0  # seconds without a record after which copying counts as stuck
 @click.option("--records", is_flag=True, help="Copy the records too.")
 @connected
 @json_option
-def copy(source: str, name: str, wish: Json, records: bool, access: Access, as_json: bool) -> None:
+def copy(
+    source: str, name: str, wish: Json, records: bool, access: ServerAccess, as_json: bool
+) -> None:
     """Create DESTINATION with the configuration of SOURCE, changed by the options.
 
     Two streams cannot capture one subject: without --subjects the new one captures its own
@@ -55,10 +57,10 @@ def copy(source: str, name: str, wish: Json, records: bool, access: Access, as_j
     tell(made, as_json, shown(made))
 
 
-def _wait(js: "JetStream", name: str, total: int) -> None:
+def _wait(js: "JetStreamApi", name: str, total: int) -> None:
     """Wait until the server has copied all records; one that stands still is reported."""
     seen, since = -1, time.monotonic()
-    with Progress(f"copying into {name}", total) as progress:
+    with ProgressLine(f"copying into {name}", total) as progress:
         while (done := int(js.stream(name)["state"]["messages"])) < total:
             progress.reach(done)
             if done != seen:

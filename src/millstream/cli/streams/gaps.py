@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import tell_rows
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 @click.argument("name", metavar="STREAM")
 @connected
 @json_option
-def gaps(name: str, access: Access, as_json: bool) -> None:
+def gaps(name: str, access: ServerAccess, as_json: bool) -> None:
     """List the ranges of sequences of STREAM that hold no record any more, and why.
 
     millstream says for each range what took the records; another server lists only which are gone.
@@ -39,7 +39,7 @@ def gaps(name: str, access: Access, as_json: bool) -> None:
     )
 
 
-def _of(js: "JetStream", name: str) -> list[tuple[int, int, str]]:
+def _of(js: "JetStreamApi", name: str) -> list[tuple[int, int, str]]:
     state = js.stream(name, deleted_details=True)["state"]
     found = [] if state["first_seq"] <= 1 else [(1, int(state["first_seq"]) - 1, "removed")]
     lost = {int(seq) for seq in (state.get("lost") or {}).get("msgs") or ()}

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import tell, tell_rows
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 @connected
 @click.option("-n", "--names", is_flag=True, help="Print names only.")
 @json_option
-def ls(subject: str, access: Access, names: bool, as_json: bool) -> None:
+def ls(subject: str, access: ServerAccess, names: bool, as_json: bool) -> None:
     """List the streams, or those that capture SUBJECT."""
     with access.jetstream() as js:
         if names:
@@ -62,7 +62,7 @@ def subjects_of(config: Json, most: int = 40) -> str:
 @click.argument("name", metavar="STREAM")
 @connected
 @json_option
-def info(name: str, access: Access, as_json: bool) -> None:
+def info(name: str, access: ServerAccess, as_json: bool) -> None:
     """Show the configuration and state of STREAM."""
     with access.jetstream() as js:
         stream = js.stream(name)
@@ -161,7 +161,7 @@ def _end(state: Json, which: str) -> str | None:
 @command("millstream stream report", "millstream stream report --json")
 @connected
 @json_option
-def report(access: Access, as_json: bool) -> None:
+def report(access: ServerAccess, as_json: bool) -> None:
     """Show for each stream how much it holds, what is gone from it, and who reads it."""
     with access.jetstream() as js:
         streams = js.streams()

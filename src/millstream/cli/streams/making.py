@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.differences import differences
 from millstream.cli.shown.output import sure, tell
@@ -27,7 +27,12 @@ Json = dict[str, Any]
 @connected
 @json_option
 def add(
-    name: str, more: tuple[str, ...], wish: Json, defaults: bool, access: Access, as_json: bool
+    name: str,
+    more: tuple[str, ...],
+    wish: Json,
+    defaults: bool,
+    access: ServerAccess,
+    as_json: bool,
 ) -> None:
     """Create STREAM, which captures every SUBJECT.
 
@@ -53,7 +58,9 @@ def add(
 @force_option
 @connected
 @json_option
-def edit(name: str, wish: Json, dry_run: bool, force: bool, access: Access, as_json: bool) -> None:
+def edit(
+    name: str, wish: Json, dry_run: bool, force: bool, access: ServerAccess, as_json: bool
+) -> None:
     """Change the configuration of STREAM: what you do not name stays as it is."""
     check_fields(wish, STREAM_FIELDS, "a stream")
     with access.jetstream() as js:

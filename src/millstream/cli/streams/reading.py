@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.figures import TIME
 from millstream.cli.shown.output import as_text
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 PAGE = 20
@@ -46,7 +46,7 @@ def view(
     subject: str,
     everything: bool,
     raw: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Show stored records of STREAM, COUNT at a time (20); a terminal is asked for more.
@@ -82,7 +82,7 @@ def _more(last: int | None, record: Json, state: Json) -> bool:
 
 
 def stored(
-    js: "JetStream", stream: str, seq: int, subject: str = "", since: str | None = None
+    js: "JetStreamApi", stream: str, seq: int, subject: str = "", since: str | None = None
 ) -> Iterator[Json]:
     """Return stored records in order from a sequence or time on."""
     wish: Json = {"seq": seq, "next_by_subj": subject or ">"}
@@ -96,7 +96,7 @@ def stored(
         wish["seq"] = record["seq"] + 1
 
 
-def first_since(js: "JetStream", stream: str, since: str) -> int | None:
+def first_since(js: "JetStreamApi", stream: str, since: str) -> int | None:
     """Return the first sequence since a time, by halving; None where all are older."""
     state = js.stream(stream)["state"]
     low, high = state["first_seq"], state["last_seq"] + 1
@@ -111,7 +111,7 @@ def first_since(js: "JetStream", stream: str, since: str) -> int | None:
     return low if low <= state["last_seq"] else None
 
 
-def _nth_last(js: "JetStream", stream: str, state: Json, subject: str, last: int) -> int:
+def _nth_last(js: "JetStreamApi", stream: str, state: Json, subject: str, last: int) -> int:
     """Return from where on there are so many records, or more in front where some are gone."""
     span, end = last, state["last_seq"]
     while True:
@@ -179,7 +179,7 @@ def text_of(payload: bytes) -> str:
 @connected
 @json_option
 def get(
-    name: str, seq: int | None, last_for: str | None, raw: bool, access: Access, as_json: bool
+    name: str, seq: int | None, last_for: str | None, raw: bool, access: ServerAccess, as_json: bool
 ) -> int:
     """Show the record of STREAM with sequence SEQ, or the last of a subject."""
     if (seq is None) is (last_for is None):
@@ -193,7 +193,7 @@ def get(
     return 0
 
 
-def _absent(js: "JetStream", name: str, seq: int | None, subject: str | None) -> str:
+def _absent(js: "JetStreamApi", name: str, seq: int | None, subject: str | None) -> str:
     state = js.stream(name, subjects_filter=">")["state"]
     if subject is not None:
         from millstream.cli.shown.near import hint

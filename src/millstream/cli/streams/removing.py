@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import sure, tell
 
@@ -15,7 +15,7 @@ from millstream.cli.shown.output import sure, tell
 @force_option
 @connected
 @json_option
-def rm(name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove STREAM with its records and consumers."""
     with access.jetstream() as js:
         state = js.stream(name)["state"]
@@ -43,7 +43,7 @@ def purge(
     seq: int | None,
     keep: int | None,
     force: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Remove records of STREAM, all or some; the stream and its consumers stay."""
@@ -66,7 +66,9 @@ def purge(
 @force_option
 @connected
 @json_option
-def rmm(name: str, seq: int, no_erase: bool, force: bool, access: Access, as_json: bool) -> None:
+def rmm(
+    name: str, seq: int, no_erase: bool, force: bool, access: ServerAccess, as_json: bool
+) -> None:
     """Remove the record of STREAM with sequence SEQ."""
     with access.jetstream() as js:
         sure(f"Remove record {seq} of {name}?", force)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import tell, tell_rows
@@ -24,7 +24,7 @@ PROMISES = {
 @click.option("--prefix", default="", help="Only topics whose names begin with this.")
 @over_http
 @json_option
-def ls(prefix: str, access: Access, as_json: bool) -> None:
+def ls(prefix: str, access: ServerAccess, as_json: bool) -> None:
     """List the topics, with what an acknowledgement of each promises."""
     with access.topics() as topics:
         found = list(topics.list(prefix))
@@ -47,13 +47,13 @@ def ls(prefix: str, access: Access, as_json: bool) -> None:
 @click.argument("name", metavar="TOPIC")
 @over_http
 @json_option
-def info(name: str, access: Access, as_json: bool) -> None:
+def info(name: str, access: ServerAccess, as_json: bool) -> None:
     """Show the state and configuration of TOPIC."""
     told = state_of(access, name)
     tell(told, as_json, shown(told))
 
 
-def state_of(access: Access, name: str) -> Json:
+def state_of(access: ServerAccess, name: str) -> Json:
     """Return what the server says about a topic."""
     from millstream.client.topic_calls import Call, topic_path
 

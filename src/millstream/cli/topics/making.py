@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import force_option, json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.differences import differences
 from millstream.cli.shown.output import sure, tell
@@ -23,12 +23,12 @@ Json = dict[str, Any]
 @topic_options
 @over_http
 @json_option
-def add(name: str, wish: Json, access: Access, as_json: bool) -> None:
+def add(name: str, wish: Json, access: ServerAccess, as_json: bool) -> None:
     """Create TOPIC."""
     create(access, name, {"type": "log", **wish}, as_json)
 
 
-def create(access: Access, name: str, wish: Json, as_json: bool) -> None:
+def create(access: ServerAccess, name: str, wish: Json, as_json: bool) -> None:
     """Create a topic that must not exist yet, and say what it promises."""
     with access.topics() as topics:
         if name in {each["topic"] for each in topics.list(name)}:
@@ -44,12 +44,12 @@ def create(access: Access, name: str, wish: Json, as_json: bool) -> None:
 @force_option
 @over_http
 @json_option
-def edit(name: str, wish: Json, force: bool, access: Access, as_json: bool) -> None:
+def edit(name: str, wish: Json, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Change TOPIC: what you do not name stays as it is."""
     change(access, name, wish, force, as_json)
 
 
-def change(access: Access, name: str, wish: Json, force: bool, as_json: bool) -> None:
+def change(access: ServerAccess, name: str, wish: Json, force: bool, as_json: bool) -> None:
     """Show what changes, ask, and change a topic."""
     before = state_of(access, name)["config"]
     after = {**before, **wish}
@@ -69,7 +69,7 @@ def change(access: Access, name: str, wish: Json, force: bool, as_json: bool) ->
 @force_option
 @over_http
 @json_option
-def rm(name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove TOPIC with everything in it."""
     held = state_of(access, name)["count"]
     sure(f"Remove {name} with its {held:,} records?", force)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from millstream.cli.access.options import force_option, json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import as_text, tell, tell_rows
 from millstream.cli.topics.listing import shown, state_of
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 @command("millstream queue ls", "millstream queue ls --json")
 @over_http
 @json_option
-def ls(access: Access, as_json: bool) -> None:
+def ls(access: ServerAccess, as_json: bool) -> None:
     """List the queues, and how much there is to do."""
     with access.topics() as topics:
         names = [each["topic"] for each in topics.list()]
@@ -43,7 +43,7 @@ def ls(access: Access, as_json: bool) -> None:
 @click.argument("name", metavar="QUEUE")
 @over_http
 @json_option
-def info(name: str, access: Access, as_json: bool) -> None:
+def info(name: str, access: ServerAccess, as_json: bool) -> None:
     """Show the jobs, leases and configuration of QUEUE."""
     told = state_of(access, name)
     if told["type"] != "queue":
@@ -59,7 +59,7 @@ def info(name: str, access: Access, as_json: bool) -> None:
 @queue_options
 @over_http
 @json_option
-def add(name: str, wish: Json, access: Access, as_json: bool) -> None:
+def add(name: str, wish: Json, access: ServerAccess, as_json: bool) -> None:
     """Create QUEUE."""
     create(access, name, {**wish, "type": "queue"}, as_json)
     if not as_json and not (wish.get("dead_letter") and wish.get("max_deliveries")):
@@ -74,7 +74,7 @@ def add(name: str, wish: Json, access: Access, as_json: bool) -> None:
 @force_option
 @over_http
 @json_option
-def edit(name: str, wish: Json, force: bool, access: Access, as_json: bool) -> None:
+def edit(name: str, wish: Json, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Change QUEUE: what you do not name stays as it is."""
     change(access, name, wish, force, as_json)
 
@@ -86,7 +86,7 @@ def edit(name: str, wish: Json, force: bool, access: Access, as_json: bool) -> N
 @click.option("--node", default="millstream-cli", show_default=True, help="Name of this worker.")
 @over_http
 @json_option
-def next_(name: str, count: int, ack: bool, node: str, access: Access, as_json: bool) -> int:
+def next_(name: str, count: int, ack: bool, node: str, access: ServerAccess, as_json: bool) -> int:
     """Lease jobs of QUEUE, print them and finish them; exits with 1 when there is none."""
     with access.topics() as topics:
         queue = topics.topic(name)

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import connected, force_option, json_option
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown import figures
 from millstream.cli.shown.output import sure, tell, tell_rows
 from millstream.cli.shown.table import facts
 
 if TYPE_CHECKING:
-    from millstream.client.jetstream.api import JetStream
+    from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
 MARK = "millstream.reader"
@@ -38,7 +38,7 @@ def _shown(consumer: Json) -> Json:
 @click.argument("stream", required=False)
 @connected
 @json_option
-def ls(stream: str | None, access: Access, as_json: bool) -> None:
+def ls(stream: str | None, access: ServerAccess, as_json: bool) -> None:
     """List the Spark queries that read STREAM, or any stream, and how far they are."""
     with access.jetstream() as js:
         names = [stream] if stream else sorted(js.stream_names())
@@ -59,7 +59,7 @@ def ls(stream: str | None, access: Access, as_json: bool) -> None:
 @click.argument("name", metavar="READER")
 @connected
 @json_option
-def info(stream: str, name: str, access: Access, as_json: bool) -> None:
+def info(stream: str, name: str, access: ServerAccess, as_json: bool) -> None:
     """Show how far READER of STREAM is."""
     with access.jetstream() as js:
         told = _shown(_found(js, stream, name))
@@ -72,7 +72,7 @@ def info(stream: str, name: str, access: Access, as_json: bool) -> None:
     tell(told, as_json, facts(f"Reader {name} of {stream}", pairs))
 
 
-def _found(js: "JetStream", stream: str, name: str) -> Json:
+def _found(js: "JetStreamApi", stream: str, name: str) -> Json:
     consumer = js.consumer(stream, name)
     if not _is_reader(consumer):
         raise click.ClickException(
@@ -87,7 +87,7 @@ def _found(js: "JetStream", stream: str, name: str) -> Json:
 @force_option
 @connected
 @json_option
-def rm(stream: str, name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(stream: str, name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Forget READER of STREAM: its position goes, and the stream waits for it no longer."""
     with access.jetstream() as js:
         told = _shown(_found(js, stream, name))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.access.options import force_option, json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.options import read_payload
 from millstream.cli.shown.figures import DURATION
@@ -44,7 +44,7 @@ def pub(
     key: str | None,
     delay: int | None,
     create: bool | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Write DATA to TOPIC, as JSON if it is JSON, else as text; - or nothing: standard input."""
@@ -86,7 +86,9 @@ def _value(line: bytes) -> object:
 @click.option("--tag", help="Only records with this tag; it may end in *.")
 @over_http
 @json_option
-def view(name: str, after: int, count: int, tag: str | None, access: Access, as_json: bool) -> None:
+def view(
+    name: str, after: int, count: int, tag: str | None, access: ServerAccess, as_json: bool
+) -> None:
     """Show records of TOPIC, without consuming them."""
     wishes: Json = {"filter": {"tag": tag}} if tag else {}
     with access.topics() as topics:
@@ -118,7 +120,9 @@ def _show(record: "Record", as_json: bool) -> None:
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @over_http
 @json_option
-def tail(name: str, after: int | None, count: int | None, access: Access, as_json: bool) -> None:
+def tail(
+    name: str, after: int | None, count: int | None, access: ServerAccess, as_json: bool
+) -> None:
     """Print records of TOPIC as they come; --after N begins with the record behind N."""
     with access.topics() as topics:
         topic = topics.topic(name)
@@ -142,7 +146,7 @@ def purge(
     before: int | None,
     tags: tuple[str, ...],
     force: bool,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Remove records of TOPIC for good: below a sequence, or by tag."""

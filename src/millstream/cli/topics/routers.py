@@ -6,7 +6,7 @@ from urllib.parse import quote
 import click
 
 from millstream.cli.access.options import force_option, json_option, over_http
-from millstream.cli.access.server import Access
+from millstream.cli.access.server import ServerAccess
 from millstream.cli.command import command
 from millstream.cli.shown.output import sure, tell, tell_rows
 from millstream.cli.shown.table import facts
@@ -14,7 +14,7 @@ from millstream.cli.shown.table import facts
 Json = dict[str, Any]
 
 
-def ask(access: Access, method: str, path: str, body: object = None) -> Json:
+def ask(access: ServerAccess, method: str, path: str, body: object = None) -> Json:
     """Return the answer of the HTTP API to one request."""
     import msgspec
 
@@ -33,7 +33,7 @@ def ask(access: Access, method: str, path: str, body: object = None) -> Json:
 @command("millstream router ls", "millstream router ls --json")
 @over_http
 @json_option
-def ls(access: Access, as_json: bool) -> None:
+def ls(access: ServerAccess, as_json: bool) -> None:
     """List the routers."""
     found: list[Json] = ask(access, "GET", "/v0/routers?page_size=1000")["routers"]
     rows = [
@@ -56,7 +56,7 @@ def ls(access: Access, as_json: bool) -> None:
 @click.argument("name", metavar="ROUTER")
 @over_http
 @json_option
-def info(name: str, access: Access, as_json: bool) -> None:
+def info(name: str, access: ServerAccess, as_json: bool) -> None:
     """Show ROUTER."""
     told = ask(access, "GET", f"/v0/routers/{quote(name, safe='')}")
     pairs = [(field.replace("_", " "), value) for field, value in told.items()]
@@ -71,7 +71,7 @@ def info(name: str, access: Access, as_json: bool) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("dest", metavar="TO")
 @click.option("--tag", "tags", multiple=True, help="Only records with this tag; it may end in *.")
-@click.option("--create-dest", is_flag=True, help="Create TO if it is missing.")
+@click.option("--create-dest/--no-create-dest", default=None, help="Create a missing TO, or fail.")
 @click.option("--guarantee", help="How carefully records are copied.")
 @over_http
 @json_option
@@ -80,13 +80,15 @@ def add(
     source: str,
     dest: str,
     tags: tuple[str, ...],
-    create_dest: bool,
+    create_dest: bool | None,
     guarantee: str | None,
-    access: Access,
+    access: ServerAccess,
     as_json: bool,
 ) -> None:
     """Create or change ROUTER: what is written to topic FROM is copied to topic TO."""
-    body: Json = {"source": source, "dest": dest, "create_dest": create_dest}
+    body: Json = {"source": source, "dest": dest}
+    if create_dest is not None:
+        body["create_dest"] = create_dest
     if tags:
         body["filter"] = list(tags)
     if guarantee:
@@ -101,7 +103,7 @@ def add(
 @force_option
 @over_http
 @json_option
-def rm(name: str, force: bool, access: Access, as_json: bool) -> None:
+def rm(name: str, force: bool, access: ServerAccess, as_json: bool) -> None:
     """Remove ROUTER; what it has copied stays."""
     path = f"/v0/routers/{quote(name, safe='')}"
     told = ask(access, "GET", path)

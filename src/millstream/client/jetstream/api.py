@@ -36,7 +36,7 @@ class NameUnknown(JetStreamRefused):
         self.args = (text,)
 
 
-class JetStream:
+class JetStreamApi:
     """Requests to the JetStream API over one connection."""
 
     def __init__(self, client: "Client", timeout: float = 5.0) -> None:

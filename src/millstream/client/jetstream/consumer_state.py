@@ -26,7 +26,7 @@ class ConsumerTerms(msgspec.Struct, frozen=True):
         return self.filter_subjects or ([self.filter_subject] if self.filter_subject else [])
 
 
-class Position(msgspec.Struct, frozen=True):
+class ConsumerPosition(msgspec.Struct, frozen=True):
     """How far a consumer is."""
 
     stream_seq: int = 0
@@ -52,8 +52,8 @@ class ConsumerState(msgspec.Struct, frozen=True):
     paused: bool = False
     pause_remaining: int = 0  # nanoseconds
     num_redelivered: int = 0
-    delivered: Position = Position()
-    ack_floor: Position = Position()
+    delivered: ConsumerPosition = ConsumerPosition()
+    ack_floor: ConsumerPosition = ConsumerPosition()
     priority_groups: list[GroupState] = []
 
     def why(self, captured: Sequence[str] = ()) -> "Reason":

@@ -36,7 +36,10 @@ class View {
 
 async function begin() {
   theme(localStorage.getItem("millstream.theme") || "");
-  try { api.setMe(await api.get("/v0/whoami")); }
+  try {
+    if (!api.loggedIn() && (await api.get("/v0/login")).required) return login("");
+    api.setMe(await api.get("/v0/whoami"));
+  }
   catch (error) {
     if (error.status === 401) return login(api.loggedIn() ? "That key or password is not known here." : "");
     return clear(app, h("div", { class: "login" }, h("div", { class: "card" }, problem(error), button("Try again", begin))));
@@ -76,7 +79,7 @@ function frame() {
   const who = api.me;
   const menu = h("button", { type: "button", class: "menu-button small", "aria-expanded": "false", "aria-controls": "pages",
     onclick: () => { const on = rail.classList.toggle("open"); menu.setAttribute("aria-expanded", String(on)); } }, "Menu");
-  rail = h("div", { class: "rail" },
+  rail = h("header", { class: "rail" },
     h("div", { class: "top" }, h("a", { class: "brand", href: "#/overview" }, h("img", { src: "/ui/icon.svg", alt: "" }), "millstream"), menu),
     h("nav", { class: "pages", id: "pages", "aria-label": "Pages" }, PAGES.map(([group, entries]) => h("div", null,
       h("h2", null, group), h("ul", null, entries.map(([key, words]) => h("li", null, h("a", { href: `#/${key}`, "data-page": key }, words))))))),

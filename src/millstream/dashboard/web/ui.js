@@ -39,7 +39,7 @@ export function short(value) {
 export function bytes(value) {
   if (!Number.isFinite(value)) return "–";
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-    if (Math.abs(value) < 1024) return (unit === "B" ? value : value.toFixed(1)) + " " + unit;
+    if (Math.abs(value) < 1024) return (unit === "B" ? Math.round(value) : value.toFixed(1)) + " " + unit;
     value /= 1024;
   }
   return value.toFixed(1) + " TiB";

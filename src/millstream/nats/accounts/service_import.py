@@ -23,6 +23,7 @@ from millstream.wire.headers import MalformedHeaders, encode_headers, parse_head
 if TYPE_CHECKING:
     from millstream.nats.accounts.accounts import Space
     from millstream.nats.session import Session
+    from millstream.nats.tracing.tracer import TracedMessage
 
 REPLY_PREFIX = b"_R_."
 REQUEST_INFO = b"Nats-Request-Info"
@@ -168,6 +169,40 @@ class ServiceImport:
         origin: int,
         shown: bytes,
     ) -> None:
+        def publish(asked: bytes, answer_at: bytes, told: bytes) -> int:
+            space = self._owner.interest
+            return self._hub.publish(space, asked, answer_at, told, payload, shown, origin=origin)
+
+        self._ask(subject, reply, headers, origin, publish)
+
+    def passes_on(
+        self, message: "TracedMessage", subject: bytes, reply: bytes, headers: bytes
+    ) -> bool:
+        """Hand a traced request over; the export says whether it is followed."""
+        if message.trace is not None:
+            to = text_of(self._renamed(subject))
+            message.trace.handed_over(self._owner.name, text_of(subject), to)
+            if not self._export.allow_trace:
+                message = message.unfollowed()
+                if not message.really:
+                    return False
+
+        def publish(asked: bytes, answer_at: bytes, told: bytes) -> int:
+            return int(message.route(self._owner, asked, answer_at, told))
+
+        if not message.really:
+            return bool(publish(self._owner.mapped(self._renamed(subject)), reply, headers))
+        self._ask(subject, reply, headers, message.origin, publish)
+        return True
+
+    def _ask(
+        self,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        origin: int,
+        publish: Callable[[bytes, bytes, bytes], int],
+    ) -> None:
         session = self._find_session(origin)
         told = _with_request_info(headers, self._importer, session, shared=self._item.share)
         latency = self._replies.latency
@@ -178,10 +213,7 @@ class ServiceImport:
         else:
             latency.end(measure, 400)
         asked = self._owner.mapped(self._renamed(subject))
-        delivered = self._hub.publish(
-            self._owner.interest, asked, answer_at, told, payload, shown, origin=origin
-        )
-        if not delivered:
+        if not publish(asked, answer_at, told):
             latency.end(measure if reply else None, 503)
             self._replies.forget(answer_at)
             if reply and session is not None and session.options.no_responders:

@@ -12,6 +12,7 @@ from millstream.subjects.subject import overlap
 
 if TYPE_CHECKING:
     from millstream.nats.accounts.accounts import Space
+    from millstream.nats.tracing.tracer import TracedMessage
 
 MOST_PARTS = 64  # above, everything is taken: to look for overlaps would cost more
 
@@ -34,6 +35,7 @@ class StreamImport:
         self._local = item.local
         self._rename = item.inward()
         self._always = always
+        self._allow_trace = item.allow_trace
         self._listeners: dict[int, dict[bytes, str]] = {}  # cid → sid → subject
         self._handles: dict[str, int] = {}  # what is taken → sink
         self._settle()
@@ -99,6 +101,19 @@ class StreamImport:
                 batch.extras(at)[0],  # what a record is called goes along
                 origin=origin,
             )
+
+    def passes_on(
+        self, message: "TracedMessage", subject: bytes, reply: bytes, headers: bytes
+    ) -> bool:
+        """Publish a traced message in the importing account, which may not want to be seen."""
+        to = self._renamed(subject)
+        if message.trace is not None:
+            message.trace.exported(self._importer.name, text_of(to))
+            if not self._allow_trace:
+                return not message.really or message.unfollowed().route(
+                    self._importer, to, reply, headers
+                )
+        return message.route(self._importer, to, reply, headers)
 
     def _renamed(self, subject: bytes) -> bytes:
         if self._rename is None:

@@ -1,5 +1,6 @@
 """Who asked: the connection behind a request, for as long as it is being answered."""
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -13,6 +14,12 @@ class Clients(Protocol):
         """Say whether a client may have the server deliver to ``subject`` of its account."""
         ...
 
+    def may_copy(
+        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+    ) -> bool:
+        """Say whether a client may have records of these go out under other subjects."""
+        ...
+
     def client_of(self, cid: int) -> dict[str, Any]:
         """Return what advisories tell of a client, nothing when it is gone."""
         ...
@@ -23,6 +30,12 @@ class UnguardedClients:
 
     def may_deliver(self, cid: int, account: str, subject: str, group: str) -> bool:
         """Deliver wherever it is asked for."""
+        return True
+
+    def may_copy(
+        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+    ) -> bool:
+        """Copy whatever is asked for."""
         return True
 
     def client_of(self, cid: int) -> dict[str, Any]:

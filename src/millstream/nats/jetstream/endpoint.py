@@ -32,6 +32,7 @@ from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
+    from millstream.streams.config.config import StreamConfig
 
 log = logging.getLogger(__name__)
 
@@ -188,6 +189,16 @@ class JetStream:
         may_deliver = self.parts.clients.may_deliver
         if subject and not may_deliver(ASKER.get(), self.account, subject, group):
             raise Forbidden(f"deliveries to {subject!r} are not permitted")
+
+    def check_copies(self, config: "StreamConfig") -> None:
+        """Refuse to show records under other subjects to whoever must not hear them."""
+        captured, origins = config.renamed()
+        may_copy = self.parts.clients.may_copy
+        if (captured or origins) and not may_copy(ASKER.get(), self.account, captured, origins):
+            raise Forbidden(
+                "the stream would show subjects that you may not subscribe to under other names: "
+                "leave out republish and subject transforms, or have somebody create it who may"
+            )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let work go on behind an answer; it ends with the API at the latest."""

@@ -124,6 +124,7 @@ async def create(js: "JetStream", body: bytes, name: str) -> Answer:
         raise
     await next_turn(len(body))
     js.terms.limits.check_stream(config)
+    js.check_copies(config)
     account_limits.check_stream(js, config)
     _check_reserved(js, config)
     stream, is_new = await js.catalog.create(config, js.account)
@@ -159,6 +160,7 @@ async def update(js: "JetStream", body: bytes, name: str) -> Answer:
     await next_turn(len(body))
     js.catalog.get(name, js.account)
     js.terms.limits.check_stream(config)
+    js.check_copies(config)
     account_limits.check_stream(js, config, is_new=False)
     _check_reserved(js, config)
     stream = await js.catalog.update(config, js.account)

@@ -103,4 +103,4 @@ class SystemRequests:
         session = self._sessions.session(cid) if isinstance(cid, int) else None
         if session is None:
             raise RequestRefused(500, "no such client id")
-        session.send_away()
+        session.announce(ldm=True)

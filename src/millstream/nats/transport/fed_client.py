@@ -5,8 +5,10 @@ import logging
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.handshakes import Handshakes
 from millstream.nats.transport.link import LinkOwner
+from millstream.nats.transport.proxies import HEADER_SECONDS, Proxies
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.transport import Kind, Transport
+from millstream.wire.proxy_header import ProxyHeader
 
 log = logging.getLogger(__name__)
 
@@ -17,13 +19,47 @@ class FedClient(LinkOwner):
     Whoever brings a client in is told of the link's events and carries the session's bytes.
     """
 
-    def __init__(self, entrance: Handshakes, fd: int, peer: str) -> None:
+    def __init__(
+        self, entrance: Handshakes, fd: int, peer: str, proxies: Proxies | None = None
+    ) -> None:
+        """With ``proxies`` a header may stand before the client's own words."""
+        self._proxies = proxies  # None once the client itself speaks
         self._entrance = entrance
         self._sessions = entrance.sessions
         self._hub = entrance.sessions.hub
         self._peer = peer
         self._pump: Pump | None = None
         self._link = entrance.link(fd, self)
+        self._port_told = 0
+
+    def _plain_transport(self) -> Transport:
+        """Return how the client came, as far as that is known before it speaks."""
+        port = self._port_told or self._link.port
+        return Transport(Kind.STANDARD, self._peer, port=port, is_told=self._proxies is None)
+
+    def _introduced(self, proxies: Proxies) -> bool:
+        """Take the header of a proxy if one has come; False while that is not known yet."""
+        header = ProxyHeader(0)
+
+        def measure(data: bytes) -> int | None:
+            nonlocal header
+            found = proxies.read(data, self._peer)
+            header = found or header
+            return None if found is None else found.size
+
+        try:
+            if not self._link.take_head(measure):
+                return False
+        except ValueError as error:
+            log.warning("PROXY header refused peer=%s error=%s", self._peer, error)
+            self._end(Closed.PROTOCOL)
+            return False
+        self._proxies = None
+        if header.source:
+            self._peer, self._port_told = header.source, header.port
+        if self._pump is not None:
+            self._sessions.located(self._pump.cid, self._plain_transport())
+        return True
 
     def closed(self, reason: int) -> None:
         """Hang up."""
@@ -45,20 +81,40 @@ class FedClient(LinkOwner):
 
 
 class PlainClient(FedClient):
-    """A client in plain text that the hub could serve alone, but somebody wants to read along."""
+    """A client in plain text that the hub could serve alone, but somebody wants to read along,
 
-    def __init__(self, entrance: Handshakes, port: None, fd: int, peer: str) -> None:
-        super().__init__(entrance, fd, peer)
+    or a proxy may speak first.
+    """
+
+    def __init__(self, entrance: Handshakes, proxies: Proxies | None, fd: int, peer: str) -> None:
+        super().__init__(entrance, fd, peer, proxies)
 
     def start(self) -> None:
         """Greet, and read."""
-        transport = Transport(Kind.STANDARD, self._peer, port=self._link.port)
-        self._sessions.open_fed(self, transport)
-        if not self._link.closed:
+        if self._proxies is not None:
+            self._entrance.expect(self, HEADER_SECONDS)
+        self._sessions.open_fed(self, self._plain_transport())
+        if self._link.closed:
+            return
+        if self._proxies is None:
             self._link.receive()
+        else:
+            self._link.sniff()
 
     def sniffed(self, first: int) -> None:
-        """Never asked for here."""
+        """Look who speaks first, then read."""
+        if self._proxies is not None and self._introduced(self._proxies):
+            self._entrance.forget(self)
+            self._link.receive()
+
+    def expire(self) -> None:
+        """Hang up: neither a proxy nor a client has said a word."""
+        self._end(Closed.PROTOCOL)
+
+    def closed(self, reason: int) -> None:
+        """Hang up."""
+        self._entrance.forget(self)
+        super().closed(reason)
 
     def secured(self, certificate: bytes | None) -> None:
         """Never asked for here."""
@@ -84,5 +140,5 @@ class PlainClient(FedClient):
         if self._pump is None:
             self._pump = Pump(self._sessions, self._link, cid)
         self._pump.pull()
-        if not self._link.closed:
+        if not self._link.closed and self._proxies is None:
             self._pump.brake()

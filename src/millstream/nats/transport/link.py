@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 READ_SIZE = 256 * 1024
+_LOOK_AGAIN = 0.01  # the rest of a head is on its way
 _CLOSING_READS = 16  # unread input would turn what was sent last into a reset
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError)
 
@@ -88,6 +89,21 @@ class Link:
     def sniff(self) -> None:
         """Wait for the first byte."""
         self._read_by(self._sniff)
+
+    def take_head(self, measure: Callable[[bytes], int | None]) -> bool:
+        """Take so many of the bytes that have come as ``measure`` says; the rest stays.
+
+        Where it says None, what came is not enough: sniff again after a moment, and answer False.
+        """
+        try:
+            size = measure(self._socket.recv(READ_SIZE, socket.MSG_PEEK))
+        except OSError:
+            size = None
+        if size is None:
+            self._loop.call_later(_LOOK_AGAIN, self.sniff)
+            return False
+        self._socket.recv(size)
+        return True
 
     def secure(self, context: ssl.SSLContext) -> None:
         """Begin the handshake as a server."""

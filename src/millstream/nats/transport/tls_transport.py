@@ -12,6 +12,7 @@ import msgspec
 from millstream.nats.transport.closed import Closed
 from millstream.nats.transport.fed_client import FedClient
 from millstream.nats.transport.handshakes import Handshakes
+from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.pump import Pump
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.transport import Kind, Transport
@@ -28,6 +29,7 @@ class TlsPort(msgspec.Struct, frozen=True):
 
     tls: Tls
     optional: bool = False
+    proxies: Proxies | None = None
 
 
 class TlsStage(Enum):
@@ -44,7 +46,7 @@ class TlsClient(FedClient):
     """Brings one client in, then carries its bytes."""
 
     def __init__(self, entrance: Handshakes, port: TlsPort, fd: int, peer: str) -> None:
-        super().__init__(entrance, fd, peer)
+        super().__init__(entrance, fd, peer, port.proxies)
         self._port = port
         self._stage = TlsStage.WAITING
         self._fallback: asyncio.TimerHandle | None = None
@@ -62,8 +64,11 @@ class TlsClient(FedClient):
             self._fallback = later(terms.fallback_delay, self._greet)
 
     def sniffed(self, first: int) -> None:
-        """Take the first byte for what it is: a handshake, or plain text."""
-        if self._stage is TlsStage.WAITING or first == _HANDSHAKE:
+        """Take the first byte for what it is: a proxy's header, a handshake, or plain text."""
+        if self._proxies is not None:
+            if self._introduced(self._proxies):
+                self._link.sniff()
+        elif self._stage is TlsStage.WAITING or first == _HANDSHAKE:
             self._shake()
         elif self._port.optional:
             self._open()
@@ -82,7 +87,7 @@ class TlsClient(FedClient):
             self._peer,
             True,
             tls.names(certificate),
-            port=self._link.port,
+            port=self._port_told or self._link.port,
             tls_version=version,
             tls_cipher=cipher,
             tls_first=self._pump is None,
@@ -143,7 +148,7 @@ class TlsClient(FedClient):
         self._stop_waiting()
         self._stage = TlsStage.GREETED
         self._link.pause()
-        self._sessions.open_fed(self, Transport(Kind.STANDARD, self._peer, port=self._link.port))
+        self._sessions.open_fed(self, self._plain_transport())
         if self._stage is TlsStage.GREETED:
             self._link.sniff()
 

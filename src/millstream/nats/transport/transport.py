@@ -12,6 +12,7 @@ class Kind(StrEnum):
 
     STANDARD = "STANDARD"
     WEBSOCKET = "WEBSOCKET"
+    LEAFNODE = "LEAFNODE"
 
 
 class Cookies(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class Transport(msgspec.Struct, frozen=True):
     tls_first: bool = False  # the handshake came before INFO
     auth_timeout: float = 0.0  # how long a client may take to say who it is; 0 = as for everybody
     certificate: Mapping[str, str] | None = None  # what /connz shows of a verified one
+    is_told: bool = True  # INFO tells the client where it comes from
 
 
 class Carrier(Protocol):

@@ -1,6 +1,7 @@
 """From the options' users, accounts and operators to the values that the doors believe in."""
 
 import logging
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from millstream.accounts.claims import accounts_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Responses, Rule
 from millstream.clock import SystemClock
+from millstream.nats.resolvers.jwt_files import read_files
 from millstream.nats.transport.transport import Kind
 from millstream.server.options import auth_options
 from millstream.server.options.auth_options import (
@@ -24,6 +26,8 @@ from millstream.server.options.auth_options import (
     SYSTEM_ACCOUNT,
     AccountOptions,
     Authorization,
+    DirectoryResolver,
+    LeafAuthorization,
     PermissionOptions,
     SubjectRules,
     UserOptions,
@@ -71,11 +75,28 @@ def _credentials(
         trust=trust,
         map_certificates=options.tls is not None and options.tls.verify_and_map,
         closed=known.users is not None,
+        callout=options.authorization.callout,
     )
 
 
 def _by_kind(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
     """Return what one kind of connection believes instead; the rest is as everywhere."""
+    kinds = {}
+    leafs = options.leaf_authorization
+    if leafs is not None and (leafs.user or leafs.nkey or leafs.users):
+        kinds[Kind.LEAFNODE] = _leaf_credentials(leafs)
+    return kinds | _websocket_credentials(options, trust)
+
+
+def _leaf_credentials(known: LeafAuthorization) -> Credentials:
+    users = [_user(user, account or GLOBAL_ACCOUNT) for user, account in known.users]
+    if known.user or known.nkey:
+        place = known.account or GLOBAL_ACCOUNT
+        users.append(User(known.user, known.password, known.nkey, place))
+    return Credentials(users)
+
+
+def _websocket_credentials(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
     websocket = options.websocket
     if websocket is None or not (websocket.authorization or websocket.no_auth_user):
         return {}
@@ -123,7 +144,20 @@ def _trust(options: Options) -> jwt.Trust | None:
         except jwt.Refused as error:
             raise ConfigError(f"resolver_preload: account {public}: {error}") from error
         tell_unheeded(claims)
+    for public, token in kept_tokens(options).items():
+        try:
+            tell_unheeded(trust.add_account(token))
+        except jwt.Refused as error:
+            log.error("account left out: its JWT in the resolver's dir: %s: %s", public, error)
     return trust
+
+
+def kept_tokens(options: Options) -> dict[str, str]:
+    """Return the account JWTs of a resolver's directory; there are none without one."""
+    resolver = options.trust.resolver
+    if not isinstance(resolver, DirectoryResolver):
+        return {}
+    return read_files(Path(resolver.directory))
 
 
 def _pinned(options: Options) -> tuple[str, ...] | None:
@@ -148,8 +182,7 @@ def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...
     made += [_account(listed, options.cluster_name) for listed in options.accounts]
     if trust is not None:
         now = SystemClock().time_ns() / 1e9
-        given = [trust.account(public) for public, _ in options.trust.preload]
-        made += accounts_of_claims([claims for claims in given if claims is not None], now)
+        made += accounts_of_claims(trust.accounts(), now)
     return tuple(made)
 
 
@@ -162,6 +195,7 @@ def _account(listed: AccountOptions, cluster: str) -> Account:
         limits=listed.limits,
         jetstream=listed.jetstream is not None,
         stream_limits=listed.jetstream or StreamLimits(),
+        trace=listed.trace,
     )
 
 
@@ -174,12 +208,19 @@ def _export(export: auth_options.ExportOptions) -> account.Export:
         export.response_threshold,
         export.account_token_position,
         export.latency,
+        export.allow_trace,
     )
 
 
 def _import(item: auth_options.ImportOptions) -> account.Import:
     return account.Import(
-        item.account, item.subject, item.service, item.to, item.prefix, item.share
+        item.account,
+        item.subject,
+        item.service,
+        item.to,
+        item.prefix,
+        item.share,
+        item.allow_trace,
     )
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+from millstream.links.terms import RouteTerms, ServerAddress
 from millstream.server.command_line.flags import BadFlag, Flags
 from millstream.server.conf.document import optional_port
 from millstream.server.options.auth_options import Authorization
@@ -14,6 +16,7 @@ from millstream.server.options.options import (
     Options,
     TlsOptions,
 )
+from millstream.server.options.syslog_url import problem_of
 from millstream.server.options.tls_files import BadTlsFile, check_authority, check_pair
 
 
@@ -26,10 +29,9 @@ def with_flags(options: Options, flags: Flags) -> Options:
 
 
 def _refuse(flags: Flags) -> None:
-    if flags.on("syslog") or flags.text("remote_syslog"):
-        raise BadFlag("syslog is not supported: log to standard error or to a file with -l")
-    if flags.text("cluster") or flags.text("routes"):
-        raise BadFlag("clusters are not supported: start without --cluster and --routes")
+    remote = flags.text("remote_syslog")
+    if remote and (wrong := problem_of(remote)):
+        raise BadFlag(f"--remote_syslog cannot be {remote!r}: {wrong}")
 
 
 def _addresses(options: Options, flags: Flags) -> Options:
@@ -69,6 +71,7 @@ def _log(options: Options, flags: Flags) -> Options:
         ("debug_trace_verbose", ("debug", "trace", "trace_verbose")),
         ("logtime", ("time",)),
         ("logtime_utc", ("utc",)),
+        ("syslog", ("syslog",)),
     ):
         if name in given:
             changed: dict[str, Any] = dict.fromkeys(fields, flags.on(name))
@@ -78,10 +81,49 @@ def _log(options: Options, flags: Flags) -> Options:
         log=replace(
             log,
             file=flags.text("log") or log.file,
+            remote_syslog=flags.text("remote_syslog") or log.remote_syslog,
             size_limit=flags.number("log_size_limit") or log.size_limit,
             max_traced_message=flags.number("max_traced_msg_len") or log.max_traced_message,
         ),
     )
+
+
+def _cluster(options: Options, flags: Flags) -> Options:
+    """Take --cluster, --routes and what tunes them."""
+    terms = options.cluster or RouteTerms(name=options.cluster_name)
+    if flags.text("cluster"):
+        place = _place(flags.text("cluster"), "--cluster")
+        terms = replace(
+            terms, host=place.host, port=place.port, user=place.user or terms.user,
+            password=place.password or terms.password,
+        )  # fmt: skip
+    if flags.text("routes"):
+        named = [text.strip() for text in flags.text("routes").split(",") if text.strip()]
+        terms = replace(terms, routes=tuple(_place(text, "--routes") for text in named))
+    if terms.port is None and not terms.routes:
+        return options
+    terms = replace(
+        terms,
+        name=options.cluster_name,
+        advertise=flags.text("cluster_advertise") or terms.advertise,
+        no_advertise=flags.on("no_advertise") or terms.no_advertise,
+        connect_retries=flags.number("connect_retries") or terms.connect_retries,
+    )
+    return replace(options, cluster=terms)
+
+
+def _place(text: str, flag: str) -> ServerAddress:
+    parts = urlsplit(text if "://" in text else f"nats://{text}")
+    try:
+        found = parts.port
+    except ValueError:
+        found = -1 if text.endswith(":-1") else None
+    if not parts.hostname or found is None:
+        raise BadFlag(f"{flag} needs a URL like nats://host:6222, not {text!r}")
+    return ServerAddress(
+        parts.hostname, max(found, 0), unquote(parts.username or ""),
+        unquote(parts.password or ""), parts.password is not None,
+    )  # fmt: skip
 
 
 def _credentials(options: Options, flags: Flags) -> Options:
@@ -142,6 +184,7 @@ def _jetstream(options: Options, flags: Flags) -> Options:
 _STEPS: tuple[Callable[[Options, Flags], Options], ...] = (
     _addresses,
     _names,
+    _cluster,
     _log,
     _credentials,
     _tls,

@@ -31,6 +31,7 @@ _PATHS = {
     "allowed_hosts": "monitor.allowed_hosts",
     "http_durability": "monitor.durability",
     "mask_file": "monitor.mask_rules",
+    "log_format": "log.form",
     "segment_max_events": "jetstream.segments",
     "segment_max_bytes": "jetstream.segments",
     "segment_max_age_ms": "jetstream.segments",

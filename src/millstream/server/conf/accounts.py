@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from millstream.accounts import nkeys
-from millstream.accounts.account import AccountLimits, StreamLimits
+from millstream.accounts.account import AccountLimits, StreamLimits, TraceTerms
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.exports import exports, imports
 from millstream.server.conf.mappings import mappings
 from millstream.server.conf.permissions import permissions
-from millstream.server.conf.setting import Setting, Table, ignored, read, unsupported
+from millstream.server.conf.setting import Setting, Table, ignored, read
 from millstream.server.conf.syntax import ConfError
 from millstream.server.conf.users import users, with_defaults
 from millstream.server.options.account_checks import sharing_problems
@@ -16,6 +16,7 @@ from millstream.server.options.auth_options import (
     GLOBAL_ACCOUNT,
     AccountOptions,
 )
+from millstream.subjects.subject import is_literal
 
 
 def accounts(setting: Setting) -> tuple[AccountOptions, ...]:
@@ -86,8 +87,38 @@ def _cluster_traffic(setting: Setting) -> None:
         raise setting.wrong(f"must be system or owner, not {setting.value!r}")
 
 
+def _trace(setting: Setting) -> TraceTerms | None:
+    """Read where messages with a ``traceparent`` are traced to."""
+    if isinstance(setting.value, str):
+        return TraceTerms(_trace_dest(setting))
+    values = read(setting.block(), _TRACE, setting.findings)
+    if "dest" not in values:
+        if "sampling" in values:
+            setting.warn("has a sampling without a dest: nothing is traced")
+        return None
+    return TraceTerms(**values)
+
+
+def _trace_dest(setting: Setting) -> str:
+    if not is_literal(setting.text()):
+        raise setting.wrong(f"must be a subject without wildcards, not {setting.text()!r}")
+    return setting.text()
+
+
+def _trace_sampling(setting: Setting) -> int:
+    value = setting.value
+    if isinstance(value, str):
+        text = value.strip().removesuffix("%")
+        number = int(text) if text.isdecimal() else -1
+    else:
+        number = setting.integer()
+    if not 1 <= number <= 100:
+        raise setting.wrong(f"must be 1 to 100, not {value!r}")
+    return number
+
+
+_TRACE: Table = {"dest": ("dest", _trace_dest), "sampling": ("sampling", _trace_sampling)}
 _NO_PEERS = "it tunes clusters, and this server is one"
-_NO_LEAFS = "leaf nodes cannot connect: none of them is let in"
 
 
 def _limits(setting: Setting) -> AccountLimits:
@@ -120,7 +151,7 @@ _LIMITS: Table = {
     **dict.fromkeys(("max_connections", "max_conn"), ("max_connections", Setting.integer)),
     **dict.fromkeys(("max_subscriptions", "max_subs"), ("max_subscriptions", Setting.integer)),
     **dict.fromkeys(("max_payload", "max_pay"), ("max_payload", Setting.integer)),
-    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("", ignored(Setting.integer, _NO_LEAFS))),
+    **dict.fromkeys(("max_leafnodes", "max_leafs"), ("max_leafnodes", Setting.integer)),
 }
 _ACCOUNT: Table = {
     "nkey": ("nkey", _nkey),
@@ -131,7 +162,5 @@ _ACCOUNT: Table = {
     **dict.fromkeys(("mappings", "maps"), ("mappings", mappings)),
     "jetstream": ("jetstream", _jetstream),
     "limits": ("limits", _limits),
-    **dict.fromkeys(
-        ("msg_trace", "trace_dest"), ("", unsupported("messages cannot be traced through accounts"))
-    ),
+    **dict.fromkeys(("msg_trace", "trace_dest"), ("trace", _trace)),
 }

@@ -1,5 +1,6 @@
 """A whole configuration file, parsed, turned into ``Options``."""
 
+import ipaddress
 import posixpath
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.server.conf.accounts import accounts
-from millstream.server.conf.cluster import cluster, leafnodes
+from millstream.server.conf.cluster import cluster
 from millstream.server.conf.jetstream import jetstream
+from millstream.server.conf.leafnodes import leafnodes
 from millstream.server.conf.mappings import mappings
 from millstream.server.conf.setting import (
     BadConfiguration,
@@ -21,6 +23,7 @@ from millstream.server.conf.setting import (
     read,
     unsupported,
 )
+from millstream.server.conf.streams import streams
 from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.conf.tls import tls
 from millstream.server.conf.trust import (
@@ -35,6 +38,7 @@ from millstream.server.conf.websocket import websocket
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import JetStreamOptions, Options
 from millstream.server.options.serve_config import DURABILITIES, host_name
+from millstream.server.options.syslog_url import problem_of
 
 _SHORTEST_LAME_DUCK = 30.0
 
@@ -173,6 +177,22 @@ def _hosts(setting: Setting) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _networks(setting: Setting) -> tuple[str, ...]:
+    for text in setting.texts():
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise setting.wrong(f"must list addresses or networks, not {text!r}") from None
+    return setting.texts()
+
+
+def _remote_syslog(setting: Setting) -> str:
+    wrong = problem_of(setting.text()) if setting.text() else ""
+    if wrong:
+        raise setting.wrong(f"cannot be {setting.text()!r}: {wrong}")
+    return setting.text()
+
+
 def _connections(setting: Setting) -> int:
     """Return how many may be connected; below 1 nobody."""
     return max(setting.integer(), 0)
@@ -301,16 +321,21 @@ _TOP: Table = {
     **_keys(("websocket", "ws"), "websocket", websocket),
     "ocsp": ("", _refuse_if_on("certificates are served without OCSP")),
     "ocsp_cache": ("", _refuse_if_on("certificates are checked without OCSP")),
-    "proxy_protocol": ("", _refuse_if_on("connections must come directly")),
-    "proxies": ("", unsupported("connections must come directly")),
+    "proxy_protocol": ("proxy_protocol", Setting.switch),
+    "proxy_protocol_trusted": ("trusted_proxies", _networks),
+    "proxies": ("", unsupported("no client needs a proxy that signs for it")),
     # persistence
     "jetstream": ("jetstream", jetstream),
+    "streams": ("streams", streams),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
-    "default_js_domain": ("", ignored(_pairs, "it tunes leaf nodes")),
+    "default_js_domain": ("default_js_domains", _pairs),
     # other servers
-    "cluster": ("cluster_name", cluster),
+    "cluster": ("", cluster),
     **_keys(("leaf", "leafnodes"), "", leafnodes),
-    "gateway": ("", unsupported("this server joins no super-cluster")),
+    "gateway": (
+        "",
+        unsupported("this server joins no super-cluster: connect the clusters by leafnodes"),
+    ),
     "mqtt": ("", unsupported("MQTT clients cannot connect")),
     "connect_error_reports": ("", ignored(Setting.integer, "this server connects to no other")),
     "reconnect_error_reports": ("", ignored(Setting.integer, "this server connects to no other")),
@@ -325,8 +350,8 @@ _TOP: Table = {
     **_keys(("logfile_size_limit", "log_size_limit"), "log.size_limit", Setting.integer),
     **_keys(("logfile_max_num", "log_max_num"), "log.max_files", Setting.integer),
     "max_traced_msg_len": ("log.max_traced_message", Setting.integer),
-    "syslog": ("", _refuse_if_on("log to standard error or to a log_file")),
-    "remote_syslog": ("", unsupported("log to standard error or to a log_file")),
+    "syslog": ("log.syslog", Setting.switch),
+    "remote_syslog": ("log.remote_syslog", _remote_syslog),
     **_keys(("pidfile", "pid_file"), "pid_file", Setting.text),
     "ports_file_dir": ("ports_file_dir", Setting.text),
     "prof_port": ("", ignored(Setting.integer, "there is no Go program to profile")),

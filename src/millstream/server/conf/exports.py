@@ -37,13 +37,6 @@ def imports(setting: Setting) -> tuple[ImportOptions, ...]:
     return made
 
 
-def _allow_trace(setting: Setting) -> bool:
-    """Take it where it may stand, and say that it allows nothing."""
-    if setting.switch():
-        setting.note("has no effect: this server does not trace messages through accounts")
-    return setting.switch()
-
-
 def _each(setting: Setting, one: Callable[[Setting], T | None]) -> tuple[T, ...]:
     made = []
     for element in setting.elements():
@@ -65,7 +58,6 @@ def _export(setting: Setting) -> ExportOptions | None:
     for name in _FOR_SERVICES:
         if kind == "stream" and name in values:
             raise setting.wrong(f"has '{name}' on a stream: only services answer")
-    values.pop("allow_trace", None)
     return ExportOptions(subject=values.pop(kind), service=kind == "service", **values)
 
 
@@ -122,7 +114,6 @@ def _import(setting: Setting) -> ImportOptions | None:
         values["to"] = values.get("to") or subject
     elif values.get("to") and values.get("prefix"):
         raise setting.wrong("has an import with both 'prefix' and 'to': keep one")
-    values.pop("allow_trace", None)
     return ImportOptions(account, subject, service=kind == "service", **values)
 
 
@@ -146,7 +137,7 @@ _EXPORT: Table = {
     "accounts": ("accounts", _accounts),
     "latency": ("latency", _latency),
     "account_token_position": ("account_token_position", Setting.integer),
-    "allow_trace": ("allow_trace", _allow_trace),
+    "allow_trace": ("allow_trace", Setting.switch),
 }
 _IMPORT: Table = {
     "stream": ("stream", _remote),
@@ -154,5 +145,5 @@ _IMPORT: Table = {
     "prefix": ("prefix", Setting.text),
     "to": ("to", Setting.text),
     "share": ("share", Setting.switch),
-    "allow_trace": ("allow_trace", _allow_trace),
+    "allow_trace": ("allow_trace", Setting.switch),
 }

@@ -23,7 +23,8 @@ def permissions(setting: Setting) -> PermissionOptions:
     return made
 
 
-def _publish(setting: Setting) -> SubjectRules | None:
+def subject_rules(setting: Setting) -> SubjectRules | None:
+    """Read one list of subjects, or an allow and a deny list."""
     return _rules(setting, _plain, _PUBLISH)
 
 
@@ -79,7 +80,7 @@ _RESPONSES: Table = {
     **dict.fromkeys(("expires", "expiration", "ttl"), ("expires", Setting.duration)),
 }
 _PERMISSIONS: Table = {
-    **dict.fromkeys(("pub", "publish", "import"), ("publish", _publish)),
+    **dict.fromkeys(("pub", "publish", "import"), ("publish", subject_rules)),
     **dict.fromkeys(("sub", "subscribe", "export"), ("subscribe", _subscribe)),
     **dict.fromkeys(("publish_allow_responses", "allow_responses"), ("responses", _responses)),
 }

@@ -2,8 +2,9 @@
 
 import re
 
+from millstream.links.terms import DialTls
 from millstream.server.conf.durations import parse_duration
-from millstream.server.conf.setting import Setting, Table, Values, ignored, read, unsupported
+from millstream.server.conf.setting import Setting, Table, Values, read, unsupported
 from millstream.server.options.options import CertificatePair, TlsOptions
 from millstream.server.options.tls_files import BadTlsFile, check_authority, check_pair
 
@@ -25,15 +26,41 @@ _WEAK = re.compile(
 
 
 def tls(setting: Setting) -> TlsOptions:
-    """Read a TLS block and look at its files."""
+    """Read the TLS block of a port for clients, and look at its files."""
+    options, insecure = _read(setting)
+    if insecure:
+        setting.note("'insecure' has no effect: clients check this server, not the other way")
+    return options
+
+
+def link_tls(setting: Setting) -> tuple[TlsOptions, DialTls]:
+    """Read a TLS block between servers: for those that call us, and for calling them."""
+    options, insecure = _read(setting)
+    pair = options.certificates[0] if options.certificates else CertificatePair("", "")
+    dialled = DialTls(
+        options.ca_file,
+        pair.cert_file,
+        pair.key_file,
+        insecure,
+        options.handshake_first,
+        options.timeout,
+        options.pinned_certs,
+    )
+    if insecure:
+        setting.warn("does not check who the other server is: set 'insecure' in trials only")
+    return options, dialled
+
+
+def _read(setting: Setting) -> tuple[TlsOptions, bool]:
     known = len(setting.findings.problems)
     values = read(setting.block(), _TLS, setting.findings)
     weak = values.pop("allow_insecure_cipher_suites", False)
+    insecure = bool(values.pop("insecure", False))
     for suite in values.get("cipher_suites", ()):
         if not weak and _WEAK.fullmatch(suite):
             raise setting.wrong(f"names the insecure cipher {suite}: remove it")
     if len(setting.findings.problems) > known:
-        return TlsOptions()
+        return TlsOptions(), insecure
     pairs = _pairs(values, setting)
     if values.get("verify_and_map"):
         values["verify"] = True
@@ -41,7 +68,7 @@ def tls(setting: Setting) -> TlsOptions:
         del values["timeout"]
     options = TlsOptions(certificates=pairs, **values)
     _check_files(options, setting)
-    return options
+    return options, insecure
 
 
 def _pairs(values: Values, setting: Setting) -> tuple[CertificatePair, ...]:
@@ -131,7 +158,7 @@ def _curves(setting: Setting) -> tuple[str, ...]:
 
 def _known_urls(setting: Setting) -> None:
     if setting.switch():
-        raise setting.wrong("makes sense between servers only: leave it out")
+        raise setting.wrong("is not supported: the authority that signed a certificate is checked")
 
 
 def _ocsp_peer(setting: Setting) -> None:
@@ -144,7 +171,7 @@ _TLS: Table = {
     "cert_file": ("cert_file", Setting.text),
     "key_file": ("key_file", Setting.text),
     "ca_file": ("ca_file", Setting.text),
-    "insecure": ("", ignored(Setting.switch, "this server does not connect to others")),
+    "insecure": ("insecure", Setting.switch),
     "verify": ("verify", Setting.switch),
     "verify_and_map": ("verify_and_map", Setting.switch),
     "verify_cert_and_check_known_urls": ("", _known_urls),

@@ -6,7 +6,7 @@ from pathlib import Path
 from millstream.accounts import jwt, nkeys
 from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import Role
-from millstream.server.conf.setting import Setting, Table, Values, read
+from millstream.server.conf.setting import Setting, Table, Values, ignored, read
 from millstream.server.conf.syntax import ConfBlock, ConfError
 from millstream.server.options.auth_options import (
     DirectoryResolver,
@@ -114,7 +114,9 @@ def _directory(setting: Setting) -> Resolver:
         raise setting.wrong("must have a type: full, cache or memory")
     _check_directory(values, setting)
     if kind == "CACHE":
-        _refuse(values, ("interval", "allow_delete"), "a cache", setting)
+        _refuse(values, ("allow_delete",), "a cache", setting)
+        if any(key.lower() == "interval" for key in setting.block()):
+            raise setting.wrong("has interval, which a cache does not take")
         if "hard_delete" in values:
             raise setting.wrong("has hard_delete, which a cache does not take")
     else:
@@ -146,6 +148,6 @@ _DIRECTORY: Table = {
     "hard_delete": ("hard_delete", Setting.switch),
     "limit": ("limit", Setting.integer),
     "ttl": ("ttl", Setting.duration),
-    "interval": ("interval", Setting.duration),
+    "interval": ("", ignored(Setting.duration, "there are no other servers to compare with")),
     "timeout": ("timeout", Setting.duration),
 }

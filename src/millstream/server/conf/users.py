@@ -1,10 +1,9 @@
 """Users and the ``authorization`` block as they stand in a file."""
 
-from typing import NoReturn
-
 from msgspec.structs import replace
 
 from millstream.accounts import nkeys
+from millstream.accounts.callout.terms import CalloutTerms
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.permissions import permissions
 from millstream.server.conf.setting import Setting, Table, Values, read
@@ -95,8 +94,16 @@ def simple_authorization(setting: Setting) -> Authorization:
     return Authorization(**values)
 
 
-def _callout(setting: Setting) -> NoReturn:
-    raise setting.wrong("is not supported: list the users here, or use operator JWTs")
+def _callout(setting: Setting) -> CalloutTerms:
+    """Read which service says who clients are."""
+    values = read(setting.block(), _CALLOUT, setting.findings)
+    if not nkeys.is_public(values.get("issuer", ""), Role.ACCOUNT):
+        raise setting.wrong("needs an issuer: the public account key (A…) that signs the answers")
+    if not values.get("auth_users"):
+        raise setting.wrong("needs auth_users: the users of the service itself")
+    if values.get("xkey") and not nkeys.is_public(values["xkey"], Role.CURVE):
+        raise setting.wrong(f"has an xkey {values['xkey']!r} that is not a public curve key (X…)")
+    return CalloutTerms(**{key: value for key, value in values.items() if value})
 
 
 def _proxy_required(setting: Setting) -> None:
@@ -130,7 +137,14 @@ _AUTHORIZATION: Table = {
         ("default_permission", "default_permissions", "permissions"),
         ("default_permissions", permissions),
     ),
-    **dict.fromkeys(("auth_callout", "auth_hook"), ("", _callout)),
+    **dict.fromkeys(("auth_callout", "auth_hook"), ("callout", _callout)),
     "proxy_required": ("", _proxy_required),
 }
 _SIMPLE: Table = {**_SINGLE, "timeout": ("timeout", Setting.timeout)}
+_CALLOUT: Table = {
+    "issuer": ("issuer", Setting.text),
+    **dict.fromkeys(("account", "acc"), ("account", Setting.text)),
+    **dict.fromkeys(("auth_users", "users"), ("auth_users", Setting.texts)),
+    **dict.fromkeys(("xkey", "key"), ("xkey", Setting.text)),
+    "allowed_accounts": ("allowed_accounts", Setting.texts),
+}

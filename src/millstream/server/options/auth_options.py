@@ -6,7 +6,8 @@ Secrets never show in a ``repr``.
 
 import msgspec
 
-from millstream.accounts.account import AccountLimits, Latency, StreamLimits
+from millstream.accounts.account import AccountLimits, Latency, StreamLimits, TraceTerms
+from millstream.accounts.callout.terms import CalloutTerms
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -76,6 +77,7 @@ class Authorization(msgspec.Struct, frozen=True):
     token: str = ""
     users: tuple[UserOptions, ...] | None = None
     timeout: float | None = None  # None = 2 s, or a second more than TLS may take
+    callout: CalloutTerms | None = None  # a service that says who clients are
 
     def __repr__(self) -> str:
         return shown_without(self, "password", "token")
@@ -84,6 +86,20 @@ class Authorization(msgspec.Struct, frozen=True):
     def required(self) -> bool:
         """Whether anything here makes clients say who they are."""
         return bool(self.user or self.token or self.users is not None)
+
+
+class LeafAuthorization(msgspec.Struct, frozen=True):
+    """The ``authorization`` of the leafnode port; ``users`` come with their accounts."""
+
+    user: str = ""
+    password: str = ""
+    nkey: str = ""
+    account: str = ""
+    users: tuple[tuple[UserOptions, str], ...] = ()
+    timeout: float | None = None
+
+    def __repr__(self) -> str:
+        return shown_without(self, "password")
 
 
 class MapDestination(msgspec.Struct, frozen=True):
@@ -114,6 +130,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     response_threshold: float = 120.0
     latency: Latency | None = None
     account_token_position: int = 0
+    allow_trace: bool = False
 
 
 class ImportOptions(msgspec.Struct, frozen=True):
@@ -125,6 +142,7 @@ class ImportOptions(msgspec.Struct, frozen=True):
     to: str = ""
     prefix: str = ""
     share: bool = False
+    allow_trace: bool = False
 
 
 class AccountOptions(msgspec.Struct, frozen=True):
@@ -142,6 +160,7 @@ class AccountOptions(msgspec.Struct, frozen=True):
     mappings: tuple[MappingOptions, ...] = ()
     jetstream: StreamLimits | None = None
     limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
+    trace: TraceTerms | None = None
 
 
 class DirectoryResolver(msgspec.Struct, frozen=True):
@@ -151,7 +170,6 @@ class DirectoryResolver(msgspec.Struct, frozen=True):
     directory: str
     limit: int = 0
     ttl: float = 0.0
-    interval: float = 0.0
     timeout: float = 1.9
     allow_delete: bool = False
     hard_delete: bool = False

@@ -5,14 +5,17 @@ None that nothing listens; a limit of 0 means none, unless a comment says otherw
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from millstream.accounts.api_keys import ApiKey
 from millstream.dashboard.masking import MaskRule
+from millstream.links.terms import LeafTerms, RouteTerms
 from millstream.server.options.auth_options import (
     AccountOptions,
     Authorization,
+    LeafAuthorization,
     MappingOptions,
     TrustOptions,
     UserOptions,
@@ -169,6 +172,13 @@ class HttpCaps(msgspec.Struct, frozen=True):
     test_min_heartbeat_ms: int = 1000
 
 
+class StreamOptions(msgspec.Struct, frozen=True):
+    """A stream that there shall be, as a request of the JetStream API describes it."""
+
+    name: str
+    config: dict[str, Any]
+
+
 class MonitorOptions(msgspec.Struct, frozen=True):
     """The HTTP and HTTPS ports; an empty ``host`` means the clients' host.
 
@@ -197,7 +207,7 @@ class MonitorOptions(msgspec.Struct, frozen=True):
 
 
 class LoggingOptions(msgspec.Struct, frozen=True):
-    """What is said, and where: standard error, or a file that is cut at ``size_limit``."""
+    """What is said, and where: a file that is cut at ``size_limit``, syslog, or standard error."""
 
     debug: bool = False
     trace: bool = False
@@ -209,6 +219,9 @@ class LoggingOptions(msgspec.Struct, frozen=True):
     size_limit: int = 0
     max_files: int = 0
     max_traced_message: int = 0
+    form: str = "text"  # or json, one object a line
+    syslog: bool = False
+    remote_syslog: str = ""  # udp://host:514, tcp://host:514 or unix:///path
 
 
 class LameDuckOptions(msgspec.Struct, frozen=True):
@@ -251,15 +264,22 @@ class Options(msgspec.Struct, frozen=True):
     jetstream: JetStreamOptions | None = None
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
+    proxy_protocol: bool = False  # a load balancer may say first for whom it connects
+    trusted_proxies: tuple[str, ...] = ()  # which of them are believed; empty = all
     websocket: WebsocketOptions | None = None
     authorization: Authorization = Authorization()
     no_auth_user: str = ""
     accounts: tuple[AccountOptions, ...] = ()
     mappings: tuple[MappingOptions, ...] = ()
+    streams: tuple[StreamOptions, ...] = ()
     system_account: str = ""
     no_system_account: bool = False
     trust: TrustOptions = TrustOptions()
     cluster_name: str = ""
+    cluster: RouteTerms | None = None
+    leafnodes: LeafTerms | None = None
+    leaf_authorization: LeafAuthorization | None = None
+    default_js_domains: tuple[tuple[str, str], ...] = ()
     pid_file: str = ""
     ports_file_dir: str = ""
     http_port_file: str = ""

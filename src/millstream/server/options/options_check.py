@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
 from millstream.server.conf.trust import system_account_of
-from millstream.server.options.auth_options import DirectoryResolver, TrustOptions
+from millstream.server.options.auth_options import DirectoryResolver, TrustOptions, UrlResolver
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import Options, WebsocketOptions
 from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT, ConfigError
@@ -44,7 +44,18 @@ def contradictions(options: Options) -> list[Contradiction]:
     found = [*_limits(options), *_users(options), *_trust(options), *_monitoring(options)]
     if options.websocket is not None:
         found += _websocket(options, options.websocket)
-    return found
+    return [*found, *_cluster(options)]
+
+
+def _cluster(options: Options) -> Iterator[Contradiction]:
+    """Two members must not both capture a publish and answer it."""
+    stream = options.jetstream
+    if options.cluster is not None and stream is not None and not stream.domain:
+        yield Contradiction(
+            "jetstream on a member of a cluster needs a domain of its own, as members do not share"
+            " streams: set jetstream { domain: … }, or switch JetStream off here",
+            ("cluster", "jetstream"),
+        )
 
 
 def _limits(options: Options) -> Iterator[Contradiction]:
@@ -101,6 +112,9 @@ def _trust(options: Options) -> Iterator[Contradiction]:
     if trust.resolver is None:
         text = "an operator needs a resolver: add resolver: MEMORY and resolver_preload"
         yield Contradiction(text, _OPERATOR)
+    if options.authorization.callout is not None:
+        text = "an operator's accounts name their callouts in JWTs: remove auth_callout"
+        yield Contradiction(text, ("authorization",))
     if options.accounts or options.users:
         text = "an operator's accounts and users come as JWTs: remove accounts and users"
         yield Contradiction(text, ("accounts", "authorization"))
@@ -113,6 +127,9 @@ def _trust(options: Options) -> Iterator[Contradiction]:
     if isinstance(trust.resolver, DirectoryResolver) and not options.system_account:
         text = "a directory resolver needs a system_account"
         yield Contradiction(text, ("resolver", "account_resolver", "accounts_resolver"))
+    if isinstance(trust.resolver, UrlResolver) and trust.preload:
+        text = "a URL resolver takes no resolver_preload: remove it"
+        yield Contradiction(text, ("resolver_preload",))
     for key in trust.pinned_accounts or ():
         if not nkeys.is_public(key, Role.ACCOUNT):
             text = f"resolver_pinned_accounts must list account keys (A…), not {key!r}"

@@ -18,6 +18,7 @@ from millstream.server.options.options import (
     HttpCaps,
     JetStreamOptions,
     LimitOptions,
+    LoggingOptions,
     MonitorOptions,
     Options,
     SegmentOptions,
@@ -49,6 +50,7 @@ TEXTS = ("http_host", "http_port_file", "data_dir", "api_keys", "cold")
 COLD_ALIAS = ALIAS_PREFIX + ALIASES["cold"]
 HOT_SEGMENTS = 4  # that stay where a cold directory was named in that way alone
 MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
+LOG_FORMATS = ("text", "json")
 MAX_PENDING = 8 * 1024 * 1024
 REPEATED = {"allowed_hosts": "--allowed-host"}  # flags that are given once for each
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -108,6 +110,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     http_durability: str = "disk"
     mask_file: tuple[MaskRule, ...] = ()
+    log_format: str = "text"
 
     def options(self) -> Options:
         """Return the same as ``Options``, with the defaults of ``serve``."""
@@ -139,6 +142,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 wal_shards=self.wal_shards,
                 cold=ColdHistoryOptions(self.cold or "", self.hot_segments, self.hot_bytes),
             ),
+            log=LoggingOptions(form=self.log_format),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
             http_port_file=str(self.http_port_file or ""),
@@ -319,6 +323,12 @@ def _keys(given: Given, source: str) -> tuple[ApiKey, ...]:
         raise ConfigError(f"{source}: {error}") from None
 
 
+def _log_format(given: Given, source: str) -> str:
+    if given not in LOG_FORMATS:
+        raise ConfigError(f"{source} must be {' or '.join(LOG_FORMATS)}, not {given!r}")
+    return str(given)
+
+
 def _mask(given: Given, source: str) -> tuple[MaskRule, ...]:
     try:
         return read_rules(_path(given, source))
@@ -353,4 +363,5 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "allowed_hosts": _hosts,
     "http_durability": _durability,
     "mask_file": _mask,
+    "log_format": _log_format,
 }

@@ -1,4 +1,4 @@
-"""Log lines as nats-server writes them, to standard error or to a file that can be reopened."""
+"""Log lines as nats-server writes them: standard error, syslog, or a file that can be reopened."""
 
 import logging
 import os
@@ -9,6 +9,7 @@ from typing import TextIO
 
 from millstream.nats.transport.trace import TRACE
 from millstream.server.options.options import LoggingOptions
+from millstream.server.process.syslog import Syslog
 
 _LABELS = {
     TRACE: "TRC",
@@ -47,19 +48,33 @@ class LogFormat(logging.Formatter):
 class LogOutput(logging.Handler):
     """Writes lines, cuts the file at its size limit, and opens it anew when told to."""
 
-    def __init__(self, options: LoggingOptions) -> None:
+    def __init__(self, options: LoggingOptions, tag: str = "nats-server") -> None:
+        """``tag`` is the program's name in the system's log."""
         super().__init__()
         self._options = options
         self._stream: TextIO | None = None
         self._written = 0
+        self._syslog: Syslog | None = None
+        self._tag = tag
         self.change(options)
 
     def change(self, options: LoggingOptions) -> None:
         """Follow other options; a file that cannot be opened raises and changes nothing."""
         if options.file != self._options.file or (options.file and self._stream is None):
             self._open(options.file)
+        self._connect(options)
         self._options = options
         self.setFormatter(LogFormat(time=options.time, utc=options.utc))
+
+    def _connect(self, options: LoggingOptions) -> None:
+        """Open or leave the system's log; a file goes before it."""
+        before, wanted = _place(self._options), _place(options)
+        if before == wanted and (self._syslog is not None) == (wanted is not None):
+            return
+        opened = Syslog(wanted, self._tag) if wanted is not None else None
+        if self._syslog is not None:
+            self._syslog.close()
+        self._syslog = opened
 
     def reopen(self) -> None:
         """Open the file anew, after something else moved the old one away."""
@@ -78,6 +93,9 @@ class LogOutput(logging.Handler):
         if record.levelno == logging.DEBUG and not self._options.debug:
             return
         try:
+            if self._syslog is not None:
+                self._syslog.send(record.levelno, self._told(record), record.created)
+                return
             line = self.format(record) + "\n"
             (self._stream or sys.stderr).write(line)
             self._written += len(line)
@@ -85,6 +103,18 @@ class LogOutput(logging.Handler):
                 self._rotate()
         except Exception:
             self.handleError(record)
+
+    @property
+    def lost_lines(self) -> int:
+        """How many lines the system's log did not take."""
+        return self._syslog.lost if self._syslog is not None else 0
+
+    def _told(self, record: logging.LogRecord) -> str:
+        """Return the text alone: the system's log has its own time, level and program."""
+        text = record.getMessage()
+        if record.exc_info and self.formatter is not None:
+            text += "\n" + self.formatter.formatException(record.exc_info)
+        return text
 
     def _rotate(self) -> None:
         """Put the full file aside under the time's name and forget the oldest ones."""
@@ -103,6 +133,8 @@ class LogOutput(logging.Handler):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+        if self._syslog is not None:
+            self._syslog.close()
         super().close()
 
 
@@ -111,3 +143,10 @@ def level(options: LoggingOptions) -> int:
     if options.trace:
         return TRACE
     return logging.DEBUG if options.debug else logging.INFO
+
+
+def _place(options: LoggingOptions) -> str | None:
+    """Return the URL of a remote log, an empty one for this machine's; None = no syslog."""
+    if options.file or not (options.syslog or options.remote_syslog):
+        return None
+    return options.remote_syslog

@@ -24,6 +24,7 @@ class Aspect(Enum):
     ABOUT = "about"
     FILES = "files"
     LEAVING = "leaving"
+    LINKS = "links"
 
 
 _REBIND = "a listener keeps its address until the server is started again"
@@ -45,6 +46,9 @@ _ASPECTS: Mapping[str, Aspect] = {
     "ports_file_dir": Aspect.FILES,
     "http_port_file": Aspect.FILES,
     "lame_duck": Aspect.LEAVING,
+    "leaf_authorization": Aspect.CREDENTIALS,
+    "leafnodes": Aspect.LINKS,
+    "cluster": Aspect.LINKS,
 }
 _FIXED: Mapping[str, str] = {
     "limits.max_pending": "connections keep the buffers that they were opened with",
@@ -55,6 +59,12 @@ _FIXED: Mapping[str, str] = {
     "monitor.allowed_hosts": "the HTTP door is told its names when it opens",
     "monitor.durability": "topics are told what they promise when the server starts",
     "websocket": _REBIND,
+    **dict.fromkeys(("leafnodes.host", "leafnodes.port", "cluster.host", "cluster.port"), _REBIND),
+    **dict.fromkeys(("leafnodes.tls", "cluster.tls"), _REBIND),
+    "default_js_domains": "leafnodes were told at connect",
+    "streams": "they are made at the start; `millstream apply` changes a running server",
+    "proxy_protocol": _REBIND,
+    "trusted_proxies": _REBIND,
     "jetstream": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
@@ -120,13 +130,15 @@ def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
             yield name
 
 
-_GROUPS = ("limits", "log", "monitor", "lame_duck", "authorization")
+_GROUPS = ("limits", "log", "monitor", "lame_duck", "authorization", "leafnodes", "cluster")
 _FILE = ("config_file", "config_digest")  # where settings came from is none of them
 
 
 def _fixed(path: str) -> str:
     if path == "tls":
         return ""
+    if path in ("leafnodes", "cluster"):
+        return "links are set up at start, or not at all"
     return _FIXED.get(path) or _FIXED.get(path.partition(".")[0], "")
 
 
@@ -191,6 +203,9 @@ class Reloadable(Protocol):
     def set_files(self, options: Options) -> None:
         """Write the pid and ports files elsewhere."""
 
+    def set_links(self, options: Options) -> None:
+        """Call other servers than before."""
+
     def show(self, options: Options) -> None:
         """Have monitoring show what is in force now."""
 
@@ -212,4 +227,6 @@ def carry_out(planned: ReloadPlan, parts: Reloadable) -> None:
         parts.set_about(options)
     if Aspect.FILES in aspects:
         parts.set_files(options)
+    if Aspect.LINKS in aspects:
+        parts.set_links(options)
     parts.show(options)

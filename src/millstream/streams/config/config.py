@@ -233,6 +233,14 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Whether what is sealed is compressed; by LZ4, whatever the word is on the wire."""
         return self.compression != "none"
 
+    def renamed(self) -> tuple[tuple[str, ...], list[str]]:
+        """Return the subjects and streams whose records come out under other subjects."""
+        renames = self.republish is not None or self.subject_transform is not None
+        wires = [*self.sources, *([self.mirror] if self.mirror is not None else [])]
+        renamed = [wire for wire in wires if renames or wire.get("subject_transforms")]
+        origins = [sources.Source.read(wire).name for wire in renamed]
+        return self.subjects if renames else (), origins
+
     @property
     def is_legal_stream(self) -> bool:
         """Whether JetStream can name it: a topic called ``a.b`` is simply not listed there."""

@@ -62,7 +62,7 @@ class Admission:
         """
         limits = limits or BatchLimits()
         self._contents = contents
-        self._keeps = keeps
+        self.keeps = keeps
         self._writes = writes
         self._clock = clock
         self._timers = timers
@@ -364,7 +364,7 @@ class Admission:
         preconditions.check(config, subject, values, self._writes, window, now)
         if added is None and config.allow_msg_counter:
             raise counter.missing()
-        if not self._keeps(subject):  # it takes its sequence and is gone: it needs no room
+        if not self.keeps(subject):  # it takes its sequence and is gone: it needs no room
             self._room.check_server()
             values.pop(preconditions.TTL, None)
             return added

@@ -96,6 +96,7 @@ class SubjectIndex:
         self._log = log
         self.hidden = HiddenRecords(log)
         self._going = self.hidden.seqs
+        self.records_read = 0  # since the start, by whoever
 
     def is_live(self, seq: int) -> bool:
         """Whether there is such a record, and it is not on its way out."""
@@ -156,6 +157,11 @@ class SubjectIndex:
 
     def read(self, chosen: Selection, start: int, most: int, max_bytes: int) -> "Frames":
         """Return chosen records from ``start`` on, at least one if there is any."""
+        frames = self._read(chosen, start, most, max_bytes)
+        self.records_read += len(frames)
+        return frames
+
+    def _read(self, chosen: Selection, start: int, most: int, max_bytes: int) -> "Frames":
         ids = chosen.ids()
         if ids is None:
             return self._log.read(start, most, max_bytes)

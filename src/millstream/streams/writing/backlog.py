@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from millstream.store.log.log import Durability, Log
 
-# Staged and not yet committed, before publishers are stalled. All streams of a shard share its commits in the
-# order of staging, so this is also what a greedy stream puts before its neighbours.
+# Staged and not yet committed, before publishers are stalled. The streams of a shard share its
+# commits in the order of staging, so this is also what a greedy one puts before its neighbours.
 BACKLOG_BYTES = 4 * 1024 * 1024
 
 

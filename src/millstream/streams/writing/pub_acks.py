@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 class PubAcks:
     """Answers in the name of one stream; silent where its configuration says ``no_ack``."""
 
-    def __init__(self, stream: str, hub: "Hub | None", interest: "Interest | None") -> None:
+    def __init__(
+        self, stream: str, hub: "Hub | None", interest: "Interest | None", domain: str = ""
+    ) -> None:
         self.is_silent = False
         self._stream = stream
         self._hub = hub
         self._interest = interest
-        self._prefix = b'{"stream":%s,"seq":' % msgspec.json.encode(stream)
+        named = b',"domain":%s' % msgspec.json.encode(domain) if domain else b""
+        self._prefix = b'{"stream":%s%s,"seq":' % (msgspec.json.encode(stream), named)
 
     def settle(self, run: Run, error: MillstreamError | None) -> None:
         """Tell everybody who waits for a run what became of it."""

@@ -48,8 +48,9 @@ class Writes:
         committed: Callable[[Run], None],
         paused: Callable[[bool], None],
         keeps: Callable[[bytes], bool],
+        domain: str = "",
     ) -> None:
-        self.acks = PubAcks(config.name, hub, interest)
+        self.acks = PubAcks(config.name, hub, interest, domain)
         self.window = DuplicateWindow(config.duplicate_window)
         self.inflight: deque[Run] = deque()
         self.backlog = Backlog(log, paused)

@@ -99,9 +99,13 @@ class Browsing:
             block = list(self._stream.index.read(self._chosen, seq, 1, BLOCK_BYTES))
             self._take(iter(block), seq - 1)
             return
-        start = max(self._low, self._high - BLOCK + 1)
+        start = max(self._low, self._high - self._block() + 1)
         block = self._between(start, self._high)
         self._take(reversed(block), start - 1)
+
+    def _block(self) -> int:
+        """Return how many records to look at in one go."""
+        return max(1, min(BLOCK, self._query.most_scanned - self.found.scanned))
 
     def _between(self, start: int, stop: int) -> list[Fields]:
         """Return all records of a short range, however large they are."""
@@ -118,9 +122,9 @@ class Browsing:
     def _up(self) -> None:
         index, chosen = self._stream.index, self._chosen
         if chosen is not None:
-            frames = index.read(chosen, self._low, BLOCK, BLOCK_BYTES)
+            frames = index.read(chosen, self._low, self._block(), BLOCK_BYTES)
         else:
-            frames = self._stream.read(self._low, BLOCK, BLOCK_BYTES)
+            frames = self._stream.read(self._low, self._block(), BLOCK_BYTES)
         block = [record for record in frames if record[0] <= self._high]
         if not block:
             self._low = self._high + 1

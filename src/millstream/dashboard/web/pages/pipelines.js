@@ -15,7 +15,7 @@ export async function show(view) {
       { title: "Reader", class: "name", cell: r => r.name }, { title: "Kind", cell: r => chip(r.reader, "accent") }, { title: "Stream", cell: r => h("a", { href: `#/stream/${encodeURIComponent(r.stream_name)}` }, r.stream_name) },
       { title: "Read to", num: true, cell: r => count(r.ack_floor.stream_seq || r.delivered.stream_seq) }, { title: "Lag", num: true, cell: r => count(r.num_pending) },
       { title: "Progress", class: "bar-cell", cell: progress }], said.readers)
-      : empty("No readers", "A Spark query shows up here once it has read a batch.", 'spark.readStream.format("millstream").option("stream", "ORDERS").load()'));
+      : empty("No readers", "A Spark query shows up here once it has read a batch.", 'spark.readStream.format("millstream").option("stream", "orders").load()'));
     clear(sinks, h("header", null, h("h2", null, "Writers")), said.sinks.length ? table("Writers", [
       { title: "Writer", class: "name", cell: s => s.sink }, { title: "Stream", cell: s => h("a", { href: `#/stream/${encodeURIComponent(s.topic)}` }, s.topic) },
       { title: "Last batch", num: true, cell: s => count(s.batch) }, { title: "Records in it", num: true, cell: s => count(s.records) }, { title: "Written", num: true, cell: s => ago(s.ts) }], said.sinks)

@@ -1,0 +1,1 @@
+"""``millstream apply`` and ``get``: what a server shall have, as one file."""
