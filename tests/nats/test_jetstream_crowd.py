@@ -6,11 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jetstream_broker import Broker
 from nats.aio.client import Client
 
 import nats
+from millstream.consumers.pump import ConsumerPump
 from support.scale import count
+from support.waiting import eventually
 
 CROWD = count(2_000, 10_000)
 
@@ -83,3 +86,42 @@ async def crowd(tmp_path: Path, size: int) -> None:
 
 async def test_a_crowd_of_consumers_works_and_idle_ones_cost_nothing(tmp_path: Path):
     await crowd(tmp_path, CROWD)
+
+
+async def test_a_record_wakes_only_the_waiting_consumers_that_it_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken, look = list[ConsumerPump](), ConsumerPump._on_growth
+
+    def counted(pump: ConsumerPump) -> None:
+        woken.append(pump)
+        look(pump)
+
+    monkeypatch.setattr(ConsumerPump, "_on_growth", counted)
+    broker = Broker(str(tmp_path))
+    client = await nats.connect(broker.start(), allow_reconnect=False)
+    try:
+        asked = {"name": "S", "subjects": ["s.*"], "storage": "memory"}
+        await client.request("$JS.API.STREAM.CREATE.S", json.dumps(asked).encode(), timeout=5)
+        await create(client, [f"c{number}" for number in range(100)])
+        js = client.jetstream()
+        waiting = [await js.pull_subscribe_bind(f"c{number}", "S") for number in range(100)]
+        fetches = [asyncio.create_task(each.fetch(1, timeout=20)) for each in waiting]
+        watchers = broker.js.catalog.get("S").watchers
+        await eventually(lambda: len(watchers) == 100)
+        changed = {"name": "c8", "ack_policy": "explicit", "mem_storage": True}
+        changed |= {"inactive_threshold": 3600 * 10**9, "filter_subject": "s.other"}
+        body = json.dumps({"stream_name": "S", "config": changed}).encode()
+        answer = await client.request("$JS.API.CONSUMER.CREATE.S.c8", body, timeout=5)
+        assert b'"s.other"' in answer.data
+        await client.request("s.7", b"x", timeout=5)
+        await client.request("s.8", b"not for it any more", timeout=5)
+        assert (await fetches[7])[0].subject == "s.7"
+        await client.request("s.other", b"x", timeout=5)
+        assert (await fetches[8])[0].subject == "s.other"
+        assert len(woken) == 2
+        for each in fetches:
+            each.cancel()
+    finally:
+        await client.close()
+        await broker.stop()

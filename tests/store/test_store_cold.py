@@ -1,5 +1,6 @@
 """Cold history: segments move, stay readable, and are whole at every step of the way."""
 
+import errno
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -350,6 +351,48 @@ def test_a_cold_place_that_fails_is_named_and_tried_again() -> None:
     slow.error = None
     assert found.read(1, 1, 1 << 20).first_seq == 1
     assert not again.store.health()
+    again.close()
+
+
+class Full(DirectoryObjects):
+    """A place without room for as long as a test says so; a write leaves its beginning there."""
+
+    def __init__(self, files: Files, full_for: str) -> None:
+        super().__init__(files, "/cold")
+        self.full_for = full_for
+        self.is_full = True
+        self.refused = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        if self.is_full and name.endswith(self.full_for):
+            self.refused += 1
+            super().put(f"{name}.tmp", data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().put(name, data)
+
+
+@pytest.mark.parametrize("full_for", ["", ".data", ".idx", cold_manifest.NAME])
+def test_a_full_cold_place_is_named_and_tried_again_and_nothing_is_lost(full_for: str) -> None:
+    disk = FakeDisk()
+    place = Full(disk, full_for)
+    bench, log = filled(disk, replace(OPTIONS, cold=replace(COLD, objects=place)))
+    before = records(log)
+    settle(bench)
+    assert place.refused > 1  # again and again
+    assert not cold_segments(log)
+    (reason,) = bench.store.health()
+    assert "is full (No space left on device)" in reason
+    assert records(log) == before
+    bench.close()
+    again = Bench(disk, replace(OPTIONS, cold=replace(COLD, objects=place)))
+    found = again.store.log(1)
+    assert found is not None
+    assert records(found) == before
+    place.is_full = False
+    settle(again)
+    assert len(cold_segments(found)) >= 3
+    assert not again.store.health()
+    assert records(found) == before
     again.close()
 
 

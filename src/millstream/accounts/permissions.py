@@ -5,12 +5,16 @@ blank (``"orders.> workers"``): it then speaks of subscriptions in that group al
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import msgspec
 
+from millstream.subjects.pattern_set import LONGEST_SUBJECT, covering
 from millstream.subjects.subject import has_wildcard, is_pattern, is_subset
 
 RESPONSE_MAX = 1
+_LONGEST = LONGEST_SUBJECT // 4  # characters, which have up to four bytes
+_FEW = 4  # patterns that are faster tried one by one
 RESPONSE_SECONDS = 120.0
 
 
@@ -33,7 +37,58 @@ class SubjectRule(msgspec.Struct, frozen=True):
         return cls(*words)
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RuleIndex:
+    """The entries of one list, found without trying each: it may have thousands of them."""
+
+    def __init__(self, entries: Iterable[SubjectRule]) -> None:
+        by_queue: dict[str, list[str]] = {}
+        for entry in entries:
+            by_queue.setdefault(entry.queue, []).append(entry.pattern)
+        self._plain = _PatternIndex(by_queue.pop("", ()))
+        self._named = _PatternIndex(pattern for found in by_queue.values() for pattern in found)
+        self._of_queue = {queue: _PatternIndex(found) for queue, found in by_queue.items()}
+        self._wild_queues = [queue for queue in by_queue if has_wildcard(queue)]
+
+    def allows(self, subject: str, queue: str) -> bool:
+        """Say whether an entry allows ``subject``; those that name a queue group go first."""
+        if queue and self._named.covers(subject):
+            return self._names(subject, queue)
+        return self._plain.covers(subject)
+
+    def denies(self, subject: str, queue: str) -> bool:
+        """Say whether an entry denies ``subject``."""
+        return self._plain.covers(subject) or (bool(queue) and self._names(subject, queue))
+
+    def _names(self, subject: str, queue: str) -> bool:
+        """A queue name may itself be a pattern, as in ``"orders v1.*"``."""
+        exact = self._of_queue.get(queue)
+        if exact is not None and exact.covers(subject):
+            return True
+        wild = (name for name in self._wild_queues if is_subset(queue, name))
+        return any(self._of_queue[name].covers(subject) for name in wild)
+
+
+class _PatternIndex:
+    """Patterns in a trie; what does not fit into one is compared, since a denial must hold."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = tuple(dict.fromkeys(patterns))
+        self._strange = [each for each in self._patterns if not _fits(each)]
+        self._test = covering(each for each in self._patterns if _fits(each))
+
+    def covers(self, subject: str) -> bool:
+        if len(self._patterns) <= _FEW or not is_pattern(subject) or len(subject) > _LONGEST:
+            return any(is_subset(subject, each) for each in self._patterns)
+        found = self._test(subject.encode("utf-8", "surrogateescape"))
+        return found or any(is_subset(subject, each) for each in self._strange)
+
+
+def _fits(pattern: str) -> bool:
+    """Whether a trie takes a pattern: it is not too long, and no stray bytes are in it."""
+    return len(pattern) <= _LONGEST and not any("\ud800" <= c <= "\udfff" for c in pattern)
+
+
+class Rule(msgspec.Struct, frozen=True, dict=True):
     """An allow and a deny list for one direction."""
 
     allow: tuple[SubjectRule, ...] | None = None  # None: everything
@@ -51,13 +106,21 @@ class Rule(msgspec.Struct, frozen=True):
 
     def permits(self, subject: str, queue: str = "") -> bool:
         """Say whether ``subject`` (wildcards are tokens like any other) may be used."""
-        if self.allow is not None and not _allowed(self.allow, subject, queue):
+        if self._allows is not None and not self._allows.allows(subject, queue):
             return False
         return not self.denies(subject, queue)
 
+    @cached_property
+    def _allows(self) -> RuleIndex | None:
+        return None if self.allow is None else RuleIndex(self.allow)
+
+    @cached_property
+    def _denies(self) -> RuleIndex:
+        return RuleIndex(self.deny)
+
     def denies(self, subject: str, queue: str = "") -> bool:
         """Say whether ``subject`` is denied, whatever is allowed."""
-        return _denied(self.deny, subject, queue)
+        return self._denies.denies(subject, queue)
 
     def filters(self, queue: str = "") -> tuple[str, ...]:
         """Return the denied patterns that a permitted subscription must not receive on.
@@ -72,31 +135,12 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
 
-def _matching(entries: Iterable[SubjectRule], subject: str) -> list[SubjectRule]:
-    return [entry for entry in entries if is_subset(subject, entry.pattern)]
-
-
 def _queue_named(queue: str, entries: list[SubjectRule]) -> bool:
     """A queue name may itself be a pattern, as in ``"orders v1.*"``."""
     return any(
         entry.queue == queue or (has_wildcard(entry.queue) and is_subset(queue, entry.queue))
         for entry in entries
     )
-
-
-def _allowed(entries: tuple[SubjectRule, ...], subject: str, queue: str) -> bool:
-    found = _matching(entries, subject)
-    named = [entry for entry in found if entry.queue]
-    if queue and named:
-        return _queue_named(queue, named)
-    return any(not entry.queue for entry in found)
-
-
-def _denied(entries: tuple[SubjectRule, ...], subject: str, queue: str) -> bool:
-    found = _matching(entries, subject)
-    if any(not entry.queue for entry in found):
-        return True
-    return bool(queue) and _queue_named(queue, [entry for entry in found if entry.queue])
 
 
 class Responses(msgspec.Struct, frozen=True):

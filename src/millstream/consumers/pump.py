@@ -92,6 +92,10 @@ class ConsumerPump:
         self._is_counted = self._must_count(config)
         self._feed.take_on(config)
         self._desk.take_on(config)
+        if self._unwatch is not None:  # for what the filters were before
+            self._unwatch()
+            self._unwatch = None
+            self._watch()
 
     def close(self, description: str) -> None:
         """Send everybody away and deliver nothing any more."""
@@ -183,7 +187,8 @@ class ConsumerPump:
         """Hear of new records only while somebody waits for them: idle consumers cost nothing."""
         wanted = not self._is_closed and self._desk.has_clients()
         if wanted and self._unwatch is None:
-            self._unwatch = self._feed.stream.watch(self._on_growth)
+            filters = self._feed.cursor.filters  # others' records wake nobody here
+            self._unwatch = self._feed.stream.watch(self._on_growth, filters)
         elif not wanted and self._unwatch is not None:
             self._unwatch()
             self._unwatch = None

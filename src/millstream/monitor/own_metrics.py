@@ -13,7 +13,7 @@ from millstream.monitor import health, machine
 from millstream.monitor.facts import Facts
 from millstream.monitor.kept_figures import KeptFigures
 from millstream.monitor.loop_meter import BOUNDS, LoopMeter
-from millstream.store.log.log import DAMAGE, in_doubt
+from millstream.store.log.log import LOSSES, in_doubt
 from millstream.store.wal.meter import SYNC_BOUNDS_US, WalMeter
 
 READER = "millstream.reader"  # what marks a consumer that a Spark query shows itself by
@@ -170,7 +170,10 @@ _PER_STREAM = {
         COUNTER,
         "Records that limits, age, acks, purges and deletes took from a stream.",
     ),
-    "gap_records_total": (COUNTER, "Records of a stream that the disk lost, and reports as gaps."),
+    "gap_records_total": (
+        COUNTER,
+        "Records of a stream that the disk lost, or a restart where they are in memory alone.",
+    ),
     "records": (GAUGE, "Records that a stream holds."),
     "stored_bytes": (GAUGE, "Bytes that a stream holds."),
     "consumers": (GAUGE, "Consumers of a stream."),
@@ -178,7 +181,7 @@ _PER_STREAM = {
 
 
 def streams(found: KeptFigures) -> Iterator[Family]:
-    """Yield the counters of each stream, and what the disk lost of those that lost anything."""
+    """Yield the counters of each stream, and what was lost of those that lost anything."""
     yield gauge("millstream_streams", "Streams of all accounts.", found.total_streams)
     told = "1 when there are more streams or consumers than get a label of their own here."
     yield gauge("millstream_metrics_truncated", told, found.is_cut)
@@ -187,7 +190,7 @@ def streams(found: KeptFigures) -> Iterator[Family]:
     for each in found.streams:
         state = each.state
         labels = {"account": each.account.account, "stream": each.stream.name}
-        gaps = [gap for gap in state.gaps if gap.reason in DAMAGE]
+        gaps = [gap for gap in state.gaps if gap.reason in LOSSES]
         lost = sum(gap.size for gap in gaps)
         values = {
             "appended_records_total": state.last_seq,
@@ -207,7 +210,7 @@ def streams(found: KeptFigures) -> Iterator[Family]:
     for name, (kind, text) in _PER_STREAM.items():
         yield Family(f"millstream_stream_{name}", kind, text, samples[name])
     sure, more = "millstream_stream_lost_records", "millstream_stream_in_doubt_records"
-    yield Family(sure, GAUGE, "Records that the disk lost for sure.", certain)
+    yield Family(sure, GAUGE, "Records that the disk lost for sure, or a restart.", certain)
     yield Family(more, GAUGE, "Records that it may have lost besides, at most.", doubtful)
 
 

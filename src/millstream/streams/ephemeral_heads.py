@@ -69,7 +69,7 @@ class EphemeralHeads:
     def follow(self, stream: "Stream") -> None:
         """Write down how far a stream may count, from now on."""
         if stream.log.durability is Durability.EPHEMERAL:
-            stream.watch(partial(self._look, stream))
+            stream.watchers.add_prompt(partial(self._look, stream))
 
     def forget(self, stream: "Stream") -> None:
         """Forget a stream that is gone."""

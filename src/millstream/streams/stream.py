@@ -192,8 +192,8 @@ class Stream:
         self.removal.limits.keep(run)
         if self.config.allow_msg_schedules:
             self._scheduling.on_commit(run)
-        if self.watchers:
-            self.watchers.wake()
+        narrow = self.watchers.are_filtered
+        self.watchers.wake_for(run.batch.subjects(run.start, run.count) if narrow else ())
 
     # -- reads -------------------------------------------------------------------------------
 
@@ -211,9 +211,14 @@ class Stream:
         """Return one consistent look at the stream."""
         return self.contents.state()
 
-    def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call ``on_change`` after each commit and removal; returns the undo."""
-        return self.watchers.add(on_change)
+    def watch(
+        self, on_change: Callable[[], None], filters: tuple[str, ...] = ()
+    ) -> Callable[[], None]:
+        """Call ``on_change`` after each commit and removal; returns the undo.
+
+        With ``filters`` a commit of records that match none of them does not count.
+        """
+        return self.watchers.add(on_change, filters)
 
     # -- removal -----------------------------------------------------------------------------
 

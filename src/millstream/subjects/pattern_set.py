@@ -125,9 +125,19 @@ def _found_in_trie(fewer: Sequence[str], more: Sequence[str]) -> bool:
 
 def covering(patterns: Iterable[str]) -> Callable[[bytes], bool]:
     """Return a test for subjects: whether one of these covers it, found without trying each."""
-    known = PatternSet()
-    known.put(1, tuple(dict.fromkeys(patterns)))
-    return known.covers
+    known = Patterns(_UNLIMITED)
+    for pattern in dict.fromkeys(patterns):
+        if len(encoded := pattern.encode()) <= LONGEST_SUBJECT:
+            known.add(encoded, 1)
+
+    def covers_it(subject: bytes) -> bool:
+        known.allow(_UNLIMITED)
+        try:
+            return known.is_covered(subject, 0)
+        except ValueError:  # no subject at all
+            return False
+
+    return covers_it
 
 
 def _known(patterns: Iterable[str]) -> tuple[Patterns, list[bytes]]:
@@ -182,14 +192,6 @@ class PatternSet:
             left.remove(owner)
             if left:
                 self._starts[start] = tuple(left)
-
-    def covers(self, subject: bytes) -> bool:
-        """Tell whether a pattern here matches all that ``subject``, a pattern itself, matches."""
-        self._known.allow(_UNLIMITED)
-        try:
-            return self._known.is_covered(subject, 0)
-        except ValueError:  # no subject at all
-            return False
 
     def overlapping(self, pattern: str) -> set[int]:
         """Return the owners of patterns that overlap with one.

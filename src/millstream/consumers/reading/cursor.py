@@ -29,6 +29,7 @@ class Cursor:
         self.position = 1
         self.is_woken = False  # by new records, which may be others' alone: no look at them
         self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
+        self.filters = tuple(filters)
         self._stream = stream
         self._chosen = stream.index.select(filters)
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
@@ -88,6 +89,7 @@ class Cursor:
 
     def refilter(self, filters: Sequence[str]) -> None:
         """Let other records match from now on."""
+        self.filters = tuple(filters)
         self._chosen = self._stream.index.select(filters)
         self._clear_to = 0
         self._is_refiltered = True

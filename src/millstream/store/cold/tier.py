@@ -28,6 +28,7 @@ from millstream.store.cold.remains import Remains
 from millstream.store.cold.scrub import Found
 from millstream.store.cold.scrubs import ColdScrubs
 from millstream.store.cold.sweep import is_doubtful, remove, remove_folder, sweep
+from millstream.store.disk.files import is_no_space
 from millstream.store.disk.objects import Objects, open_objects
 from millstream.store.log.file_log import FileLog
 from millstream.store.log.log import Durability
@@ -191,8 +192,11 @@ class ColdTier:
         owner.removal.drop_dead_segments()
 
     def _refused(self, error: Exception | None) -> None:
-        place = self.options.place
-        self._work.problems["move"] = f"cold history at {place} takes nothing: {error}"
+        """Say in the health what is wrong; the records stay here, and each tick tries again."""
+        place, what = self.options.place, f"takes nothing: {error}"
+        if isinstance(error, OSError) and is_no_space(error):
+            what = f"is full ({error.strerror}): make room there; records stay here until then"
+        self._work.problems["move"] = f"cold history at {place} {what}"
 
     def _publish(self, owner: FileLog) -> None:
         assert self.objects is not None
@@ -247,7 +251,7 @@ class ColdTier:
     ) -> None:
         self._work.is_busy = False
         if found is None:
-            self._work.problems["move"] = f"cold history at {self.options.place} fails: {error}"
+            self._refused(error)
             return
         self._work.problems.pop("move", None)
         self._swept = True

@@ -155,7 +155,8 @@ def plan_for(
 def _identity(stream: "Stream") -> str:
     """Return the word for the stream that these sequences belong to.
 
-    One that is in memory alone begins to count anew with each process.
+    Sequences of a stream in memory alone go on over a restart, but its records are others: who
+    remembers bytes or counts by this word must not take those of another process for them.
     """
     if stream.log.durability is Durability.EPHEMERAL:
         return short_hash(f"{identity_of(stream)} {stream.opened_ns}")
