@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from socket import socket
 from time import gmtime, strftime
 
@@ -65,7 +65,6 @@ class HttpDoor:
         self._timer: asyncio.TimerHandle | None = None
         supervisor = supervisor or Supervisor()
         self._sweep = supervisor.repeated("the deadlines of HTTP clients", self.sweep)
-        self._date = (0, b"")
 
     @property
     def connections(self) -> int:
@@ -172,10 +171,7 @@ class HttpDoor:
 
     def date(self) -> bytes:
         """Return the Date header's value, made once a second."""
-        second = self._clock.time_ns() // 1_000_000_000
-        if self._date[0] != second:
-            self._date = (second, strftime(DATE, gmtime(second)).encode())
-        return self._date[1]
+        return _date_of(self._clock.time_ns() // 1_000_000_000)
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection in; False when there is no room for it."""
@@ -191,3 +187,8 @@ class HttpDoor:
     def _tick(self) -> None:
         self._sweep()
         self._timer = self._loop.call_later(self.limits.sweep_seconds, self._tick)
+
+
+@lru_cache(maxsize=1)
+def _date_of(second: int) -> bytes:
+    return strftime(DATE, gmtime(second)).encode()
