@@ -132,3 +132,9 @@ def test_without_a_compiler_the_clients_work_and_serve_says_what_it_lacks(
     with millstream() as server:
         made = run(command, "pub", "-s", server.url, "greetings", "hello")
     assert made.returncode == 0, made.stderr
+
+
+def test_the_wheel_has_every_file_of_the_dashboard(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    web = "millstream/dashboard/web"
+    assert {f"{web}/index.html", f"{web}/app.js", f"{web}/style.css"} <= set(names)

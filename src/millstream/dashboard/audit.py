@@ -1,4 +1,8 @@
-"""Audit: who changed what over HTTP, kept as a stream of the account where it happened."""
+"""Audit: who changed what over HTTP, kept as one stream of the global account.
+
+It is the operator's: entries name the account where a change happened, but take nothing of its
+quota, and its own keys cannot remove them.
+"""
 
 import logging
 from collections.abc import Callable
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STREAM = "millstream-audit"
+ACCOUNT = "$G"
 KEPT_MS = 90 * 86_400_000
 MOST_RECORDS = 1_000_000
 MOST_BODY = 4096  # of what was asked, kept with the entry
@@ -69,7 +74,7 @@ class Audit:
             return
         entry = self._entry(request, status, error)
         try:
-            stream = await self._stream(request.caller.account)
+            stream = await self._stream()
             await stream.append([NewRecord(b"", msgspec.json.encode(entry))])
         except MillstreamError as failure:
             log.error("audit entry not written: %s entry=%s", failure, entry)
@@ -93,13 +98,13 @@ class Audit:
             entry["body"] = request.body[:MOST_BODY].decode("utf-8", "replace")
         return entry
 
-    async def _stream(self, account: str) -> "Stream":
-        found = self._catalog.find(STREAM, account)
+    async def _stream(self) -> "Stream":
+        found = self._catalog.find(STREAM, ACCOUNT)
         if found is not None:
             return found
         wish = {"ttl_ms": KEPT_MS, "cap_records": MOST_RECORDS, "durability": "fsync"}
         config = msgspec.structs.replace(
             StreamConfig.from_topic(STREAM, wish), deny_delete=True, deny_purge=True
         )
-        made, _ = await self._catalog.create(config, account)
+        made, _ = await self._catalog.create(config, ACCOUNT)
         return made
