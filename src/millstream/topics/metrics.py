@@ -19,6 +19,7 @@ from millstream.http.exposition import (
 )
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
+from millstream.http.unread import UnreadBudget
 from millstream.queues.queue import Counters
 from millstream.queues.settings import is_queue
 from millstream.store.log.log import Durability
@@ -114,6 +115,7 @@ class Metrics:
         for name, value, help_text in self._totals(topics, caller, found):
             yield gauge(f"topics_{name}", help_text, value)
         yield from _pace(topics.scheduler)
+        yield from _unread(topics.unread)
         yield gauge("topics_ready", "1 once recovery is over", int(topics.ready))
         yield gauge("topics_recovery_progress", "How much is recovered, 0 to 1", _progress(topics))
         classes = [Sample(n, {"class": name}) for name, n in found.by_class.items()]
@@ -222,6 +224,17 @@ def _pace(scheduler: Scheduler) -> Iterator[Family]:
     yield gauge("topics_deferring", "1 while low priorities are not pushed", int(now.defers))
     yield gauge("topics_refusing", "1 while writes are refused", int(now.refuses))
     yield counter("topics_deliveries_total", "Turns that topics had", scheduler.served)
+
+
+def _unread(unread: UnreadBudget) -> Iterator[Family]:
+    """Return what clients have asked for and not read, and what became of them."""
+    text = "Bytes of answers that HTTP clients have not read"
+    yield gauge("topics_unread_bytes", text, unread.held)
+    yield gauge("topics_unread_max_bytes", "How many they may be, 0: any", unread.most)
+    yield gauge("topics_unread_waiting", "Answers that wait until others are read", unread.waiting)
+    yield counter("topics_unread_slowed_total", "Answers that had to wait for it", unread.slowed)
+    text = "Connections that were closed since they did not read"
+    yield counter("topics_unread_closed_total", text, unread.closed)
 
 
 def _read_only(topics: Topics) -> int:
