@@ -37,6 +37,12 @@ FLOODS = {
     + b"PUB $JS.API.STREAM.NAMES r 0\r\n\r\n" * 400
     + b"UNSUB 9\r\n",
 }
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and empty settings
+HTTP2_FLOODS = {  # nats-server's HTTP port does not speak it
+    "HTTP/2 PRIORITY": b"\0\0\5\2\0\0\0\0\1\0\0\0\0\7" * 2000,
+    "HTTP/2 PING": (b"\0\0\x08\6\0\0\0\0\0" + b"12345678") * 2000,
+    "HTTP/2 WINDOW_UPDATE": b"\0\0\4\x08\0\0\0\0\0\0\0\0\1" * 2000,
+}
 # Reads all answers, so that it is never closed for being slow.
 FLOODER = """
 import socket, sys, threading
@@ -46,7 +52,7 @@ def read():
     while sock.recv(1 << 20):
         pass
 threading.Thread(target=read, daemon=True).start()
-sock.sendall(sys.argv[2].encode() + b"\\r\\n")
+sock.sendall(bytes.fromhex(sys.argv[2]))
 print("on", flush=True)
 while flood:
     sock.sendall(flood)
@@ -55,10 +61,10 @@ sys.stdin.read()
 
 
 @contextlib.contextmanager
-def flooding(port: int, flood: bytes) -> Iterator[subprocess.Popen[bytes]]:
+def flooding(port: int, flood: bytes, opening: bytes) -> Iterator[subprocess.Popen[bytes]]:
     """Flood until the block is left."""
     process = subprocess.Popen(
-        [sys.executable, "-c", FLOODER, str(port), CONNECT.decode().strip()],
+        [sys.executable, "-c", FLOODER, str(port), opening.hex()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -94,9 +100,11 @@ def pings(port: int, count: int, pause: float) -> list[float]:
     return sorted(taken)
 
 
-def measured(peer: Peer, flood: bytes, count: int) -> tuple[float, float, float, bool]:
+def measured(peer: Peer, name: str, count: int) -> tuple[float, float, float, bool]:
     """Return the median, the 99th percentile and the worst, and whether the flood went on."""
-    with flooding(peer.port, flood) as process:
+    place = (peer.http_port, PREFACE) if name in HTTP2_FLOODS else (peer.port, CONNECT)
+    flood = (FLOODS | HTTP2_FLOODS)[name]
+    with flooding(place[0], flood, place[1]) as process:
         time.sleep(0.3)
         taken = pings(peer.port, count, 0.002)
         alive = not flood or process.poll() is None
@@ -122,12 +130,14 @@ def main() -> None:
             "|---|---|---:|---:|---:|---|",
             sep="\n",
         )
-    for name, flood in FLOODS.items():
+    for name in FLOODS | HTTP2_FLOODS:
         if arguments.match not in name:
             continue
         for server in arguments.servers:
+            if name in HTTP2_FLOODS and server == "nats-server":
+                continue
             with broker(server, MEMORY) as peer:
-                p50, p99, worst, alive = measured(peer, flood, arguments.pings)
+                p50, p99, worst, alive = measured(peer, name, arguments.pings)
             if arguments.json:
                 print(json.dumps({"flood": name, "server": server, "p50": p50, "p99": p99}))
             else:

@@ -156,7 +156,7 @@ def latency(spark: SparkSession, broker: Broker, home: Path, seconds: float) -> 
     def seen(batch: DataFrame, _number: int) -> None:
         found = batch.select("payload").collect()
         now = time.time()
-        waits.extend(now - float(bytes(row.payload)) for row in found)
+        waits.extend(now - float(row.payload) for row in found)
 
     query = (
         spark.readStream.format("millstream")

@@ -31,7 +31,7 @@ ALLOWED = {
     "http/connection.py:HttpConnection._begin": REQUEST,
     "http/door.py:HttpDoor._accepted": "looked at when it is done",
     "http/door.py:HttpDoor._tick": AGAIN,
-    "http/http2.py:Http2Connection._run": REQUEST,
+    "http/http2/connection.py:Http2Connection._run": REQUEST,
     "links/arrivals.py:Arrivals.accepted": CONNECTION,
     "links/dialing.py:_readable": WAITER,
     "links/leafs.py:Leafs._keep": "supervised",

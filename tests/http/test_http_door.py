@@ -175,6 +175,9 @@ async def test_no_more_than_the_read_ahead_is_taken_while_a_request_is_answered(
         def write(self, data: object) -> None:
             read.append("answered")
 
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
     door = HttpDoor(asyncio.get_running_loop(), slow, ManualClock(), hosts=None)
     connection = HttpConnection(door, slow)
     connection.connection_made(Transport())

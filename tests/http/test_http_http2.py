@@ -14,7 +14,7 @@ import pytest
 
 from millstream.clock import ManualClock
 from millstream.http.door import HttpDoor
-from millstream.http.http2 import MOST_RESETS
+from millstream.http.http2.connection import MOST_RESETS
 from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse

@@ -33,6 +33,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
 
 @pytest.fixture
 async def transport() -> Transport:

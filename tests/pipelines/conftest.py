@@ -84,7 +84,8 @@ class Bench:
 
     def records(self, stream: str) -> list[Any]:
         reader = self.spark.read.format("millstream").option("url", self.broker.url)
-        frame = reader.option("includeHeaders", "true").load(stream).orderBy("seq")
+        reader = reader.option("includeHeaders", "true").option("payloadFormat", "binary")
+        frame = reader.load(stream).orderBy("seq")
         return list(frame.collect())
 
     def payloads(self, stream: str) -> list[Any]:

@@ -157,7 +157,7 @@ def test_one_micro_batch_is_bounded_unless_the_file_says_otherwise() -> None:
         (
             "stream: ORDERS",
             "topics: ORDERS",
-            "p.yaml:5: sources.orders: must have one of stream, topic",
+            "p.yaml:6: sources.orders.topics: unknown key; did you mean 'topic'?",
         ),
         (
             "json: {id: bigint, at: timestamp}",
@@ -321,3 +321,34 @@ def test_a_roll_up_without_a_size_is_told() -> None:
     assert refusal(ROLLUP.replace("size: 30s, ", "")) == (
         "p.yaml:3: steps[0].rollup: 'size' is missing: how long a window is, such as 1m"
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("agregate: {n: count(*)}", r"agregate: unknown key; did you mean 'aggregate'\?"),
+        ("agg: {n: count(*)}", "'aggregate' is missing"),
+    ],
+)
+def test_a_misspelled_key_is_named_before_what_it_leaves_missing(wrong: str, said: str) -> None:
+    text = f"""
+sources: {{orders: {{stream: ORDERS}}}}
+steps:
+  - name: by_minute
+    from: orders
+    window: {{column: ts, size: 1m}}
+    {wrong}
+sinks: [{{from: by_minute, parquet: out}}]
+"""
+    with pytest.raises(PipelineError, match=said):
+        parse(from_yaml(text, "p.yaml", Path()))
+
+
+def test_a_misspelled_kind_is_named() -> None:
+    text = """
+sources: {orders: {stream: ORDERS}}
+steps: [{name: all, sqll: select 1}]
+sinks: [{from: all, parquet: out}]
+"""
+    with pytest.raises(PipelineError, match=r"sqll: unknown key; did you mean 'sql'\?"):
+        parse(from_yaml(text, "p.yaml", Path()))

@@ -51,7 +51,7 @@ def load(spark: SparkSession, broker: SmallBroker, **options: object) -> DataFra
 
 def numbers(frame: DataFrame) -> list[int]:
     found = frame.where("length(payload) > 0").select("payload").collect()
-    return sorted(int(bytes(row.payload).split()[1]) for row in found)
+    return sorted(int(row.payload.split()[1]) for row in found)
 
 
 def test_what_was_published_is_what_spark_reads(spark: SparkSession, broker: SmallBroker) -> None:

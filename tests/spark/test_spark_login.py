@@ -108,7 +108,7 @@ def test_credentials_and_certificates_reach_driver_and_workers(
     written = rows.write.format("millstream").mode("append")
     written.options(**guarded.as_user("all")).save()
     frame = read(spark, guarded.as_user("all", subject="orders.new"))
-    assert sorted(bytes(row.payload) for row in frame.collect()) == [b"0", b"1", b"2", b"3"]
+    assert sorted(row.payload.encode() for row in frame.collect()) == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_subject_that_the_user_may_not_read_yields_nothing(

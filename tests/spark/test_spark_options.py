@@ -3,10 +3,11 @@
 import pytest
 
 from millstream.client.login import Login
-from millstream.spark.columns import GAP_COLUMNS, RECORD_COLUMNS
+from millstream.spark.columns import GAP_COLUMNS, RECORD_COLUMNS, shown
 from millstream.spark.options import (
     Access,
     Delivery,
+    PayloadFormat,
     ReadOptions,
     StartFrom,
     WriteOptions,
@@ -25,7 +26,9 @@ def test_only_the_stream_must_be_named() -> None:
     options = parse({"stream": "ORDERS"})
     assert options == ReadOptions(("ORDERS",))
     assert options.server.url == "nats://127.0.0.1:4222"
-    assert options.table_columns() == tuple(c for c in RECORD_COLUMNS if c != "headers")
+    names = tuple(c for c in RECORD_COLUMNS if c != "headers")
+    assert tuple(map(shown, options.table_columns())) == (*names, "payload_binary")
+    assert parse({"stream": "S", "payloadFormat": "binary"}).table_columns() == names
 
 
 def test_every_option_is_understood_whatever_its_case() -> None:
@@ -37,6 +40,7 @@ def test_every_option_is_understood_whatever_its_case() -> None:
             "columns": "seq, payload",
             "includeheaders": "TRUE",
             "payloadJson": "true",
+            "payloadFormat": "Binary",
             "startSeq": "5",
             "ENDSEQ": "9",
             "startTime": "-2h",
@@ -58,8 +62,9 @@ def test_every_option_is_understood_whatever_its_case() -> None:
         }
     )
     assert options == ReadOptions(
-        ("S",), Server("http://h:1", 2.5, 0.0, Login("u", "p")), "a.>", ("seq", "payload"), True,
-        True, 5, 9, "-2h", "now", Access.FILES, 100, 7, 8000, 4, False, StartFrom.LATEST, True,
+        ("S",), Server("http://h:1", 2.5, 0.0, Login("u", "p"), 0.0), "a.>", ("seq", "payload"),
+        True, True, PayloadFormat.BINARY, 5, 9, "-2h", "now", Access.FILES, 100, 7, 8000, 4, False,
+        StartFrom.LATEST, True,
         consumer="spark-orders", retention_hold=60.0,
     )  # fmt: skip
     assert options.table_columns() == (
@@ -106,7 +111,8 @@ def test_a_sink_has_options_of_its_own() -> None:
 
 
 def test_headers_are_a_column_when_asked_for() -> None:
-    assert parse({"stream": "S", "includeHeaders": "true"}).table_columns() == RECORD_COLUMNS
+    given = {"stream": "S", "includeHeaders": "true", "payloadFormat": "binary"}
+    assert parse(given).table_columns() == RECORD_COLUMNS
 
 
 @pytest.mark.parametrize(

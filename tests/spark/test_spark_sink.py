@@ -50,7 +50,7 @@ def test_rows_become_records_with_subject_payload_headers_tag_and_id(
     )
     save(frame, broker)
     (row,) = stored(spark, broker).collect()
-    assert (row.subject, bytes(row.payload), row.tag) == ("out.a", b'{"n":1,"at":["x"]}', "t")
+    assert (row.subject, row.payload.encode(), row.tag) == ("out.a", b'{"n":1,"at":["x"]}', "t")
     assert row.headers == {"Nats-Msg-Id": ["id-1"], "H": ["1", "2"]}
 
 
@@ -61,7 +61,7 @@ def test_a_subject_may_be_a_template_and_other_columns_make_the_payload(
     save(frame, broker, subject="out.{region}.{id}")
     (row,) = stored(spark, broker).collect()
     assert row.subject == "out.eu.7"
-    assert bytes(row.payload) == b'{"id":7,"region":"eu","note":null}'
+    assert row.payload.encode() == b'{"id":7,"region":"eu","note":null}'
 
 
 def test_json_says_what_spark_types_say(spark: SparkSession, broker: SmallBroker) -> None:
@@ -71,7 +71,7 @@ def test_json_says_what_spark_types_say(spark: SparkSession, broker: SmallBroker
     )
     save(frame, broker, subject="out.a")
     save(frame.selectExpr("v payload"), broker, subject="out.b")
-    found = {row.subject: bytes(row.payload) for row in stored(spark, broker).collect()}
+    found = {row.subject: row.payload.encode() for row in stored(spark, broker).collect()}
     assert found == {
         "out.a": b'{"amount":1.50,"e":{},"m":{"a":{}},"l":[],"v":{"k":[1,2]},"s":{"v":7}}',
         "out.b": b'{"k":[1,2]}',

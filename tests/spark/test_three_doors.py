@@ -138,7 +138,7 @@ async def test_every_acked_record_is_found_once_at_every_door_after_a_kill(
         over_http = read_all(broker)
         over_nats = await drain(broker)
         over_spark = {
-            row.seq: (row.subject, json.loads(bytes(row.payload)))
+            row.seq: (row.subject, json.loads(row.payload))
             for row in spark.read.format("millstream")
             .option("url", broker.url)
             .option("stream", "ORDERS")

@@ -253,6 +253,21 @@ async def test_publishers_are_stalled_above_the_backlog_and_read_again_below_it(
     assert world.interest.paused == set()
 
 
+async def test_a_flooded_stream_puts_a_few_mebibytes_before_its_neighbours_and_stalls_alone():
+    world = World()
+    stream = await make(world)
+    await world.catalog.create(StreamConfig.from_request({"name": "OTHER"}))
+    stream.log.hold()
+    sent = 0
+    while not world.interest.paused and sent < 64:
+        publish(stream, b"s.a", b"x" * (1 << 20))
+        sent += 1
+    assert sent <= 5  # at most what a disk takes in a twentieth of a second
+    assert [world.interest.sinks[handle][0] for handle in world.interest.paused] == [b"s.>"]
+    stream.log.commit()
+    assert world.interest.paused == set()
+
+
 async def test_publishers_wait_while_the_disk_is_behind_with_all_streams_together(monkeypatch):
     monkeypatch.setattr(writes_module, "BACKLOG_BYTES", 100)
     world = World()

@@ -220,6 +220,9 @@ def test_s01_keys_or_the_insecure_override_open_another_address() -> None:
         ("MAX_SSE_CONNECTIONS_PER_KEY", "8", "max_sse_connections_per_key", 8),
         ("MAX_INFLIGHT_PER_KEY", "9", "max_inflight_per_key", 9),
         ("MAX_TOTAL_BYTES", "10", "max_total_bytes", 10),
+        ("MAX_UNREAD_BYTES", "11", "max_unread_bytes", 11),
+        ("MAX_UNREAD_BYTES_PER_KEY", "12", "max_unread_bytes_per_key", 12),
+        ("MAX_UNREAD_BYTES_PER_CONNECTION", "13", "max_unread_bytes_per_connection", 13),
         ("TEST_MIN_HEARTBEAT_MS", "100", "test_min_heartbeat_ms", 100),
     ],
 )

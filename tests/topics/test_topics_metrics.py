@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 from topics_api import Api
 
 from millstream.clock import SystemClock
@@ -156,3 +157,18 @@ async def test_what_a_topic_writes_is_counted_and_syncs_agree(tmp_path: Path) ->
 
 def test_a_store_without_a_meter_has_none() -> None:
     assert meter_of(None) is None
+
+
+async def test_others_have_turns_while_many_topics_are_looked_at(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "TURN", 2)
+    for name in range(10):
+        await api.write(f"t{name}", "x")
+    shown, turns = asyncio.ensure_future(show(api)), 0
+    while not shown.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 5
+    assert (await shown)["topics_topics"] == "10"
+    assert (await shown)["topics_records_live"] == "10"

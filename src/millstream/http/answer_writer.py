@@ -27,6 +27,7 @@ class AnswerWriter:
         self.is_streaming = False
         self._door = door
         self._due = due
+        self.unread = door.unread.share(self)
         self._room: asyncio.Future[None] | None = None  # waited for by an answer that stalled
         self._on_behind: Callable[[], None] | None = None  # or gone; called once
         self._pusher: SocketWriter | None = None  # of pieces that are pushed
@@ -91,8 +92,10 @@ class AnswerWriter:
                 answer.attach(self)
             async for piece in answer.chunks:
                 if piece:
-                    self._write(chunk(piece) if chunked else piece)
-                    await self.drain()
+                    self._write_piece(piece, chunked)
+                    await self.drain(len(piece))
+                    if self.unread.is_full:
+                        await self.unread.room()
             if chunked:
                 self._write(b"0\r\n\r\n")
             return keep
@@ -105,6 +108,21 @@ class AnswerWriter:
     def _write(self, data: bytes) -> None:
         if self.transport is not None:
             self.transport.write(data)
+
+    def _write_piece(self, piece: bytes, chunked: bool) -> None:
+        if not chunked or len(piece) <= ONE_WRITE:
+            self._write(chunk(piece) if chunked else piece)
+        elif self.transport is not None:  # a client that does not read holds no second copy
+            self.transport.writelines((b"%x\r\n" % len(piece), piece, b"\r\n"))
+
+    def unsent(self) -> int:
+        """Return how many bytes wait for the client."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def close_for(self, reason: str) -> None:
+        """Drop a client that does not read: nothing more can be said to it."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def push(self, piece: bytes) -> bool:
         """Send a framed piece of the stream under way, unless the client is behind with it."""
@@ -130,10 +148,18 @@ class AnswerWriter:
         if on_behind is not None:
             on_behind()
 
-    async def drain(self) -> None:
-        """Wait for room; the sweep drops a client that leaves its answer unread."""
+    async def drain(self, kept: int = 0) -> None:
+        """Wait for room; the sweep drops a client that leaves its answer unread.
+
+        Whoever makes a stream keeps the last piece whole, however much of it has left.
+        """
         if self.is_stalled:
             self._due.expect_reading()
             self._room = asyncio.get_running_loop().create_future()
-            await self._room
+            held = max(self.unsent(), kept)
+            release = self.unread.hold(held)
+            try:
+                await self._room
+            finally:
+                release(held)
             self._room = self._due.at = None

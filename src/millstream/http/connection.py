@@ -12,7 +12,6 @@ from millstream.eager_task import begin
 from millstream.http.answer_writer import AnswerWriter
 from millstream.http.client_deadline import ClientDeadline
 from millstream.http.parser import Refusal, RequestParser
-from millstream.http.peer import peer_of
 from millstream.http.response import (
     Answer,
     Response,
@@ -21,6 +20,7 @@ from millstream.http.response import (
     encode_head,
     error_body,
 )
+from millstream.http.sockets import keep_little, peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from millstream.http.limits import Limits
     from millstream.http.request import Request
     from millstream.http.turns import Turns
+    from millstream.http.unread import UnreadBudget
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Door(Protocol):
     limits: Limits
     stopping: asyncio.Event
     turns: Turns
+    unread: UnreadBudget
 
     def now(self) -> float:
         """Return the clock's monotonic seconds."""
@@ -121,6 +123,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock of the first head."""
         self._transport = self.answers.transport = cast("asyncio.Transport", transport)
+        keep_little(self._transport)
         self._peer = peer_of(self._transport)
         self._due.expect_head()
         if not self._door.admit(self):
@@ -165,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
         self._closing, self._due.at = True, None
         self._door.forget(self)
         # Imported here: only clients that speak HTTP/2 pay for its tables.
-        from millstream.http.http2 import Http2Connection
+        from millstream.http.http2.connection import Http2Connection
 
         heir = Http2Connection(self._door, self._app)
         self._transport.set_protocol(heir)
@@ -300,7 +303,11 @@ class HttpConnection(asyncio.Protocol):
         """Write one answer; returns whether the connection goes on."""
         request.peer = self._peer
         request.most_body = self._door.limits.body_bytes
+        if self.answers.unread.is_full:
+            await self.answers.unread.room()
+        request.room = self.answers.unread
         answer = await self._app(request)
+        self.answers.unread.owned_by(request.caller.key)
         keep = request.keep_alive and not self._door.stopping.is_set()
         if isinstance(answer, StreamedResponse):
             return await self.answers.stream(request, answer, keep)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from socket import socket
 from time import gmtime, strftime
 
@@ -17,6 +17,7 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer
 from millstream.http.turns import FirstCome, Turns
+from millstream.http.unread import UnreadBudget
 from millstream.listener import Listener
 from millstream.supervisor import Supervisor
 
@@ -33,7 +34,7 @@ class HttpDoor:
     Pages of other sites are kept out by a ``BrowserGuard``: on loopback it takes only loopback
     names and ``hosts`` as Host, elsewhere (or with ``hosts`` None) any. ``on_stop`` is called when
     the door begins to close: it tells long answers to end by themselves. ``turns`` says in which
-    order requests are answered that came in together.
+    order requests are answered that came in together, ``unread`` how much clients may leave unread.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class HttpDoor:
         hosts: Collection[str] | None = (),
         turns: Turns | None = None,
         supervisor: Supervisor | None = None,
+        unread: UnreadBudget | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.stopping = asyncio.Event()
         self.turns = turns or FirstCome(loop)
+        self.unread = unread or UnreadBudget()
         self._on_stop = on_stop
         self._hosts = hosts
         self._loop = loop
@@ -62,7 +65,6 @@ class HttpDoor:
         self._timer: asyncio.TimerHandle | None = None
         supervisor = supervisor or Supervisor()
         self._sweep = supervisor.repeated("the deadlines of HTTP clients", self.sweep)
-        self._date = (0, b"")
 
     @property
     def connections(self) -> int:
@@ -161,6 +163,7 @@ class HttpDoor:
         for connection in list(self._connections):
             if connection.deadline is not None and connection.deadline <= now:
                 connection.expire()
+        self.unread.sweep(now, self.limits.stall_seconds)
 
     def now(self) -> float:
         """Return the clock's monotonic seconds."""
@@ -168,10 +171,7 @@ class HttpDoor:
 
     def date(self) -> bytes:
         """Return the Date header's value, made once a second."""
-        second = self._clock.time_ns() // 1_000_000_000
-        if self._date[0] != second:
-            self._date = (second, strftime(DATE, gmtime(second)).encode())
-        return self._date[1]
+        return _date_of(self._clock.time_ns() // 1_000_000_000)
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection in; False when there is no room for it."""
@@ -187,3 +187,8 @@ class HttpDoor:
     def _tick(self) -> None:
         self._sweep()
         self._timer = self._loop.call_later(self.limits.sweep_seconds, self._tick)
+
+
+@lru_cache(maxsize=1)
+def _date_of(second: int) -> bytes:
+    return strftime(DATE, gmtime(second)).encode()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -99,6 +100,19 @@ MOST_BODY = 64 * 1024 * 1024
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
+class AnswerRoom(Protocol):
+    """What the client holds unread, and may."""
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether no further answer is to be made for now."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until one may be made."""
+        ...
+
+
 class Request(msgspec.Struct):
     """A whole request; ``path`` is still percent-encoded, ``params`` are decoded by the routes."""
 
@@ -113,6 +127,7 @@ class Request(msgspec.Struct):
     caller: Caller = ANYONE
     peer: str = ""  # the client's address
     most_body: int = MOST_BODY  # bytes that the door takes; they hold for it unpacked too
+    room: AnswerRoom | None = None  # asked anew by who makes an answer only after a long wait
     warnings: tuple[str, ...] = ()  # what was ignored, for the answer to say
     _query: dict[str, str] | None = None
     _named: dict[bytes, bytes] | None = None  # the headers by their names

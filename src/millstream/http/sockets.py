@@ -1,5 +1,6 @@
 """Sockets that are bound before anybody serves them, and handed on from one who does to another."""
 
+import asyncio
 import errno
 import os
 import socket
@@ -7,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 
 _PASSIVE = socket.AI_PASSIVE
+HIGH_WATER = 4096
+UNSENT_BYTES = 128 * 1024  # beyond what is on its way to the client
+TCP_NOTSENT_LOWAT = 25  # Linux; Python 3.11 has no name for it
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
@@ -42,3 +46,21 @@ def are_loopback(sockets: Sequence[socket.socket]) -> bool:
     """Say whether only this machine can reach them."""
     places = (str(each.getsockname()[0]).partition("%")[0] for each in sockets)
     return all(ip_address(place).is_loopback for place in places)
+
+
+def peer_of(transport: asyncio.Transport | None) -> str:
+    """Return the address at the other end, empty when it has none."""
+    name = transport.get_extra_info("peername") if transport is not None else None
+    return str(name[0]) if isinstance(name, tuple) and name else ""
+
+
+def keep_little(transport: asyncio.Transport) -> None:
+    """Have us and the system keep little of what a client does not read.
+
+    The system would take some megabytes of each answer, and the transport another 64 KiB, before
+    anybody learns that the client is behind.
+    """
+    transport.set_write_buffer_limits(high=HIGH_WATER)
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)

@@ -22,6 +22,7 @@ from millstream.pipelines.tables.quarantine import bad_rows, good_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PATIENCE = "30"
 Frames = dict[str, "DataFrame"]
 
 
@@ -59,8 +60,14 @@ def _source(spark: "SparkSession", pipeline: Pipeline, source: Source) -> "DataF
 def records(spark: "SparkSession", pipeline: Pipeline, source: StreamSource) -> "DataFrame":
     """Return the records of a source as they are in the stream."""
     reader = spark.read if source.snapshot else spark.readStream
-    reader = reader.format("millstream").options(**pipeline.server)
-    frame: DataFrame = reader.options(**source.options).option("stream", source.streams).load()
+    # Tables of earlier runs have the payload as bytes, and a dead letter needs them.
+    # The server was asked before Spark started: from here on it is waited for.
+    before = {"payloadFormat": "binary", "patience": PATIENCE, **pipeline.server}
+    reader = reader.format("millstream").options(**before)
+    reader = reader.options(**source.options)
+    if source.json is not None or source.quarantine is not None:
+        reader = reader.option("payloadFormat", "binary")
+    frame: DataFrame = reader.option("stream", source.streams).load()
     return frame
 
 

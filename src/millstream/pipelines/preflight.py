@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from millstream.spark.server import Server
 
 
+MOST_SAMPLED = 5  # streams that a pattern stands for
 _NATS_NAME = re.compile(r"[^\s.*>/\\]+")
 _PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
@@ -66,6 +67,18 @@ def preflight(pipeline: Pipeline, *, local: bool = True) -> None:
         if target.create:
             with closing(server.streams()) as streams:
                 ensure_stream(server, streams, target)
+
+
+def sampled_fields(pipeline: Pipeline, source: StreamSource) -> list[str]:
+    """Return the fields that the JSON of a source's newest records has."""
+    from millstream.spark.reading.partitions import stream_names
+    from millstream.spark.reading.sample import sample
+
+    given = {"stream": source.streams, "patience": "0", **pipeline.server, **source.options}
+    asked = parse_read(given)
+    with closing(asked.server.streams()):
+        samples = [sample(asked, name) for name in stream_names(asked)[:MOST_SAMPLED]]
+    return list(dict.fromkeys(name for one in samples for name in one.fields))
 
 
 def _targets(pipeline: Pipeline) -> "list[tuple[Server, StreamTarget]]":

@@ -355,6 +355,7 @@ def http_door(
         hosts=options.monitor.allowed_hosts,
         turns=kept.topics.turns if kept is not None else None,
         supervisor=runtime.supervisor,
+        unread=kept.topics.unread if kept is not None else None,
     )
     if kept is not None:
         kept.topics.cap(**capped(caps))
@@ -376,6 +377,9 @@ def capped(caps: HttpCaps) -> dict[str, int]:
         "max_sse_per_key": caps.max_sse_connections_per_key,
         "max_total_bytes": caps.max_total_bytes,
         "shortest_heartbeat_ms": caps.test_min_heartbeat_ms,
+        "max_unread_bytes": caps.max_unread_bytes,
+        "max_unread_per_key": caps.max_unread_bytes_per_key,
+        "max_unread_per_connection": caps.max_unread_bytes_per_connection,
     }
 
 

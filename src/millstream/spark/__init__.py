@@ -8,14 +8,19 @@ spark.read.format("millstream").option("stream", "ORDERS").load()
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millstream.spark.attached import attach
     from millstream.spark.reading.stream_table import count, table, with_payload_json
     from millstream.spark.session import register
 
-__all__ = ["count", "register", "table", "with_payload_json"]
+__all__ = ["attach", "count", "register", "table", "with_payload_json"]
 
 
 def __getattr__(name: str) -> Any:
     """Import Spark only for those who ask for it: decoding alone needs pyarrow."""
+    if name == "attach":
+        from millstream.spark.attached import attach
+
+        return attach
     if name == "register":
         from millstream.spark.session import register
 

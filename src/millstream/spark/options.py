@@ -30,6 +30,14 @@ class Access(StrEnum):
     BROKER = "broker"  # the server alone
 
 
+class PayloadFormat(StrEnum):
+    """What the column ``payload`` is."""
+
+    TEXT = "text"  # a string; bytes that are no UTF-8 are in payload_binary
+    JSON = "json"  # the same, and payload_json
+    BINARY = "binary"  # the bytes of every record
+
+
 class StartFrom(StrEnum):
     """Where a streaming query without a checkpoint and without ``startSeq`` starts."""
 
@@ -54,6 +62,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
     payload_json: bool = False
+    payload_format: PayloadFormat = PayloadFormat.TEXT
     start_seq: int | None = None
     end_seq: int | None = None
     start_time: str | None = None
@@ -73,7 +82,9 @@ class ReadOptions:
     def table_columns(self) -> tuple[str, ...]:
         """Return the columns of the table that Spark sees."""
         gaps = not self.fail_on_data_loss
-        return chosen(self.columns, self.include_headers, gaps, self.payload_json)
+        as_json = self.payload_json or self.payload_format is PayloadFormat.JSON
+        as_text = self.payload_format is not PayloadFormat.BINARY
+        return chosen(self.columns, self.include_headers, gaps, as_json, as_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,8 @@ def _values(
 ) -> dict[str, object]:
     given = {name.lower(): value for name, value in options.items()}
     path = given.get("path")  # load("ORDERS"), save("ORDERS")
+    if given.get("provider") is not None:  # CREATE TABLE: a place in the warehouse is no stream
+        path = None
     if path is not None and given.setdefault("stream", path) != path:
         raise OptionError(
             f"the stream is named twice: {given['stream']!r} by option stream and {path!r} by "
@@ -138,7 +151,7 @@ def _values(
     values: dict[str, object] = {}
     server: dict[str, object] = {}
     for name, value in given.items():
-        if name in _SPARK_OPTIONS or name in _LOGIN:
+        if name in _SPARK_OPTIONS or name in _LOGIN or name.startswith("option."):
             continue
         if name in _SERVER_OPTIONS:
             spelled, field_name, parsed = _SERVER_OPTIONS[name]
@@ -148,6 +161,8 @@ def _values(
             raise OptionError(_unknown(name, known, verb))
         spelled, field_name, parsed = known[name]
         values[field_name] = parsed(spelled, value)
+    if "patience" in server:
+        server["first_patience"] = server["patience"]
     values["server"] = Server(**server, login=login_from(given))  # type: ignore[arg-type]
     return values
 
@@ -244,6 +259,13 @@ def _consumer(name: str, value: str) -> str:
     return value
 
 
+def _payload_format(name: str, value: str) -> PayloadFormat:
+    try:
+        return PayloadFormat(value.lower())
+    except ValueError:
+        raise OptionError(f"option {name} must be text, json or binary, not {value!r}") from None
+
+
 def _start_from(name: str, value: str) -> StartFrom:
     try:
         return StartFrom(value.lower())
@@ -290,7 +312,11 @@ def _table(*rows: tuple[str, str, _Parsed]) -> dict[str, tuple[str, str, _Parsed
 
 
 _LOGIN = {spelled.lower(): spelled for spelled in LOGIN_OPTIONS}
-_SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
+# What Spark itself adds: to a query, and to a table of its catalog.
+_SPARK_OPTIONS = frozenset(
+    {"path", "checkpointlocation", "queryname", "outputmode", "provider", "location", "owner"}
+    | {"comment", "collation", "external", "is_managed_location", "table_type"}
+)
 _SERVER_OPTIONS = _table(
     ("url", "url", _url),
     ("timeout", "timeout", _seconds),
@@ -303,6 +329,7 @@ _READ_OPTIONS = _table(
     ("columns", "columns", _columns),
     ("includeHeaders", "include_headers", _truth),
     ("payloadJson", "payload_json", _truth),
+    ("payloadFormat", "payload_format", _payload_format),
     ("startSeq", "start_seq", _whole),
     ("endSeq", "end_seq", _whole),
     ("startTime", "start_time", _time),

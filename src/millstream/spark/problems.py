@@ -21,5 +21,9 @@ class StreamReplaced(SparkSourceError):
     """The stream was deleted and created again under the same name."""
 
 
+class NotText(SparkSourceError):
+    """A record's payload is no text, and the read has no column for its bytes."""
+
+
 class FilesUnreachable(SparkSourceError):
     """A segment's files cannot be used here: absent, unreadable, or not in this format."""

@@ -22,6 +22,7 @@ from millstream.spark.reading.partitions import (
     read_partition,
     resolved,
 )
+from millstream.spark.worker_errors import in_one_line
 from millstream.spark.worker_socket import Prompt
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ class MillstreamSource(DataSource):
         """Return the name after ``format``."""
         return "millstream"
 
+    @in_one_line()
     def schema(self) -> str:
         """Return the columns that the options ask for."""
         return spark_schema(self._read().table_columns())
 
+    @in_one_line()
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return the batch reader for a schema: ours, or a narrower one that the user gave."""
         options = self._read()
@@ -52,6 +55,7 @@ class MillstreamSource(DataSource):
             return PushdownReader(options, columns_of(schema, options))
         return BatchReader(options, columns_of(schema, options))
 
+    @in_one_line()
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
         try:
@@ -64,14 +68,20 @@ class MillstreamSource(DataSource):
         except OptionError as error:
             return RefusedReader(error)
 
+    @in_one_line()
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """Return the writer of ``df.write``."""
         from millstream.spark.writing.sink import BatchWriter
 
         if overwrite:
             raise OptionError("a stream only grows: use mode('append')")
-        return BatchWriter(parse_write(self.options), schema)
+        options = parse_write(self.options)
+        writer = BatchWriter(options, schema)
+        if options.sink_id is None:  # one that has a name may be a batch of a query that goes on
+            options.server.reach()
+        return writer
 
+    @in_one_line()
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":
         """Return the writer of a streaming query."""
         from millstream.spark.writing.sink import StreamWriter
@@ -94,9 +104,11 @@ class BatchReader(Prompt, DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @in_one_line()
     def partitions(self) -> list[InputPartition]:
         """Ask the server once where the records are, and cut the range asked for."""
         options = self._options
+        options.server.reach()
         ranges = looked_at(options, self._range)
         return planned(options, self._columns, list(ranges.values()))
 

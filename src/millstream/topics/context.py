@@ -9,6 +9,7 @@ from millstream.clock import Clock
 from millstream.delivery import priority
 from millstream.delivery.scheduler import Scheduler
 from millstream.delivery.timers import Timers
+from millstream.http.unread import UnreadBudget
 from millstream.queues import registry as queue_registry
 from millstream.queues.registry import Queues
 from millstream.routers import saved_routers
@@ -119,6 +120,7 @@ class Topics:
             supervisor=supervisor,
         )
         self.turns = RequestTurns(clock, self._rank)
+        self.unread = UnreadBudget()
         self.audiences = Audiences(clock, PageMemo(), self._wake_watchers, self._may_push)
         self.queues = Queues(
             *(catalog, clock, timers or Timers(clock), current_state),
@@ -144,6 +146,9 @@ class Topics:
         max_sse_per_key: int,
         max_total_bytes: int,
         shortest_heartbeat_ms: int,
+        max_unread_bytes: int,
+        max_unread_per_key: int,
+        max_unread_per_connection: int,
     ) -> None:
         """Keep to other caps from now on."""
         self.max_topics = max_topics
@@ -151,6 +156,8 @@ class Topics:
         self.max_watch_sessions = max_watch_sessions
         self.live.most, self.live.per_key = max_sse_connections, max_sse_per_key
         self.quota.most = max_total_bytes
+        self.unread.most, self.unread.per_key = max_unread_bytes, max_unread_per_key
+        self.unread.per_connection = max_unread_per_connection
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
 
     def _total_bytes(self) -> int:

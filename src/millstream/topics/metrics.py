@@ -1,5 +1,6 @@
 """/v0/metrics: the topics in figures, as Prometheus text or as JSON."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from millstream.http.exposition import (
 )
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
+from millstream.http.unread import UnreadBudget
 from millstream.queues.queue import Counters
 from millstream.queues.settings import is_queue
 from millstream.store.log.log import Durability
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from millstream.topics.watch.watch import Watches
 
 MOST_TOPICS = 1000
+TURN = 100  # topics looked at before everybody else has had a turn
 
 
 class TopicFigures(msgspec.Struct, frozen=True):
@@ -46,6 +49,27 @@ class TopicFigures(msgspec.Struct, frozen=True):
     queue: Counters | None = None
 
 
+class TopicTotals:
+    """What all topics add up to, and the figures of the first of them."""
+
+    def __init__(self) -> None:
+        self.count = self.records = self.bytes = self.queues = self.leased = 0
+        self.first: list[TopicFigures] = []
+        self.by_class = {kind.value: 0 for kind in Durability}
+
+    def add(self, each: TopicFigures) -> None:
+        """Count one topic in."""
+        self.count += 1
+        self.records += each.state.messages
+        self.bytes += each.bytes
+        self.by_class[each.durability] += 1
+        if each.queue is not None:
+            self.queues += 1
+            self.leased += each.queue.in_flight
+        if len(self.first) < MOST_TOPICS:
+            self.first.append(each)
+
+
 class Metrics:
     """Answers for the topics that a caller may see."""
 
@@ -54,17 +78,16 @@ class Metrics:
 
     async def show(self, request: Request, topics: Topics) -> Response:
         """Show the figures; JSON if the client accepts it by name."""
+        found = await look(topics, request.caller)
         if b"application/json" in (request.header(b"accept") or b""):
-            return json_response(self.as_json(topics, request.caller))
-        return Response(200, render(self.families(topics, request.caller)), CONTENT_TYPE)
+            return json_response(self.as_json(topics, request.caller, found))
+        return Response(200, render(self.families(topics, request.caller, found)), CONTENT_TYPE)
 
-    def as_json(self, topics: Topics, caller: Caller) -> dict[str, Any]:
+    def as_json(self, topics: Topics, caller: Caller, found: TopicTotals) -> dict[str, Any]:
         """Return the totals as one object."""
-        figures = look(topics, caller)
-        classes = _by_class(figures)
         shown: dict[str, Any] = {
-            **{name: int(value) for name, value, _ in self._totals(topics, caller, figures)},
-            **{f"topics_{name}": count for name, count in classes.items()},
+            **{name: int(value) for name, value, _ in self._totals(topics, caller, found)},
+            **{f"topics_{name}": count for name, count in found.by_class.items()},
             "ready": topics.ready,
             "replay_progress": _progress(topics),
             "uptime_ms": _uptime_ms(topics),
@@ -87,19 +110,19 @@ class Metrics:
             }
         return shown
 
-    def families(self, topics: Topics, caller: Caller) -> Iterator[Family]:
+    def families(self, topics: Topics, caller: Caller, found: TopicTotals) -> Iterator[Family]:
         """Return every figure under its name."""
-        figures = look(topics, caller)
-        for name, value, help_text in self._totals(topics, caller, figures):
+        for name, value, help_text in self._totals(topics, caller, found):
             yield gauge(f"topics_{name}", help_text, value)
         yield from _pace(topics.scheduler)
+        yield from _unread(topics.unread)
         yield gauge("topics_ready", "1 once recovery is over", int(topics.ready))
         yield gauge("topics_recovery_progress", "How much is recovered, 0 to 1", _progress(topics))
-        classes = [Sample(n, {"class": name}) for name, n in _by_class(figures).items()]
+        classes = [Sample(n, {"class": name}) for name, n in found.by_class.items()]
         yield Family("topics_topics_by_class", GAUGE, "Topics by durability", classes)
         yield counter("topics_uptime_ms", "Milliseconds since the start", _uptime_ms(topics))
-        yield from _each(figures[:MOST_TOPICS])
-        cut = len(figures) > MOST_TOPICS
+        yield from _each(found.first)
+        cut = found.count > len(found.first)
         yield gauge("topics_topic_metrics_truncated", "1 when topics are left out above", int(cut))
         yield gauge("topics_wal_read_only", "1 once writes are refused", _read_only(topics))
         yield from _commits(topics.commits)
@@ -108,25 +131,28 @@ class Metrics:
             yield from _wal(meter)
 
     def _totals(
-        self, topics: Topics, caller: Caller, figures: list[TopicFigures]
+        self, topics: Topics, caller: Caller, found: TopicTotals
     ) -> Iterator[tuple[str, float, str]]:
-        yield "topics", len(figures), "Topics"
+        yield "topics", found.count, "Topics"
         routers = [r for r in topics.routers.all_of(caller.account) if may_see(r, caller)]
         yield "routers", len(routers), "Routers"
-        yield "records_live", sum(each.state.messages for each in figures), "Records that are kept"
-        yield "bytes_live", sum(each.bytes for each in figures), "Bytes of data and meta kept"
-        queues = [each.queue for each in figures if each.queue is not None]
-        yield "queue_topics", len(queues), "Topics that are queues"
-        leased = sum(queue.in_flight for queue in queues)
-        yield "queue_leases_in_flight", leased, "Jobs that are leased now"
+        yield "records_live", found.records, "Records that are kept"
+        yield "bytes_live", found.bytes, "Bytes of data and meta kept"
+        yield "queue_topics", found.queues, "Topics that are queues"
+        yield "queue_leases_in_flight", found.leased, "Jobs that are leased now"
         yield "sse_connections", topics.sse_connections, "Event streams that are open"
         yield "watch_sessions", len(self._watches), "Watches that were made and not given up"
 
 
-def look(topics: Topics, caller: Caller) -> list[TopicFigures]:
-    """Return the figures of every topic that the caller may see."""
-    now = topics.clock.time_ns()
-    return [_figures(topics, stream, now) for stream in topics.directory.visible(caller)]
+async def look(topics: Topics, caller: Caller) -> TopicTotals:
+    """Return the figures of the topics that the caller may see; others have turns between them."""
+    now, found = topics.clock.time_ns(), TopicTotals()
+    for looked, stream in enumerate(topics.directory.listed(caller), 1):
+        if stream is not None:
+            found.add(_figures(topics, stream, now))
+        if looked % TURN == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
@@ -138,10 +164,6 @@ def _figures(topics: Topics, stream: "Stream", now_ns: int) -> TopicFigures:
         data_bytes(stream.log, stream.name, state.first_seq),
         topics.queues.of(stream).counters() if is_queue(stream.config) else None,
     )
-
-
-def _by_class(figures: list[TopicFigures]) -> dict[str, int]:
-    return {kind.value: sum(f.durability == kind.value for f in figures) for kind in Durability}
 
 
 def _each(figures: list[TopicFigures]) -> Iterator[Family]:
@@ -202,6 +224,17 @@ def _pace(scheduler: Scheduler) -> Iterator[Family]:
     yield gauge("topics_deferring", "1 while low priorities are not pushed", int(now.defers))
     yield gauge("topics_refusing", "1 while writes are refused", int(now.refuses))
     yield counter("topics_deliveries_total", "Turns that topics had", scheduler.served)
+
+
+def _unread(unread: UnreadBudget) -> Iterator[Family]:
+    """Return what clients have asked for and not read, and what became of them."""
+    text = "Bytes of answers that HTTP clients have not read"
+    yield gauge("topics_unread_bytes", text, unread.held)
+    yield gauge("topics_unread_max_bytes", "How many they may be, 0: any", unread.most)
+    yield gauge("topics_unread_waiting", "Answers that wait until others are read", unread.waiting)
+    yield counter("topics_unread_slowed_total", "Answers that had to wait for it", unread.slowed)
+    text = "Connections that were closed since they did not read"
+    yield counter("topics_unread_closed_total", text, unread.closed)
 
 
 def _read_only(topics: Topics) -> int:

@@ -113,7 +113,7 @@ def _show_results(
     reader = session.read.format("millstream").options(**server, stream=result)
     records = reader.load()
     last = records.orderBy(records.seq.desc()).limit(SHOWN).collect()
-    lines = [[row.seq, bytes(row.payload).decode()] for row in reversed(last)]
+    lines = [[row.seq, row.payload] for row in reversed(last)]
     _print(f"{result}, the last records", ("seq", "payload"), lines, spark)
 
 

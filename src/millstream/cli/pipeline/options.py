@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from millstream.cli.options import server_option
 from millstream.cli.pipeline.shown import show, wants_lines
 from millstream.pipelines.checkpoints import folder
 from millstream.pipelines.file.spec import Pipeline, TableSink
-from millstream.pipelines.preflight import preflight
+from millstream.pipelines.known_columns import check_columns
+from millstream.pipelines.preflight import preflight, sampled_fields
 from millstream.pipelines.problems import PipelineError
 from millstream.pipelines.run import run
 from millstream.pipelines.session import SessionOptions, spark_session, ui_link
@@ -123,6 +125,7 @@ def opened(choice: SparkChoice, pipeline: Pipeline) -> Iterator["SparkSession"]:
     name, settings = pipeline.name, dict(pipeline.spark)
     log = None if choice.debug else folder(pipeline, choice.data) / "logs" / f"{name}.log"
     options = SessionOptions(name, choice.master, choice.remote, choice.ui, log, settings)
+    click.echo("starting Spark, which takes some seconds …", err=True)
     with spark_session(options) as spark:
         if (link := ui_link(spark)) is not None:
             click.echo(f"Spark UI {link}", err=True)
@@ -133,6 +136,7 @@ def run_pipeline(pipeline: Pipeline, choice: SparkChoice) -> None:
     """Check, start, run and show a pipeline; Ctrl-C stops it between two batches."""
     _check_remote(pipeline, choice)
     preflight(pipeline, local=choice.local)
+    check_columns(pipeline, partial(sampled_fields, pipeline))
     with (
         opened(choice, pipeline) as spark,
         closing(run(spark, pipeline, choice.data)) as events,  # type: ignore[type-var]

@@ -1,5 +1,6 @@
 """``millstream pipeline run`` and ``check``."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +15,8 @@ from millstream.cli.pipeline.options import (
 from millstream.pipelines.file.document import load
 from millstream.pipelines.file.parse import parse
 from millstream.pipelines.file.spec import Pipeline
-from millstream.pipelines.preflight import preflight
+from millstream.pipelines.known_columns import check_columns
+from millstream.pipelines.preflight import preflight, sampled_fields
 
 FILE = click.Path(path_type=Path)
 
@@ -42,8 +44,11 @@ def check(file: Path, server: dict[str, str], offline: bool) -> None:
     Streams that the pipeline is to create are created.
     """
     found = loaded(file, server)
-    if not offline:
+    if offline:
+        check_columns(found)
+    else:
         preflight(found)
+        check_columns(found, partial(sampled_fields, found))
     kinds = f"{len(found.sources)} sources, {len(found.steps)} steps, {len(found.sinks)} sinks"
     click.echo(f"{found.name}: {kinds}; well-formed")
 

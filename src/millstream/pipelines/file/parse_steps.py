@@ -47,7 +47,7 @@ def _sql(name: str, section: Section, _known: list[str]) -> Step:
 def _python(name: str, section: Section, known: list[str]) -> Step:
     inputs = section.names("from")
     if not inputs:
-        section.fail("'from' is missing: which frames the function gets")
+        section.missing("from", "which frames the function gets")
     for given in inputs:
         require(given, known, section, "from")
     return PythonStep(name, inputs, _function(section), watermark(section))
@@ -86,7 +86,7 @@ def _window(name: str, section: Section, known: list[str]) -> Step:
         below.fail("a session has a pause and no slide: {column: at, session: 10m}")
     aggregates = section.texts("aggregate")
     if not aggregates:
-        section.fail("'aggregate' is missing: such as {orders: count(*), revenue: sum(amount)}")
+        section.missing("aggregate", "such as {orders: count(*), revenue: sum(amount)}")
     source = require(section.text("from"), known, section, "from")
     by, late = section.names("by"), watermark(section)
     return WindowStep(name, source, column, size, aggregates, by, slide, kind == "session", late)

@@ -1,5 +1,6 @@
 """One mapping of a pipeline file, read key by key; what nobody asked for is a mistake."""
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -43,7 +44,7 @@ class Section:
         """Return text that must be there."""
         found = self.optional(name)
         if found is None:
-            self.fail(f"{name!r} is missing")
+            self.missing(name)
         return found
 
     def optional(self, name: str) -> str | None:
@@ -130,9 +131,19 @@ class Section:
         """Return which of these keys there is; exactly one must be."""
         found = [name for name in names if name in self]
         if len(found) != 1:
+            for given in self._values if not found else ():
+                if given not in self._asked and difflib.get_close_matches(given, names, n=1):
+                    self.fail(f"unknown key; {near(given, names)}", given)
             words = ", ".join(names)
             self.fail(f"must have one of {words}" + (f", not {found}" if found else ""))
         return found[0]
+
+    def missing(self, name: str, hint: str = "") -> NoReturn:
+        """Fail for a key that is absent; if another looks like it, that one is the mistake."""
+        others = [given for given in self._values if given not in self._asked]
+        if close := difflib.get_close_matches(name, others, n=1):
+            self.fail(f"unknown key; did you mean {name!r}?", close[0])
+        self.fail(f"{name!r} is missing" + (f": {hint}" if hint else ""))
 
     def done(self) -> None:
         """Fail on a key that means nothing here."""

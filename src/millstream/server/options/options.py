@@ -166,6 +166,9 @@ class HttpCaps(msgspec.Struct, frozen=True):
     max_inflight_per_key: int = 1000
     max_total_bytes: int = 0
     max_body_bytes: int = 64 * 1024 * 1024
+    max_unread_bytes: int = 128 * 1024 * 1024
+    max_unread_bytes_per_key: int = 64 * 1024 * 1024
+    max_unread_bytes_per_connection: int = 2 * 1024 * 1024
     test_min_heartbeat_ms: int = 1000
 
 

@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.spark.columns import COUNT, GAP_COLUMNS, PAYLOAD_JSON, arrow_schema
+from millstream.spark.columns import (
+    COUNT,
+    GAP_COLUMNS,
+    PAYLOAD_BINARY,
+    PAYLOAD_JSON,
+    PAYLOAD_ONLY_TEXT,
+    PAYLOAD_TEXT,
+    arrow_schema,
+)
 from millstream.spark.problems import FilesUnreachable
 from millstream.spark.reading import rows
 from millstream.spark.reading.subject_filter import pattern_of
@@ -22,7 +30,8 @@ if TYPE_CHECKING:
     from millstream.spark.reading.planner import ColdRange
 
 BATCH_ROWS = 16_384
-_MADE_HERE = frozenset({"stream", COUNT, PAYLOAD_JSON, *GAP_COLUMNS})
+_OF_PAYLOAD = frozenset({PAYLOAD_JSON, PAYLOAD_TEXT, PAYLOAD_ONLY_TEXT, PAYLOAD_BINARY})
+_MADE_HERE = frozenset({"stream", COUNT, *_OF_PAYLOAD, *GAP_COLUMNS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Wanted:
     def stored(self) -> list[str]:
         """Return the columns to take out of the file; the first is ``seq``."""
         names = ["seq", *(name for name in self.columns if name not in _MADE_HERE)]
-        names += ["payload"] if PAYLOAD_JSON in self.columns else []
+        names += ["payload"] if not _OF_PAYLOAD.isdisjoint(self.columns) else []
         names += ["subject"] if self.subject is not None else []
         names += ["ts_ns"] if (self.start_ns, self.end_ns) != (None, None) else []
         return list(dict.fromkeys(names))
@@ -81,7 +90,10 @@ def _decoded(batch: pa.RecordBatch, part: "ColdRange", wanted: Wanted) -> pa.Rec
     if COUNT in wanted.columns:
         return rows.counted(len(batch), wanted.stream, wanted.columns)
     schema = arrow_schema(wanted.columns)
-    arrays = [_column(batch, field, wanted.stream) for field in schema]
+    arrays = [
+        _column(batch, name, field, wanted.stream)
+        for name, field in zip(wanted.columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -112,12 +124,23 @@ def _matching(subjects: pa.StringArray, pattern: re.Pattern[str]) -> rows.Mask:
     return mask
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field, stream: str) -> pa.Array:
-    if field.name == "stream":
+def _column(batch: pa.RecordBatch, name: str, field: pa.Field, stream: str) -> pa.Array:
+    if name == "stream":
         return pa.repeat(pa.scalar(stream, pa.string()), len(batch))
-    if field.name == PAYLOAD_JSON:
-        return rows.variants(batch.column("payload"))
-    if field.name in GAP_COLUMNS:
+    if name in _OF_PAYLOAD:
+        return _of_payload(batch, name, stream)
+    if name in GAP_COLUMNS:
         return pa.nulls(len(batch), field.type)
     values = batch.column(field.name)
     return values if values.type.equals(field.type) else values.cast(field.type)
+
+
+def _of_payload(batch: pa.RecordBatch, name: str, stream: str) -> pa.Array:
+    payloads = batch.column("payload")
+    if name == PAYLOAD_JSON:
+        return rows.variants(payloads)
+    if name == PAYLOAD_BINARY:
+        return rows.no_text(payloads)
+    if name == PAYLOAD_TEXT:
+        return rows.text_or_null(payloads)
+    return rows.only_text(payloads, batch.column("seq").to_pylist(), stream)

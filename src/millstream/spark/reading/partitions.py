@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import TaskContext
@@ -16,12 +15,13 @@ from pyspark.sql.datasource import InputPartition
 from millstream.client.errors import PermissionDenied
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
-from millstream.spark.columns import GAP_COLUMNS, check_names, spark_type
+from millstream.spark.columns import GAP_COLUMNS, check_names, spark_type, with_text
 from millstream.spark.options import Access, ReadOptions, time_ns
 from millstream.spark.problems import FilesUnreachable, OptionError
 from millstream.spark.reading import planner
 from millstream.spark.reading.planner import LostRanges, Part
 from millstream.spark.reading.task import Task, loss
+from millstream.spark.worker_errors import in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,15 +43,18 @@ def columns_of(schema: "StructType", options: ReadOptions) -> tuple[str, ...]:
     """Return the column names of Spark's schema; raises ``OptionError`` for one we cannot fill."""
     names = tuple(schema.fieldNames())
     check_names(names)
+    as_text = False
     for field in schema.fields:
-        if (given := field.dataType.simpleString()) != spark_type(field.name):
+        if field.name == "payload" and field.dataType.simpleString() == "string":
+            as_text = True  # a schema of the user's own says it as well as the option
+        elif (given := field.dataType.simpleString()) != spark_type(field.name):
             raise OptionError(f"column {field.name} is {spark_type(field.name)}, not {given}")
     if not options.fail_on_data_loss and not set(GAP_COLUMNS) <= set(names):
         raise OptionError(
             f"failOnDataLoss=false reports lost ranges in {', '.join(GAP_COLUMNS)}: "
             "name them in the schema too"
         )
-    return names
+    return with_text(names) if as_text else names
 
 
 def stream_names(options: ReadOptions) -> list[str]:
@@ -147,9 +150,9 @@ def read_partition(partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     from millstream.spark.reading import reader
 
     _exempt_modules()
-    if partition.value is None:
-        return iter(())
-    return chain.from_iterable(reader.read(part, task) for part, task in partition.value)
+    with in_one_line():
+        for part, task in partition.value or ():
+            yield from reader.read(part, task)
 
 
 @cache

@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.spark.columns import COUNT, HEADERS_TYPE, VARIANT_TYPE, arrow_schema
+from millstream.spark.columns import (
+    COUNT,
+    HEADERS_TYPE,
+    PAYLOAD_BINARY,
+    PAYLOAD_ONLY_TEXT,
+    PAYLOAD_TEXT,
+    VARIANT_TYPE,
+    arrow_schema,
+)
+from millstream.spark.problems import NotText
 from millstream.spark.reading.header_map import parse_headers
 
 FRAME_HEADER = 52
@@ -248,6 +257,53 @@ def _payload(records: Records, _stream: str) -> pa.Array:
     return gather(records.data, *records.spans("payload"))
 
 
+def _payload_text(records: Records, _stream: str) -> pa.Array:
+    return text_or_null(_payload(records, _stream))
+
+
+def _payload_only_text(records: Records, stream: str) -> pa.Array:
+    return only_text(_payload(records, stream), records.seqs, stream)
+
+
+def _payload_binary(records: Records, _stream: str) -> pa.Array:
+    return no_text(_payload(records, _stream))
+
+
+def text_or_null(payloads: pa.BinaryArray) -> pa.StringArray:
+    """Return payloads as strings, null where one is no UTF-8."""
+    try:
+        return payloads.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_decoded_text(one) for one in payloads.to_pylist()], pa.string())
+
+
+def only_text(payloads: pa.BinaryArray, seqs: Sequence[int] | Ints, stream: str) -> pa.StringArray:
+    """Return payloads as strings; raises ``NotText`` where one is none."""
+    found = text_or_null(payloads)
+    if found.null_count > payloads.null_count:
+        at = pc.index(pc.is_null(found), True).as_py()
+        raise NotText(
+            f"the payload of record {seqs[at]} of stream {stream!r} is no UTF-8 text: read with "
+            "payloadFormat=binary, or name the column payload_binary too, which then has its bytes"
+        )
+    return found
+
+
+def no_text(payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the payloads that are no UTF-8, null for the others."""
+    found = text_or_null(payloads)
+    if found.null_count == payloads.null_count:
+        return _nulls(len(payloads), pa.binary())
+    return pc.if_else(pc.is_null(found), payloads, pa.scalar(None, pa.binary()))
+
+
+def _decoded_text(payload: bytes | None) -> str | None:
+    try:
+        return None if payload is None else payload.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _payload_json(records: Records, _stream: str) -> pa.Array:
     return variants(_payload(records, _stream))
 
@@ -305,6 +361,9 @@ _COLUMNS: dict[str, Callable[[Records, str], pa.Array]] = {
     "ts_ns": _ts_ns,
     "subject": _subject,
     "payload": _payload,
+    PAYLOAD_TEXT: _payload_text,
+    PAYLOAD_ONLY_TEXT: _payload_only_text,
+    PAYLOAD_BINARY: _payload_binary,
     "headers": _headers,
     "tag": _optional_text("tag"),
     "node": _optional_text("node"),

@@ -33,6 +33,7 @@ from millstream.spark.reading.partitions import (
 )
 from millstream.spark.reading.task import not_the_same
 from millstream.spark.source import NO_SEGMENTS
+from millstream.spark.worker_errors import in_one_line
 from millstream.spark.worker_socket import Prompt
 
 log = logging.getLogger(__name__)
@@ -53,27 +54,33 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Refuse."""
-        raise self._why
+        with in_one_line():
+            raise self._why
 
 
 class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,8 +100,10 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         # For a checkpoint that has none yet; it stays with the query from then on.
         self._reader = secrets.token_hex(6) if options.consumer else ""
 
+    @in_one_line()
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint starts."""
+        self._options.server.reach()
         return offset_of(looked_at(self._options, self._start_of).values())
 
     def _start_of(self, name: str) -> Position:
@@ -123,14 +132,17 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what arrives from now on belongs to the next run."""
         self._until = {}
+        self._options.server.reach()
         for name in stream_names(self._options):
             # Told where the query starts, or goes on.
             with suppress(StreamMissing, PermissionDenied):
                 self._until[name] = self._head(name).last_seq
 
+    @in_one_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends: at the heads, or as far as the limit lets it."""
         begun = positions_of(start)
@@ -227,6 +239,7 @@ class StreamingReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Return the heads, so that progress reports show how far behind the query is."""
         return offset_of(self._heads.values()) if self._heads else None
 
+    @in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut ``start..end`` into tasks; asked again after a restart, the rows are the same."""
         begun, ended = positions_of(start), positions_of(end)

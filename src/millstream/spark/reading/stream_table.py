@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 from millstream.client.streams import ReadPlan
 from millstream.clock import SystemClock
-from millstream.spark.columns import COUNT, PAYLOAD_JSON, RECORD_COLUMNS, check_names, spark_schema
-from millstream.spark.options import Access, ReadOptions, parse, time_ns
+from millstream.spark.columns import (
+    COUNT,
+    PAYLOAD_BINARY,
+    PAYLOAD_JSON,
+    PAYLOAD_ONLY_TEXT,
+    PAYLOAD_TEXT,
+    RECORD_COLUMNS,
+    check_names,
+    shown,
+    spark_schema,
+)
+from millstream.spark.options import Access, PayloadFormat, ReadOptions, parse, time_ns
 from millstream.spark.reading.partitions import looked_at
 from millstream.spark.reading.planner import lost
 from millstream.spark.reading.scan import scan
@@ -21,7 +31,17 @@ if TYPE_CHECKING:
 MOST_CONDITIONS = 200  # ranges of deleted rows that a query still plans quickly
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 # Options of the caller that a read of one stream is told otherwise.
-_TOLD_ANEW = ("stream", "streams", "columns", "payloadjson", "path")
+_TOLD_ANEW = ("stream", "streams", "columns", "payloadjson", "payloadformat", "path")
+
+
+# How Spark makes columns of what a cold file holds.
+_STORED = {
+    PAYLOAD_TEXT: "if(is_valid_utf8(payload), cast(payload as string), null) payload",
+    PAYLOAD_ONLY_TEXT: "if(is_valid_utf8(payload), cast(payload as string), raise_error("
+    "'the payload of a record is no UTF-8 text: read with payloadFormat=binary, or name the column "
+    "payload_binary too, which then has its bytes')) payload",
+    PAYLOAD_BINARY: "if(is_valid_utf8(payload), null, payload) payload_binary",
+}
 
 
 def table(
@@ -39,17 +59,21 @@ def table(
     wanted = replace(asked, payload_json=asked.payload_json or payload_json).table_columns()
     if PAYLOAD_JSON not in wanted:
         return _records(spark, asked, options)
-    return with_payload_json(_records(spark, _unparsed(asked), options)).select(*wanted)
+    return with_payload_json(_records(spark, _unparsed(asked), options)).select(*map(shown, wanted))
 
 
 def _unparsed(asked: ReadOptions) -> ReadOptions:
     """Return the read that gives the payload itself: Spark parses it faster than Python."""
+    payload_format = asked.payload_format
+    if payload_format is PayloadFormat.JSON:
+        payload_format = PayloadFormat.TEXT
     if asked.columns is None:
-        return replace(asked, payload_json=False)
+        return replace(asked, payload_json=False, payload_format=payload_format)
     columns = tuple(name for name in asked.columns if name != PAYLOAD_JSON)
-    columns += ("payload",) if "payload" not in columns else ()
+    if "payload" not in columns:  # only to be parsed: what is no text is no JSON
+        columns, payload_format = (*columns, "payload"), PayloadFormat.BINARY
     check_names(columns)
-    return replace(asked, payload_json=False, columns=columns)
+    return replace(asked, payload_json=False, columns=columns, payload_format=payload_format)
 
 
 def _records(spark: "SparkSession", asked: ReadOptions, options: dict[str, str]) -> "DataFrame":
@@ -79,8 +103,8 @@ def _history(
 ) -> "DataFrame":
     """Return one stream's cold files up to ``cold_to``, and the rest of it."""
     last, columns = _last(plan, asked), asked.table_columns()
-    stored = [name for name in columns if name in RECORD_COLUMNS]
-    frame = _cold(spark, plan, asked, last).select(*stored)
+    stored = [_STORED.get(name, name) for name in columns if name in (*RECORD_COLUMNS, *_STORED)]
+    frame = _cold(spark, plan, asked, last).selectExpr(*stored)
     # Where the files hold all that is asked for, no Python need run.
     if cold_to < last or len(stored) < len(columns):
         first = max(cold_to + 1, asked.start_seq or 0)
@@ -96,6 +120,7 @@ def _rest(spark: "SparkSession", asked: ReadOptions, options: dict[str, str]) ->
     others = {name: value for name, value in options.items() if name.lower() not in _TOLD_ANEW}
     reader = spark.read.format("millstream").options(**others).option("pushdown", "true")
     reader = reader.option("stream", asked.streams[0]).option("endSeq", asked.end_seq)
+    reader = reader.option("payloadFormat", asked.payload_format)
     if asked.columns is not None:
         reader = reader.option("columns", ",".join(asked.columns))
     if asked.start_seq is not None:

@@ -37,7 +37,9 @@ ENTRY = np.dtype(
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 OWN_COLUMNS = ("subject", "payload", "headers", "tag", "msgId")
+BINARY = "payload_binary"  # as the source gives it, beside a payload of text
 LARGEST_RECORD = 1 << 20
+LONGEST_ROW = 200  # letters of a row in an error
 _FIELD = re.compile(r"\{([^{}]+)\}")
 
 
@@ -169,15 +171,31 @@ def _subjects(batch: pa.RecordBatch, layout: Layout) -> pa.Array:
 
 
 def _filled(batch: pa.RecordBatch, template: str) -> pa.Array:
-    """Return the template with each row's values in it; a null makes the row's subject null."""
+    """Return the template with each row's values in it; raises ``BadRow`` where one is null."""
     texts = _FIELD.split(template)
     pieces: list[Any] = []
     for at, text in enumerate(texts):
         if at % 2:
-            pieces.append(batch.column(text).cast(pa.string()))
+            values = batch.column(text)
+            if values.null_count:
+                raise BadRow(_null_in(template, text, batch))
+            pieces.append(values.cast(pa.string()))
         else:
             pieces.append(pa.repeat(pa.scalar(text, pa.string()), batch.num_rows))
     return pc.binary_join_element_wise(*pieces, "")
+
+
+def _null_in(template: str, name: str, batch: pa.RecordBatch) -> str:
+    """Return what is wrong with the first row that has no value for the template, and the row."""
+    at = pc.index(pc.is_null(batch.column(name)), True).as_py()
+    row = {field: batch.column(field)[at].as_py() for field in batch.schema.names}
+    told = str({key: value for key, value in row.items() if key not in OWN_COLUMNS})
+    told = told if len(told) <= LONGEST_ROW else told[: LONGEST_ROW - 1] + "…"
+    return (
+        f"column {name!r} is null in a row, and the subject template {template!r} needs it: leave "
+        f"such rows out (where {name} is not null) or give it a value "
+        f"(coalesce({name}, 'none')); the row is {told}"
+    )
 
 
 def _payloads(batch: pa.RecordBatch, layout: Layout) -> pa.Array:
@@ -186,6 +204,8 @@ def _payloads(batch: pa.RecordBatch, layout: Layout) -> pa.Array:
         columns = [plain_values(batch.column(name)) for name in names]
         return _json(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     values = batch.column("payload")
+    if BINARY in layout.columns and pa.types.is_string(values.type):
+        values = pc.coalesce(values.cast(pa.binary()), batch.column(BINARY).cast(pa.binary()))
     if any(is_kind(values.type) for is_kind in _AS_THEY_ARE):
         return _bytes(values)
     return _json(plain_values(values))

@@ -24,6 +24,7 @@ from millstream.client.errors import ClientError
 from millstream.client.streams import Batch, StagedFile
 from millstream.spark.options import Delivery, WriteOptions
 from millstream.spark.problems import SparkSourceError
+from millstream.spark.worker_errors import in_one_line
 from millstream.spark.worker_socket import acknowledge
 from millstream.spark.writing import publishing
 from millstream.spark.writing.entries import Layout, encode, parts_of, without_gaps
@@ -113,6 +114,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         name = options.sink_id or f"job-{secrets.token_hex(12)}"
         self._batch = Batch(name, options.batch_id, once=not named)
 
+    @in_one_line()
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Stage the rows of one partition."""
         return self._stage(self._of_query(self._batch), iterator)
@@ -125,6 +127,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             return batch
         return Batch(batch.sink, batch.batch, query=query)
 
+    @in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of all partitions visible."""
         self._commit(messages)
@@ -137,6 +140,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """``df.writeStream``: each micro-batch is there once."""
 
+    @in_one_line()
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """Stage the rows of one partition of a micro-batch."""
         context = TaskContext.get()
@@ -152,6 +156,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         batch = Batch(named, int(batch_id), query=query) if named else Batch(query, int(batch_id))
         return self._stage(batch, iterator)
 
+    @in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Make the micro-batch visible, or do nothing if it is."""
         wrong = [one.batch.batch for one in _staged(messages) if one.batch.batch != batchId]

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from millstream.store.log.log import Durability, Log
 
-BACKLOG_BYTES = 64 * 1024 * 1024  # staged and not yet committed, before publishers are stalled
+# Staged and not yet committed, before publishers are stalled. The streams of a shard share its
+# commits in the order of staging, so this is also what a greedy one puts before its neighbours.
+BACKLOG_BYTES = 4 * 1024 * 1024
 
 
 class Backlog:

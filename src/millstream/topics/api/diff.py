@@ -49,6 +49,8 @@ async def _poll(
 
     if not moved() and not topics.stop_signal.is_set:
         await topics.stop_signal.wait_for([stream], wait_ms / 1000, moved)
+    if request.room is not None and request.room.is_full:
+        await request.room.room()  # many may wake at once, and each would make an answer
     stream = topics.directory.find(stream.name, request.caller)  # it may be gone by now
     return await read_on(stream, query, topics.clock)
 

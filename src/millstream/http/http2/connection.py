@@ -21,9 +21,12 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from millstream.http.peer import peer_of
+from millstream.http.http2.frame_queue import FrameQueue
+from millstream.http.http2.leaky_count import LeakyCount
+from millstream.http.http2.window_writer import WindowWriter
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse, Upgraded, error_body
+from millstream.http.sockets import keep_little, peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,13 +39,23 @@ log = logging.getLogger(__name__)
 STREAM_WINDOW = 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 MOST_STREAMS = 1024
-MOST_QUIET = 64 * 1024  # bytes that may come without completing a frame: frames are smaller
 FIELD_BYTES = 32  # that each field of a head counts beside its name and value (RFC 9113, 6.5.2)
 PING_SECONDS = 20.0  # how often a client with requests under way is asked whether it is there
 PING = b"are you?"
 GOAWAY = struct.Struct(">B H B B I I I")  # 24-bit length, type, flags, stream, last stream, code
 MOST_RESETS = 1000  # streams a client may open and drop again before it is cut
 RESETS_PER_SECOND = 30.0  # that count no longer: behind a proxy many people leave one connection
+MOST_IDLE_FRAMES = 1000  # that bring no request and take no answer, before a client is cut
+IDLE_FRAMES_PER_SECOND = 100.0
+PREFACE_BYTES = 24
+TURN_FRAMES = 64
+TURN_SECONDS = 0.001  # what a client's frames take of the loop before others have their turn
+IDLE = (
+    h2.events.PriorityUpdated
+    | h2.events.PingReceived
+    | h2.events.RemoteSettingsChanged
+    | h2.events.UnknownFrameReceived
+)
 
 
 @dataclass(slots=True)
@@ -62,13 +75,12 @@ class Http2Connection(asyncio.Protocol):
         self._app = app
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, _Stream] = {}
-        self._resets = self._reset_at = 0.0
-        self._quiet = 0
+        self._resets = LeakyCount(MOST_RESETS, RESETS_PER_SECOND)
+        self._idle = LeakyCount(MOST_IDLE_FRAMES, IDLE_FRAMES_PER_SECOND)
+        self._input = FrameQueue(PREFACE_BYTES)
         self._greeted = False
         self._asked = False  # by a ping that nothing has followed yet
         self._finishing = False
-        self._moved = asyncio.Event()  # set whenever a window opens or the transport drains
-        self._writable = True
         self._h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding=None)
         )
@@ -81,75 +93,103 @@ class Http2Connection(asyncio.Protocol):
                 h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: door.limits.head_bytes,
             },
         )
+        self._out = WindowWriter(self._h2, door.unread.share(self))
         self.deadline: float | None = None
 
     @property
     def stalled(self) -> bool:
         """Return whether an answer waits for the client to read."""
-        return not self._writable
+        return not self._out.is_writable
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send our settings; the preface is expected in the first bytes."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._out.transport = cast("asyncio.Transport", transport)
+        keep_little(self._transport)
         self._door.admit(self)
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(CONNECTION_WINDOW - 65_535)
-        self._flush()
+        self._out.flush()
         self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel what nobody will read."""
-        self._transport = None
+        self._transport = self._out.transport = None
         self.deadline = None
+        self._cancel_all()
+        self._door.forget(self)
+
+    def _cancel_all(self) -> None:
+        """End all answers: nobody will read them."""
         for stream in list(self._streams.values()):
             if stream.task is not None:
                 stream.task.cancel()
         self._streams.clear()
-        self._moved.set()
-        self._door.forget(self)
+        self._out.moved.set()
 
     def data_received(self, data: bytes) -> None:
-        """Feed h2 and act on what it found."""
+        """Act on what came, for a moment; the rest waits until others had their turn."""
         self._asked = False
-        try:
-            events = self._h2.receive_data(data)
-            self._quiet = 0 if events else self._quiet + len(data)
-            if self._quiet > MOST_QUIET:
-                raise h2.exceptions.ProtocolError
-            for event in events:
-                self._handle(event)
-        except h2.exceptions.ProtocolError:
-            self._flush()  # h2 has queued the GOAWAY that says why
-            if self._transport is not None:
-                self._transport.close()
+        is_due = self._input.has_more
+        self._input.add(data)
+        if not is_due:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Feed h2 frame by frame, and act on what it found."""
+        transport, end = self._transport, self._door.now() + TURN_SECONDS
+        if transport is None or transport.is_closing() or not self._out.is_writable:
             return
-        self._flush()
+        try:
+            for _ in range(TURN_FRAMES):
+                frame = self._input.next()
+                for event in self._h2.receive_data(frame):
+                    self._handle(event)
+                if not frame or self._door.now() > end:
+                    break
+            if self._input.is_too_large:
+                self.close_for("a frame is too large", h2.errors.ErrorCodes.FRAME_SIZE_ERROR)
+                return
+        except h2.exceptions.ProtocolError:
+            self._out.flush()  # h2 has queued the GOAWAY that says why
+            transport.close()
+            return
+        self._out.flush()
         self._set_deadline()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read more once all that was read is done with; until then go on after the others."""
+        if self._transport is None or not self._out.is_writable:
+            return
+        if self._input.has_more:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._take_turn)
+        else:
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read."""
-        self._writable = False
+        self._out.is_writable = False
         self.deadline = self._door.now() + self._door.limits.stall_seconds
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._writable = True
+        self._out.is_writable = True
         self._set_deadline()
-        self._moved.set()
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._out.moved.set()
+        self._read_on()
 
     def expire(self) -> None:
         """Drop a client that is late or idle; ask one that waits whether it is still there."""
-        if self._finishing or not self._writable or self._asked:
+        if self._finishing or not self._out.is_writable or self._asked:
             self.abort()
             return
         if self._is_waited_for():
             self._asked = True
             self._h2.ping(PING)
-            self._flush()
+            self._out.flush()
             self.deadline = self._door.now() + PING_SECONDS
             return
         self._finishing = True
@@ -172,7 +212,7 @@ class Http2Connection(asyncio.Protocol):
     def _goodbye(self) -> None:
         """Say which requests are the last; h2's own way to say so would end them unanswered."""
         if self._transport is not None:
-            self._flush()
+            self._out.flush()
             last = self._h2.highest_inbound_stream_id
             self._transport.write(GOAWAY.pack(0, 8, 7, 0, 0, last, h2.errors.ErrorCodes.NO_ERROR))
 
@@ -185,7 +225,7 @@ class Http2Connection(asyncio.Protocol):
         return bool(self._streams) and all(s.is_whole for s in self._streams.values())
 
     def _set_deadline(self) -> None:
-        if not self._writable:
+        if not self._out.is_writable or self._transport is None or self._transport.is_closing():
             return
         limits, waiting = self._door.limits, [s for s in self._streams.values() if not s.is_whole]
         if not self._greeted:
@@ -216,8 +256,12 @@ class Http2Connection(asyncio.Protocol):
             self._start(event.stream_id)
         elif isinstance(event, h2.events.StreamReset):
             self._drop(event.stream_id)
-        elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
-            self._moved.set()
+        elif isinstance(event, h2.events.WindowUpdated):
+            self._out.moved.set()
+        elif isinstance(event, IDLE):
+            self._out.moved.set()  # settings may have opened the windows
+            if self._idle.is_too_many(self._door.now()):
+                self.close_for("too many PING, PRIORITY or SETTINGS frames")
         elif isinstance(event, h2.events.ConnectionTerminated):
             self._finishing = True
             self._close_if_done()
@@ -254,78 +298,57 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.pop(stream_id, None)
         if stream is not None and stream.task is not None:
             stream.task.cancel()
-        self._moved.set()
-        now = self._door.now()
-        forgotten = (now - self._reset_at) * RESETS_PER_SECOND
-        self._resets, self._reset_at = max(self._resets - forgotten, 0.0) + 1, now
-        if self._resets > MOST_RESETS:
-            self._h2.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-            self._flush()
-            self.abort()
+        self._out.moved.set()
+        if self._resets.is_too_many(self._door.now()):
+            self.close_for("too many requests were dropped before their answers")
+
+    def unsent(self) -> int:
+        """Return how many bytes wait for the client."""
+        waits = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return waits + self._out.unread.held
+
+    def close_for(
+        self, reason: str, code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+    ) -> None:
+        """Say why, and drop the connection: whoever deserves that may not read it."""
+        with suppress(h2.exceptions.ProtocolError):
+            self._h2.close_connection(code, reason.encode())
+            self._out.flush()
+        self._finishing = True
+        self._cancel_all()
+        self.deadline = self._door.now() + self._door.limits.linger_seconds
+        if self._transport is not None:
+            self._transport.close()  # what was said may still be on its way
 
     async def _serve(
         self, stream_id: int, request: Request, app: Callable[[Request], Awaitable[Answer]]
     ) -> None:
         try:
+            if self._out.unread.is_full:
+                await self._out.unread.room()
+            request.room = self._out.unread
             answer = await app(request)
+            self._out.unread.owned_by(request.caller.key)
             if isinstance(answer, Upgraded):  # streams of HTTP/2 do not become anything else
                 answer.refuse()
                 answer = Response(400, error_body("invalid_request", "ask over HTTP/1.1"))
             headers = _head(answer, self._door.date())
             ends = request.method == "HEAD" or (isinstance(answer, Response) and not answer.body)
             self._h2.send_headers(stream_id, headers, end_stream=ends)
-            self._flush()
+            self._out.flush()
             if isinstance(answer, StreamedResponse):
-                await self._stream(stream_id, answer, skip=ends)
+                await self._out.stream(stream_id, answer, skip=ends)
             elif not ends:
-                await self._send(stream_id, answer.body, end=True)
+                await self._out.send(stream_id, answer.body, end=True)
         except h2.exceptions.ProtocolError:
             pass  # the client reset the stream or left while we were writing
         except Exception:  # half an answer is there, and no more would come
             log.exception("answer not finished method=%s path=%r", request.method, request.path)
-            self._give_up(stream_id)
+            self._out.give_up(stream_id)
         finally:
             self._streams.pop(stream_id, None)
             self._set_deadline()
             self._close_if_done()
-
-    def _give_up(self, stream_id: int) -> None:
-        with suppress(h2.exceptions.ProtocolError):  # the client may have reset it
-            self._h2.reset_stream(stream_id, h2.errors.ErrorCodes.INTERNAL_ERROR)
-            self._flush()
-
-    async def _stream(self, stream_id: int, answer: StreamedResponse, skip: bool) -> None:
-        try:
-            if not skip:
-                async for chunk in answer.chunks:
-                    await self._send(stream_id, chunk)
-                await self._send(stream_id, b"", end=True)
-        finally:
-            closer = getattr(answer.chunks, "aclose", None)
-            if closer is not None:
-                await closer()
-
-    async def _send(self, stream_id: int, data: bytes, end: bool = False) -> None:
-        """Send within the client's windows, waiting for them to open."""
-        at = 0
-        while self._transport is not None:
-            window = self._h2.local_flow_control_window(stream_id)
-            size = min(window, self._h2.max_outbound_frame_size, len(data) - at)
-            if (size <= 0 and at < len(data)) or not self._writable:
-                self._moved.clear()
-                await self._moved.wait()
-                continue
-            last = at + size >= len(data)
-            self._h2.send_data(stream_id, data[at : at + size], end_stream=end and last)
-            self._flush()
-            at += size
-            if last:
-                return
-
-    def _flush(self) -> None:
-        data = self._h2.data_to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
 
 
 def _why_refused(headers: list[tuple[bytes, bytes]], request: Request, limits: Limits) -> str:
