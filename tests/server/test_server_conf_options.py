@@ -297,9 +297,7 @@ def test_resolvers_come_in_three_kinds(tmp_path: Path) -> None:
     assert options("resolver: MEMORY").trust.resolver == MemoryResolver()
     assert options("resolver: URL(http://h/a/)").trust.resolver == UrlResolver("http://h/a/")
     full = f"resolver {{ type: full, dir: '{tmp_path}', limit: 10, interval: '1m' }}"
-    assert options(full).trust.resolver == DirectoryResolver(
-        "FULL", str(tmp_path), limit=10, interval=60.0
-    )
+    assert options(full).trust.resolver == DirectoryResolver("FULL", str(tmp_path), limit=10)
 
 
 def test_the_rest_finds_its_place() -> None:

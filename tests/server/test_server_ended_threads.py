@@ -227,7 +227,7 @@ REPEATED = {
     "Checkpoints.is_due": "the look whether a snapshot is due",
     "HttpGate.check": "the look at revoked credentials",
     "Observer._tick": "the hub's time",
-    "Scheduler._measure": "the governor's look",
+    "PressureWatch._measure": "the governor's look",
 }
 
 

@@ -162,7 +162,7 @@ async def test_leaving_a_strong_watch_leaves_nothing_behind(api: Api) -> None:
     events = await strong(api, "t")
     await events.named()
     await events.close()
-    assert not api.stream("t").log._watching  # type: ignore[attr-defined]
+    assert not api.stream("t").log.marks._watching  # type: ignore[attr-defined]
 
 
 async def test_other_words_than_the_two_are_refused(api: Api) -> None:

@@ -32,6 +32,7 @@ from millstream.nats.accounts.account_quotas import AccountQuotas
 from millstream.nats.accounts.account_streams import AccountStreams
 from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.external_streams import ExternalStreams
+from millstream.nats.accounts.global_account import GlobalAccount
 from millstream.nats.accounts.sharing import Sharing
 from millstream.nats.authenticator import Authenticator
 from millstream.nats.door import NatsDoor
@@ -117,6 +118,7 @@ class KeptParts(msgspec.Struct, frozen=True):
 
     store: Store
     shared: SharedParts
+    everybody: GlobalAccount
     jetstream: JetStream
     accounts: AccountStreams
     topics: Topics
@@ -125,6 +127,7 @@ class KeptParts(msgspec.Struct, frozen=True):
     def start(self) -> None:
         """Take up what the store recovered, then serve it."""
         self.shared.recover()
+        self.everybody.look()
         self.jetstream.start()
         self.shared.consumers.open()
         self.accounts.start()
@@ -449,18 +452,14 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    jetstream = JetStream(
-        shared,
-        GLOBAL_ACCOUNT,
-        accounts.interests[GLOBAL_ACCOUNT],
-        lambda: accounts.configured[GLOBAL_ACCOUNT],
-    )
+    everybody = GlobalAccount(lambda: accounts.configured[GLOBAL_ACCOUNT], catalog)
+    jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT], everybody)
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(
         catalog, clock, store, timers, sinks, readers, supervisor=supervisor, defaults=defaults
     )
-    return KeptParts(store, shared, jetstream, served, topics, sinks)
+    return KeptParts(store, shared, everybody, jetstream, served, topics, sinks)
 
 
 def catalog_of(
