@@ -1,0 +1,33 @@
+"""GlobalAccount: what is configured for the account of those who name none."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from millstream.accounts.account import GLOBAL_ACCOUNT, Account
+from millstream.streams.catalog import Catalog
+
+
+class GlobalAccount:
+    """Says what the global account may do.
+
+    Beside other accounts its NATS clients have no JetStream, as with nats-server. They keep it
+    where the start found streams that take subjects: whoever stored records must reach them.
+    """
+
+    def __init__(self, configured: Callable[[], Account], catalog: Catalog) -> None:
+        self._configured = configured
+        self._catalog = catalog
+        self._has_kept = False
+
+    def look(self) -> None:
+        """Look at what the start has recovered."""
+        streams = self._catalog.streams(GLOBAL_ACCOUNT)
+        self._has_kept = any(stream.config.subjects for stream in streams)
+
+    def __call__(self) -> Account:
+        """Return what holds now."""
+        found = self._configured()
+        if self._has_kept and not found.jetstream:
+            return msgspec.structs.replace(found, jetstream=True)
+        return found
