@@ -9,7 +9,7 @@ PYTEST  := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check lint unit crash spark proof compat bench docs shape lock clean
+.PHONY: help run build test check lint unit crash spark proof mutants compat bench docs shape lock clean
 
 help:           ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -46,6 +46,9 @@ spark: .venv/.dev .venv/.spark build ## the Spark tests alone
 proof: .venv/.dev .venv/.spark build ## everything in its long form: takes hours
 	MILLSTREAM_PROOF=1 $(PYTEST) --timeout=7200 -n $(JOBS) -m "not spark"
 	MILLSTREAM_PROOF=1 $(PYTEST) --timeout=7200 -m spark
+
+mutants: .venv/.dev .venv/.spark build ## plant every known bug and see that the tests notice
+	MILLSTREAM_PROOF=1 $(PYTEST) --timeout=1200 -v tests/mutants tests/crash/test_planted_bugs.py
 
 compat: .venv/.dev build ## SUITE=<checkout>: a client library's own tests against millstream
 	scripts/compat.sh "$(SUITE)" $(ARGS)

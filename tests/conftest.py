@@ -30,7 +30,7 @@ collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines"]
 
 # Even the short forms of these take a while: `make test` runs them, `make check` does not.
 SLOW_PLACES = {
-    *("compat", "crash", "fuzz", "packages"),
+    *("compat", "crash", "fuzz", "mutants", "packages"),
     # Files elsewhere that sweep crashes, or start many servers, often beside nats-server.
     *(
         "test_backup_cli.py",

@@ -78,3 +78,8 @@ def test_inline_status_is_read_from_the_first_line() -> None:
 def test_a_header_cannot_smuggle_in_another_line(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="header"):
         encode(headers)
+
+
+def test_a_message_that_does_not_end_where_its_size_says_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="does not end"):
+        Parser().feed(b"MSG orders 1 2\r\nabcd\r\n")

@@ -1,7 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.consumers.ledger import GiveUp, Ledger, Redeliver, RedeliveryPolicy
+from millstream.consumers.ledger import (
+    GiveUp,
+    Ledger,
+    Redeliver,
+    RedeliveryPolicy,
+    RedeliveryQueue,
+)
 from millstream.kernel._batch import Batch
 from millstream.kernel._frames import Frames, encode_batch
 
@@ -290,3 +296,10 @@ def test_answers_are_awaited_until_the_last_wait_is_over():
     endless = Ledger(RedeliveryPolicy(ack_wait=0))
     deliver(endless, 1, now=100)
     assert endless.last_wait() == 0.0
+
+
+def test_what_waits_to_be_delivered_again_keeps_its_place_when_it_is_named_twice() -> None:
+    waiting = RedeliveryQueue()
+    for seq in (1, 2, 1):
+        waiting.add(seq)
+    assert [waiting.pop() for _ in range(3)] == [1, 2, 0]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from table import MUTANTS, Mutant
+from mutant_table import MUTANTS, Mutant
 
 import millstream
 from support.scale import count

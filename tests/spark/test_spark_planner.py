@@ -210,3 +210,9 @@ def test_a_part_of_a_segment_weighs_its_share() -> None:
     segment = PlannedSegment("1.data", "1.idx", 1, 100, 1000)
     found = parts(msgspec.structs.replace(given, segments=[segment]), 51, 100, Access.AUTO, 40)
     assert [part.bytes for part in found if isinstance(part, FileRange)] == [400, 100]
+
+
+@pytest.mark.parametrize("reason", ["unsynced", "torn", "corruption", "evicted", "restart"])
+def test_every_reason_but_the_harmless_ones_is_a_loss(reason: str) -> None:
+    found = plan(last=30, gaps=[(5, 9, reason), (12, 13, "void"), (15, 16, "delete")])
+    assert lost(found, 1, 30) == ((5, 9, reason),)

@@ -59,3 +59,8 @@ def test_overlap_means_that_some_literal_matches_both(a: str, b: str) -> None:
 def test_a_subset_is_matched_wherever_it_matches(inner: str, outer: str) -> None:
     covered = all(matches(outer, x) for x in LITERALS if matches(inner, x))
     assert is_subset(inner, outer) == covered
+
+
+def test_a_wildcard_is_not_published_to_and_matches_nothing() -> None:
+    assert not matches("a.*", "a.*")
+    assert not matches(">", "a.>")

@@ -72,7 +72,7 @@ MUTANTS = (
         "monitor/health.py",
         "if options.consumer and options.consumer not in names:",
         "if options.consumer and not names:",
-        ("tests/monitor/test_monitor_endpoints.py",),
+        ("tests/monitor/test_monitor_health.py",),
     ),
     Mutant(
         "a lease ends a moment early",
