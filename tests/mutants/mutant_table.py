@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "a queue name overrides a deny",
         "accounts/permissions.py",
-        "    if any(not entry.queue for entry in found):\n        return True\n",
-        "    if not queue and any(not entry.queue for entry in found):\n        return True\n",
+        "return self._plain.covers(subject) or (bool(queue) and self._names(subject, queue))",
+        "return self._names(subject, queue) if queue else self._plain.covers(subject)",
         ("tests/accounts", "tests/nats/test_nats_permissions.py"),
     ),
     Mutant(
