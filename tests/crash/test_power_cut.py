@@ -264,7 +264,7 @@ def check_doors(peer: Peer, first: int, last: int) -> None:
     told: Any = state["lost"]
     assert (told["msgs"], told["in_doubt"]) == (list(range(first, last + 1)), lost)
     metrics = get(peer, "/metrics").decode().splitlines()
-    busy = [line for line in metrics if 'stream_name="busy"' in line]
+    busy = [line for line in metrics if 'stream="busy"' in line]
     assert [line.split()[-1] for line in busy if "_lost_records" in line] == ["0"]
     assert [line.split()[-1] for line in busy if "_in_doubt_records" in line] == [str(lost)]
     with contextlib.closing(open_streams(peer.url)) as streams:

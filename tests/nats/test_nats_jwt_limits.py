@@ -153,11 +153,6 @@ def test_the_same_account_jwts_are_refused(case: str, let_in_there: dict[str, bo
     assert bool(refused) != let_in_there[case], refused
 
 
-def test_an_auth_callout_is_refused_by_name(urls: tuple[str, str]) -> None:
-    told = updated(urls[0], authorization={"auth_users": [USER_KEY]})["error"]["description"]
-    assert "'nats.authorization.auth_users' is not supported" in told
-
-
 def test_a_wrong_jwt_is_refused_with_the_field_and_the_remedy(urls: tuple[str, str]) -> None:
     told = updated(urls[0], **VERDICTS["fewer exports than it has"])["error"]["description"]
     assert "'limits.exports' allows 1 and the account has 2: raise the limit" in told

@@ -24,7 +24,8 @@ def test_our_own_names_win_over_the_other_ones() -> None:
 def test_the_defaults_are_those_of_the_contract() -> None:
     caps = ServeConfig().options().monitor.caps
     assert [getattr(caps, name) for name in CAPS] == [
-        100_000, 10_000, 10_000, 10_000, 1000, 1000, 0, 67_108_864, 1000,
+        100_000, 10_000, 10_000, 10_000, 1000, 1000, 0, 67_108_864,
+        134_217_728, 67_108_864, 2_097_152, 1000,
     ]  # fmt: skip
 
 

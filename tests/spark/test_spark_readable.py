@@ -12,6 +12,7 @@ from millstream.spark import attach
 from millstream.spark.reading.sample import sampled
 from support.small_broker import SmallBroker, small_broker
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 TEXT, BYTES = b'{"id":1,"price":2}', b"\xff\xfe"
 
 

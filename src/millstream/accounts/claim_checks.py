@@ -30,6 +30,9 @@ def account_problems(nats: dict[str, Any]) -> Iterator[str]:
             yield f"'signing_keys' must list public account keys (A…), not {key!r}"
         if isinstance(entry, dict) and entry.get("kind") not in (None, "user_scope"):
             yield f"'signing_keys' has a scope of the unknown kind {entry['kind']!r}"
+    callout = nats.get("authorization") or {}
+    if callout.get("allowed_accounts") and not callout.get("auth_users"):
+        yield "'authorization.allowed_accounts' needs 'auth_users': name who answers the callout"
     if (nats.get("cluster_traffic") or "") not in _CLUSTER_TRAFFIC:
         yield f"'cluster_traffic' must be system or owner, not {nats['cluster_traffic']!r}"
 

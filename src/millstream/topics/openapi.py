@@ -66,6 +66,7 @@ class Details(msgspec.Struct, frozen=True):
     upgrades: bool = False  # 101 instead of 200
     refuses: tuple[str, ...] = ()  # statuses beside those that its kind of operation has
     refusal: Schema | None = None  # what a refusal looks like, where it is not an Error
+    absent: str = ""  # the media type of a 404, where it is not an Error
 
 
 _PAGE = {"page_size": COUNT, "cursor": TEXT}
@@ -161,6 +162,8 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("GET", "/v0/watch/{wid}"): Details(answer=TEXT, media=EVENTS),
     ("GET", "/v0/ws"): Details(upgrades=True),
     ("GET", "/v0/metrics"): Details(answer=TEXT, media=PLAIN),
+    ("GET", "/raftz"): Details(absent=PLAIN),
+    ("GET", "/stacksz"): Details(answer=TEXT, media=PLAIN),
     ("GET", "/metrics"): Details({"prefix": TEXT}, answer=TEXT, media=PLAIN),
     ("GET", "/"): Details(answer=TEXT, media=HTML),
     ("GET", "/healthz"): Details(
@@ -309,6 +312,11 @@ def _responses(route: Route, details: Details) -> dict[str, Any]:
         found[code] = {"$ref": f"#/components/responses/Refused{code}"}
         if details.refusal is not None:
             found[code] = _refusal(_REFUSALS[code], details.refusal)
+    if details.absent:
+        found["404"] = {
+            "description": "There is none",
+            "content": {details.absent: {"schema": TEXT}},
+        }
     return found
 
 
