@@ -159,6 +159,9 @@ def _start_of(pattern: str) -> str:
     """Return the tokens of a pattern before its first wildcard: all, where it has none."""
     if "*" not in pattern and ">" not in pattern:
         return pattern
+    start, _, last = pattern.rpartition(".")
+    if last in ("*", ">") and "*" not in start and ">" not in start:
+        return start
     return ".".join(takewhile(lambda token: token not in ("*", ">"), pattern.split(".")))
 
 
@@ -168,7 +171,7 @@ class PatternSet:
     def __init__(self) -> None:
         self._known = Patterns(MOST_STEPS)
         self._of: dict[int, tuple[str, ...]] = {}
-        self._starts: dict[str, tuple[int, ...]] = {}  # what is before a wildcard → owners
+        self._starts: dict[str, set[int]] = {}  # what is before a wildcard → owners
 
     def put(self, owner: int, patterns: tuple[str, ...]) -> None:
         """Let an owner have these patterns, whatever it had before."""
@@ -178,20 +181,21 @@ class PatternSet:
         kept = tuple(p for p in patterns if len(p.encode()) <= LONGEST_SUBJECT)
         for pattern in kept:
             self._known.add(pattern.encode(), owner)
-            start = _start_of(pattern)
-            self._starts[start] = (*self._starts.get(start, ()), owner)
+        for start in set(map(_start_of, kept)):
+            self._starts.setdefault(start, set()).add(owner)
         if kept:
             self._of[owner] = kept
 
     def drop(self, owner: int) -> None:
         """Forget an owner."""
-        for pattern in self._of.pop(owner, ()):
+        kept = self._of.pop(owner, ())
+        for pattern in kept:
             self._known.remove(pattern.encode(), owner)
-            start = _start_of(pattern)
-            left = list(self._starts.pop(start))
-            left.remove(owner)
-            if left:
-                self._starts[start] = tuple(left)
+        for start in set(map(_start_of, kept)):
+            owners = self._starts[start]
+            owners.remove(owner)
+            if not owners:
+                del self._starts[start]
 
     def overlapping(self, pattern: str) -> set[int]:
         """Return the owners of patterns that overlap with one.
