@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from millstream.client.errors import ClientError
+from millstream.cli.buckets.backing_stream import BackingStream
 from millstream.client.jetstream.api import NO_STREAM, JetStreamApi, JetStreamRefused
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 PREFIX = "KV_"
 OPERATION = "KV-Operation"
 WRONG_LAST = 10071
-_BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 Json = dict[str, Any]
@@ -26,29 +25,14 @@ class Bucket:
     """Reads and writes the keys of one bucket."""
 
     def __init__(self, js: JetStreamApi, name: str) -> None:
-        if not _BUCKET.fullmatch(name):
-            raise click.UsageError(
-                f"{name!r} is not a name of a bucket: letters, digits, - and _ make one"
-            )
+        self._backing = BackingStream(js, name, PREFIX, "a bucket", "kv add")
         self.js = js
         self.name = name
-        self.stream = PREFIX + name
+        self.stream = self._backing.stream
 
     def info(self) -> Json:
         """Return the stream behind the bucket; names another bucket where there is none."""
-        try:
-            return self.js.ask(f"STREAM.INFO.{self.stream}")
-        except JetStreamRefused as error:
-            if error.err_code == NO_STREAM:
-                raise self._absent() from None
-            raise
-
-    def _absent(self) -> ClientError:
-        from millstream.cli.shown.near import hint
-
-        known = [each[3:] for each in self.js.stream_names() if each.startswith(PREFIX)]
-        also = hint(self.name, known) or f"; `millstream kv add {self.name}` creates it"
-        return ClientError(f"there is no bucket named {self.name!r}{also}")
+        return self._backing.info()
 
     def subject(self, key: str) -> str:
         """Return the subject of a key."""
@@ -65,7 +49,7 @@ class Bucket:
             return self.js.message(self.stream, last_by_subj=f"$KV.{self.name}.{key}")
         except JetStreamRefused as error:
             if error.err_code == NO_STREAM:
-                raise self._absent() from None
+                raise self._backing.absent() from None
             raise
 
     def write(self, key: str, value: bytes, headers: dict[str, str] | None = None) -> int:
@@ -75,7 +59,7 @@ class Bucket:
         try:
             answer = self.js.client.request(self.subject(key), value, self.js.timeout, headers)
         except NoResponders:
-            raise self._absent() from None
+            raise self._backing.absent() from None
         return int(revision_of(answer))
 
     def records(self, subject: str, *, last_only: bool = False) -> Iterator[Json]:

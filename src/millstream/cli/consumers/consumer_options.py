@@ -1,6 +1,5 @@
 """Options that describe a consumer's configuration, and the configuration that they make."""
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from millstream.cli.shown.figures import DURATION, TIME, read_duration, read_time
-from millstream.cli.streams.stream_options import read_config, read_pairs
+from millstream.cli.streams.stream_options import collected, read_pairs
 
 Json = dict[str, Any]
 Function = Callable[..., Any]
@@ -53,16 +52,7 @@ CONSUMER_FIELDS = frozenset(
 
 def consumer_options(function: Function) -> Function:
     """Add every option that describes a consumer; the function gets them as ``wish``."""
-
-    @functools.wraps(function)
-    def run(**values: Any) -> Any:
-        names = [name for name in values if name.startswith("cfg_")]
-        wish = {name[4:]: v for name in names if (v := values.pop(name)) is not None}
-        wish = {**read_config(values.pop("file")), **wish}
-        _lists(wish, values)
-        return function(wish=wish, **values)
-
-    decorated: Function = run
+    decorated = collected(function, _lists)
     for flag, (field, kind, text) in reversed(_VALUES.items()):
         decorated = click.option(flag, f"cfg_{field}", type=kind, help=text)(decorated)
     for flag, (field, text) in reversed(_SWITCHES.items()):

@@ -4,21 +4,20 @@ import base64
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import IO, Any
 
 import click
 
+from millstream.cli.buckets.backing_stream import BackingStream
 from millstream.cli.buckets.bucket import revision_of
 from millstream.client.errors import ClientError, NoResponders
-from millstream.client.jetstream.api import NO_STREAM, JetStreamApi, JetStreamRefused
+from millstream.client.jetstream.api import JetStreamApi
 
 PREFIX = "OBJ_"
 CHUNK = 128 * 1024
 PULLED = 32  # parts asked for at a time
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 Json = dict[str, Any]
 
@@ -27,29 +26,14 @@ class ObjectStore:
     """Reads and writes the objects of one store."""
 
     def __init__(self, js: JetStreamApi, name: str) -> None:
-        if not _NAME.fullmatch(name):
-            raise click.UsageError(
-                f"{name!r} is not a name of a store: letters, digits, - and _ make one"
-            )
+        self._backing = BackingStream(js, name, PREFIX, "an object store", "object add")
         self.js = js
         self.name = name
-        self.stream = PREFIX + name
+        self.stream = self._backing.stream
 
     def info(self) -> Json:
         """Return the stream behind the store; names another store where there is none."""
-        try:
-            return self.js.ask(f"STREAM.INFO.{self.stream}")
-        except JetStreamRefused as error:
-            if error.err_code == NO_STREAM:
-                raise self._absent() from None
-            raise
-
-    def _absent(self) -> ClientError:
-        from millstream.cli.shown.near import hint
-
-        known = [each[4:] for each in self.js.stream_names() if each.startswith(PREFIX)]
-        also = hint(self.name, known) or f"; `millstream object add {self.name}` creates it"
-        return ClientError(f"there is no object store named {self.name!r}{also}")
+        return self._backing.info()
 
     def meta_subject(self, name: str) -> str:
         """Return the subject of what is known about an object."""
@@ -142,7 +126,7 @@ class ObjectStore:
         try:
             return revision_of(self.js.client.request(subject, body, self.js.timeout, headers))
         except NoResponders:
-            raise self._absent() from None
+            raise self._backing.absent() from None
 
     def _write_meta(self, about: Json) -> None:
         subject = self.meta_subject(about["name"])

@@ -1,5 +1,6 @@
 """Options that describe a stream's configuration, and the configuration that they make."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,7 @@ _SWITCHES = {
 
 def stream_options(function: Function) -> Function:
     """Add every option that describes a stream; the function gets them as ``wish``."""
-    decorated = _collect(function)
+    decorated = collected(function, _lists)
     for flag, (field, kind, text) in reversed(_VALUES.items()):
         decorated = click.option(flag, f"cfg_{field}", type=kind, help=text)(decorated)
     for flag, (field, text) in reversed(_SWITCHES.items()):
@@ -88,15 +89,18 @@ _LISTS: list[tuple[tuple[str, ...], dict[str, Any]]] = [
 ]
 
 
-def _collect(function: Function) -> Function:
-    import functools
+def collected(function: Function, lists: Callable[[Json, Json], None]) -> Function:
+    """Return a function that gets the options of a configuration as one ``wish``.
+
+    ``lists`` moves options that stand for more than one field from the values to the wish.
+    """
 
     @functools.wraps(function)
     def run(**values: Any) -> Any:
         names = [name for name in values if name.startswith("cfg_")]
         wish = {name[4:]: v for name in names if (v := values.pop(name)) is not None}
         wish = {**read_config(values.pop("file")), **wish}
-        _lists(wish, values)
+        lists(wish, values)
         return function(wish=wish, **values)
 
     return run
