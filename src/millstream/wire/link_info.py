@@ -126,7 +126,7 @@ def _given(line: bytes) -> dict[str, Any]:
     """Read a JSON object; null stands for a field that was left out, as Go reads it."""
     try:
         given = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedLink(str(error)) from error
     if not isinstance(given, dict):
         raise MalformedLink("not a JSON object")

@@ -70,6 +70,6 @@ def _request_info(headers: bytes) -> dict[str, Any]:
     try:
         told = next((value for key, value in parse_headers(headers) if key == REQUEST_INFO), b"{}")
         info = msgspec.json.decode(told)
-    except (MalformedHeaders, msgspec.DecodeError):
+    except (MalformedHeaders, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}

@@ -194,7 +194,7 @@ def _pub_ack(found: list[tuple[bytes, bytes, bytes]]) -> Any:
         raise NobodyAnswers("no stream takes this subject; publish without ack")
     try:
         ack = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest("somebody else than a stream answered; publish without ack") from None
     if isinstance(ack, dict) and "error" in ack:
         raise BadRequest(str(ack["error"].get("description", "refused")), {"error": ack["error"]})

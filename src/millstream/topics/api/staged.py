@@ -73,5 +73,5 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
 def _body(request: Request, shape: type[_Shape]) -> _Shape:
     try:
         return msgspec.json.decode(request.body, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"cannot read the request: {error}") from error
