@@ -132,6 +132,13 @@ def _uvarint(value: int) -> bytes:
 # -- reading -----------------------------------------------------------------------------------
 
 
+# What comes of bytes and JSON that say something else than an archive does.
+_UNREADABLE = (
+    *(tarfile.TarError, msgspec.MsgspecError, ValueError, KeyError),
+    *(TypeError, AttributeError, RecursionError),
+)
+
+
 class Archive:
     """An archive that has come in whole; ``rows`` yields its records in order."""
 
@@ -146,7 +153,7 @@ class Archive:
                 self._read_entries(data)
             else:
                 self._read_tar(data)
-        except (tarfile.TarError, msgspec.MsgspecError, ValueError, KeyError) as error:
+        except _UNREADABLE as error:
             raise BadArchive(f"the snapshot is not an archive of a stream: {error}") from error
 
     def rows(self) -> Iterator[ArchiveRow]:
