@@ -67,6 +67,7 @@ from millstream.server.options.options import (
 )
 from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
+from millstream.store.checkpoints import Sections
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
@@ -134,7 +135,7 @@ class KeptParts(msgspec.Struct, frozen=True):
         self.topics.recover(self.store.recovery)
         self.sinks.recover(self.store.recovery)
 
-    def sections(self) -> dict[str, bytes]:
+    def sections(self) -> Sections:
         """Return what a snapshot keeps for everything above the store."""
         sinks = {SINKS_SECTION: self.sinks.section()}
         return {**self.shared.sections(), **self.topics.sections(), **sinks}
