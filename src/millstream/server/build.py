@@ -65,7 +65,14 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
-from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
+from millstream.server.page_parts import (
+    PageParts,
+    disk_of,
+    kick,
+    memory_of_machine,
+    pressure_of,
+    room_on_disk,
+)
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
@@ -679,8 +686,10 @@ def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:
         accounts=kept.accounts.all,
         shapes=shapes,
         store_dir=str(options.directory),
-        max_memory=options.max_memory,
-        max_storage=options.max_store,
+        max_memory=options.max_memory if options.max_memory >= 0 else memory_of_machine(),
+        max_storage=options.max_store
+        if options.max_store >= 0
+        else room_on_disk(options.directory),
         domain=options.domain,
         sync_interval_ns=None if interval is None else round(interval * 1e9),
         api_level=API_LEVEL,

@@ -31,12 +31,28 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
+    from millstream.streams.config.source import Source
 
 __all__ = ["Stream", "StreamFollower", "as_record", "settle"]
 
 
 class StreamFollower(Protocol):
     """Something that brings records into a stream by itself."""
+
+    @property
+    def source(self) -> "Source":
+        """Where they come from."""
+        ...
+
+    @property
+    def taken(self) -> int:
+        """The newest sequence of the origin that is here."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether it takes them from there now, through no consumer that people see."""
+        ...
 
     def refresh(self) -> None:
         """Look again for where the records come from."""

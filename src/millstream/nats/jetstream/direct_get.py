@@ -151,7 +151,7 @@ class DirectGet:
         """Send the newest record of each subject, as of a sequence or a time."""
         up_to = asked.up_to_seq or self._stream.log.committed_seq
         if asked.up_to_time:
-            up_to = self._stream.log.seek_time(time_ns(asked.up_to_time)) - 1
+            up_to = self._last_before(time_ns(asked.up_to_time))
             if up_to < self._stream.state().first_seq:
                 raise _Status("404 No Results")
         in_files = self._stream.config.storage == "file"
@@ -169,6 +169,12 @@ class DirectGet:
         fields = (*_progress(left, before), (b"Nats-UpTo-Sequence", b"%d" % up_to))
         self._status(reply, b"204 EOB", fields)
 
+    def _last_before(self, ts_ns: int) -> int:
+        """Return the sequence before the first record that is there and not older."""
+        log, index = self._stream.log, self._stream.index
+        behind = index.seqs(index.select(()), max(log.seek_time(ts_ns), 1), 1)
+        return next(behind, log.committed_seq + 1) - 1
+
     def _send_all(
         self, reply: bytes, asked: GetRequest, seqs: Iterable[int], left: int
     ) -> tuple[int, int]:
@@ -182,7 +188,10 @@ class DirectGet:
 
     def _records(self, seqs: Iterable[int], room: int) -> Iterator[Record]:
         for seq in seqs:
-            record = self._stream.get(seq)
+            try:
+                record = self._stream.get(seq)
+            except RecordNotFound:  # found damaged just now
+                continue
             room -= len(record.subject) + len(record.headers) + len(record.payload)
             yield record
             if room <= 0:
