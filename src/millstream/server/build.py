@@ -65,7 +65,14 @@ from millstream.server.options.options import (
     LoggingOptions,
     Options,
 )
-from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
+from millstream.server.page_parts import (
+    PageParts,
+    disk_of,
+    kick,
+    memory_of_machine,
+    pressure_of,
+    room_on_disk,
+)
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.checkpoints import Sections
 from millstream.store.cold.options import ColdOptions
@@ -453,7 +460,9 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    everybody = GlobalAccount(lambda: accounts.configured[GLOBAL_ACCOUNT], catalog)
+    space = accounts.get(GLOBAL_ACCOUNT)
+    assert space is not None  # it is always there
+    everybody = GlobalAccount(space, catalog)
     jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT], everybody)
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
@@ -678,8 +687,10 @@ def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:
         accounts=kept.accounts.all,
         shapes=shapes,
         store_dir=str(options.directory),
-        max_memory=options.max_memory,
-        max_storage=options.max_store,
+        max_memory=options.max_memory if options.max_memory >= 0 else memory_of_machine(),
+        max_storage=options.max_store
+        if options.max_store >= 0
+        else room_on_disk(options.directory),
         domain=options.domain,
         sync_interval_ns=None if interval is None else round(interval * 1e9),
         api_level=API_LEVEL,

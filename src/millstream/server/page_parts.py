@@ -109,6 +109,20 @@ def disk_of(directory: str) -> tuple[int, int]:
     return found.used, found.total
 
 
+def room_on_disk(directory: str | os.PathLike[str]) -> int:
+    """Return how many bytes the file system of a directory has left, -1 where nobody knows."""
+    used, total = disk_of(str(directory))
+    return total - used if total else -1
+
+
+def memory_of_machine() -> int:
+    """Return how many bytes of memory this machine has, -1 where nobody knows."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return -1
+
+
 def kick(sessions: Sessions, cid: int) -> bool:
     """Close a client's connection as an operator asks; False when there is none."""
     session = sessions.session(cid)
