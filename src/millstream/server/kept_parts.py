@@ -137,7 +137,9 @@ def keep(
     sinks = Deposits(catalog, store, clock)
     readers = Readers(consumers)
     endpoints = partial(register_endpoints, shared, sinks, readers, nats.sessions.clients.sight_of)
-    everybody = GlobalAccount(lambda: accounts.configured[GLOBAL_ACCOUNT], catalog)
+    space = accounts.get(GLOBAL_ACCOUNT)
+    assert space is not None  # it is always there
+    everybody = GlobalAccount(space, catalog)
     jetstream = JetStream(shared, GLOBAL_ACCOUNT, accounts.interests[GLOBAL_ACCOUNT], everybody)
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)

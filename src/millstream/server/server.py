@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 Announce = Callable[[ServerFacts], None]
 
 _TICK = 1.0
-GARBAGE = (700, 10, 10)  # Python's own thresholds
+GARBAGE_AFTER = 10_000  # objects that came and did not go: next to nothing of it is a cycle
 
 
 def run(
@@ -84,7 +84,7 @@ async def _serve(
         if manager.watchdog_seconds:
             parts.timers.every(manager.watchdog_seconds, "the sign of life", manager.alive)
         gc.freeze()  # what is there now stays: collections that look at it again cost 40 ms
-        gc.set_threshold(*GARBAGE)
+        gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
         gc.enable()
         if isinstance(loop, GuardedLoop):
             loop.guard.begin()
