@@ -65,7 +65,6 @@ class StreamParts:
 
     __slots__ = (
         "_scheduling",
-        "_stream",
         "admission",
         "contents",
         "index",
@@ -76,10 +75,14 @@ class StreamParts:
     )
 
     def __init__(
-        self, stream: "Stream", around: Surroundings, paused: Callable[[bool], None]
+        self,
+        config: StreamConfig,
+        log: Log,
+        around: Surroundings,
+        paused: Callable[[bool], None],
+        on_abandoned: Callable[[bytes, str], None],
     ) -> None:
-        config, log, clock, timers = stream.config, stream.log, around.clock, around.timers
-        self._stream = stream
+        clock, timers = around.clock, around.timers
         self.is_used = True
         claims = Claims()
         self.watchers = Watchers()
@@ -94,7 +97,7 @@ class StreamParts:
         self.admission = Admission(
             self.contents, self.keeps, self.writes, clock, timers, around.batch_limits,
             around.room, partial(is_full, config.name) if is_full is not None else None,
-            partial(around.on_abandoned, stream),
+            on_abandoned,
         )  # fmt: skip
         self.removal = Removal(self.contents, departures, claims, self.writes, clock, timers)
         self._scheduling = Scheduling(
@@ -103,20 +106,20 @@ class StreamParts:
 
     def begin(self) -> None:
         """Recover what the records say, and keep the limits."""
-        stream, expiry = self._stream, self.removal.ageing.expiry
-        recall = Recall(stream.config, stream.log, self.writes, expiry, self._scheduling)
+        contents, expiry = self.contents, self.removal.ageing.expiry
+        recall = Recall(contents.config, contents.log, self.writes, expiry, self._scheduling)
         recall.everything(self.writes.now_ns())
         self.removal.limits.keep(None)
         self._scheduling.start()
 
     def keeps(self, subject: bytes) -> bool:
         """Whether records of a subject are kept at all: somebody may have to wait for them."""
-        retention = self._stream.config.retention
+        retention = self.contents.config.retention
         return retention != "interest" or self.removal.claims.concern(subject)
 
     def _on_commit(self, run: Run) -> None:
         self.removal.limits.keep(run)
-        if self._stream.config.allow_msg_schedules:
+        if self.contents.config.allow_msg_schedules:
             self._scheduling.on_commit(run)
         if self.watchers.are_filtered:
             self.watchers.wake_for(run.batch.subjects(run.start, run.count))

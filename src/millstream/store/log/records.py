@@ -23,6 +23,7 @@ class LogRecords:
     """What is there; all methods run on the loop."""
 
     __slots__ = (
+        "__weakref__",
         "_staged_headed",
         "_tags",
         "bytes",

@@ -93,6 +93,7 @@ class Segment:
     """One segment of a log, growing or sealed. Positions are those of its index."""
 
     __slots__ = (
+        "__weakref__",
         "_brought",
         "_cut_tail",
         "_file",
