@@ -49,6 +49,8 @@ from millstream.nats.transport.proxies import Proxies
 from millstream.nats.transport.tls import Tls
 from millstream.nats.transport.tls_transport import TlsPort
 from millstream.nats.transport.trace import Tracing
+from millstream.queues.consumer_letters import ConsumerLetters
+from millstream.queues.dead_letters import DeadLetters
 from millstream.server.about import end_of_certificate, show
 from millstream.server.access.http_gate import HttpGate, gate_of
 from millstream.server.access.identity import identities_of
@@ -83,6 +85,7 @@ from millstream.streams.stream_table import StreamsByName
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.topics.context import Topics
+from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.openapi import openapi_route
 from millstream.wire.info import ServerInfo, server_info
 
@@ -123,6 +126,7 @@ class KeptParts(msgspec.Struct, frozen=True):
     accounts: AccountStreams
     topics: Topics
     sinks: Deposits
+    letters: ConsumerLetters
 
     def start(self) -> None:
         """Take up what the store recovered, then serve it."""
@@ -426,6 +430,8 @@ def keep(
     store = open_store(options, clock, post, runtime.files, supervisor, defer)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
+    topic_limit = TopicLimit(catalog)
+    letters = ConsumerLetters(DeadLetters(catalog, topic_limit.reserved, defaults))
     consumers = Registry(
         catalog,
         store,
@@ -435,6 +441,7 @@ def keep(
         accounts.interests,
         sharing.is_awaited,
         consumers_by_default(options.limits),
+        letters,
     )
     shared = SharedParts(
         hub,
@@ -457,9 +464,12 @@ def keep(
     endpoints(GLOBAL_ACCOUNT, jetstream.interest)
     served = AccountStreams(jetstream, accounts, endpoints)
     topics = Topics(
-        catalog, clock, store, timers, sinks, readers, supervisor=supervisor, defaults=defaults
+        *(catalog, clock, store, timers, sinks, readers),
+        supervisor=supervisor,
+        defaults=defaults,
+        topic_limit=topic_limit,
     )
-    return KeptParts(store, shared, everybody, jetstream, served, topics, sinks)
+    return KeptParts(store, shared, everybody, jetstream, served, topics, sinks, letters)
 
 
 def catalog_of(

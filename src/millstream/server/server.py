@@ -230,6 +230,7 @@ class Server:
         if parts.kept is None:
             parts.nats.stop()
         else:
+            await parts.kept.letters.work.finish()
             await parts.kept.topics.finish()
             await parts.kept.accounts.close()
             await parts.kept.jetstream.finish()

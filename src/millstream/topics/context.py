@@ -94,6 +94,7 @@ class Topics:
         shortest_heartbeat_ms: int = 1000,
         supervisor: Supervisor | None = None,
         defaults: TopicDefaults | None = None,
+        topic_limit: TopicLimit | None = None,
     ) -> None:
         self.defaults = defaults or TopicDefaults()
         self.catalog = catalog
@@ -105,8 +106,7 @@ class Topics:
         self.priorities = Priorities(clock)
         self.stop_signal = StopSignal()
         self.unbroken = UnbrokenWork()
-        self.max_topics = max_topics
-        self.topic_limit = TopicLimit(catalog, lambda: self.max_topics)
+        self.topic_limit = topic_limit or TopicLimit(catalog, max_topics)
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
@@ -151,7 +151,7 @@ class Topics:
         max_unread_per_connection: int,
     ) -> None:
         """Keep to other caps from now on."""
-        self.max_topics = max_topics
+        self.topic_limit.most = max_topics
         self.routers.most = max_routers
         self.max_watch_sessions = max_watch_sessions
         self.live.most, self.live.per_key = max_sse_connections, max_sse_per_key

@@ -137,6 +137,7 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     js.terms.limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
+    js.check_deliver(config.dead_letter, "")
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.advisories.tell_consumer("CREATED", "create", stream.name, consumer.name)
