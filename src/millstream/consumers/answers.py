@@ -9,7 +9,7 @@ from millstream.consumers import acks
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
-from millstream.consumers.letters.letter_box import MAX_DELIVER, TERMINATED, LetterBox
+from millstream.consumers.letters.letter_box import TERMINATED, LetterBox
 from millstream.consumers.reading.claim import ConsumerClaim
 from millstream.kernel._batch import Batch
 
@@ -66,9 +66,14 @@ class Answers:
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
+        self._letters.take_on(config)
         self._all = config.ack_policy == "all"
         self._most_pending = config.max_ack_pending
         self._sampled = 0 if self._all else config.sample_percent
+
+    def close(self) -> None:
+        """Keep no letters any more."""
+        self._letters.close()
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
@@ -151,8 +156,7 @@ class Answers:
             return
         if self._ledger.policy.is_exhausted(known[1]):
             self._ledger.nak(seq, self._clock.monotonic(), FOREVER)
-            self._advisories.max_deliveries(GiveUp(seq, known[1]))
-            self._letters.post(seq, known[1], MAX_DELIVER)
+            self._letters.give_up(GiveUp(seq, known[1]))
 
     def _ack(self, subject: bytes, seq: int, done: list[int]) -> None:
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:

@@ -66,12 +66,13 @@ class Consumer:
         self.advisories = Advisories(stream.name, name, outlet)
         self.pause = Pause(config.pause_until, clock, timers, self.advisories)
         pace = Pace(config)
-        self.letters = LetterBox(
-            name, config, stream, ledger, timers, letters, self._settled_by_letter
+        box = LetterBox(
+            *(name, config, stream, ledger, timers),
+            *(self.advisories, letters, self._settled_by_letter),
         )
         self.feed = Feed(
             *(name, config, stream, cursor, ledger, pace),
-            *(self.advisories, self.pause, self.letters, clock),
+            *(self.pause, box, clock),
         )
         dispatch = Dispatch(
             name, config, stream, cursor, ledger, pace, outlet, self.advisories, clock
@@ -95,7 +96,7 @@ class Consumer:
         api = f"{stream.name}.{name}"
         prefix = len(f"$JS.ACK.{api}.".encode())
         self.answers = Answers(
-            config, ledger, clock, self.pump, self._claim, prefix, self.advisories, self.letters
+            config, ledger, clock, self.pump, self._claim, prefix, self.advisories, box
         )
         self._sinks = ConsumerSinks(api, self.pump, self.answers, interest)
 
@@ -129,7 +130,7 @@ class Consumer:
     def close(self, description: str = "Consumer Deleted") -> None:
         """Send everybody away and let go of the stream."""
         self.state.stop()
-        self.letters.close()
+        self.answers.close()
         self._sinks.close()
         self.pause.stop()
         self.pump.close(description)
@@ -156,7 +157,6 @@ class Consumer:
         self.config = config
         self.ledger.adopt(config.redelivery)
         self.pause.change(config.pause_until)
-        self.letters.take_on(config)
         self.pump.take_on(config)
         self.answers.take_on(config)
 

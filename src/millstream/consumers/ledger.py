@@ -251,7 +251,7 @@ class Ledger:
         if done:
             self.is_dirty = True
             if self.lanes.is_on:
-                self._pass_keys_on(acked or ())
+                self.lanes.pass_on(acked or (), self.queue.add)
             self._raise_floor()
         return others
 
@@ -357,14 +357,8 @@ class Ledger:
         self.is_dirty = True
         self.queue.discard(seq)
         if self.lanes.is_on:
-            self._pass_keys_on((seq,))
+            self.lanes.pass_on((seq,), self.queue.add)
         return True
-
-    def _pass_keys_on(self, seqs: Iterable[int]) -> None:
-        """Let the next of each key be delivered."""
-        for seq in seqs:
-            if following := self.lanes.release(seq):
-                self.queue.add(following)
 
     def _raise_floor(self) -> None:
         """Move the floor up to just below the oldest pending delivery."""

@@ -5,7 +5,7 @@ not answered in time) keeps its key, so that no later one of the key overtakes i
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -88,6 +88,12 @@ class KeyLanes:
             return 0
         del self._holders[key]
         return self._next(key)
+
+    def pass_on(self, seqs: Iterable[int], go: Callable[[int], None]) -> None:
+        """Forget records that are done with, and let whoever waited for their keys go."""
+        for seq in seqs:
+            if following := self.release(seq):
+                go(following)
 
     def _next(self, key: bytes) -> int:
         line = self._lines.get(key, [])

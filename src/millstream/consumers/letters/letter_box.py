@@ -11,8 +11,9 @@ from millstream.errors import MillstreamError, NotHere, RecordNotFound
 from millstream.message import Record
 
 if TYPE_CHECKING:
+    from millstream.consumers.advisories import Advisories
     from millstream.consumers.config import ConsumerConfig
-    from millstream.consumers.ledger import Ledger
+    from millstream.consumers.ledger import GiveUp, Ledger
     from millstream.delivery.timers import Timer, Timers
     from millstream.streams.stream import Stream
 
@@ -59,6 +60,7 @@ class LetterBox:
         stream: "Stream",
         ledger: "Ledger",
         timers: "Timers",
+        advisories: "Advisories",
         letters: Letters | None,
         settled: Callable[[int], None],
     ) -> None:
@@ -66,6 +68,7 @@ class LetterBox:
         self._stream = stream
         self._ledger = ledger
         self._timers = timers
+        self._advisories = advisories
         self._letters = letters
         self._settled = settled
         self._waiting: dict[int, _Wanted] = {}
@@ -87,6 +90,14 @@ class LetterBox:
     def has(self, seq: int) -> bool:
         """Whether a letter of this record is on its way."""
         return seq in self._waiting or seq in self._under_way
+
+    def give_up(self, end: "GiveUp") -> None:
+        """Tell of a record that is not delivered any more; keep a letter where one is wanted."""
+        if self.has(end.seq):
+            return  # told already, and its letter is on its way
+        self._advisories.max_deliveries(end)
+        if self.is_open:
+            self.post(end.seq, end.deliveries, MAX_DELIVER)
 
     def post(
         self, seq: int, deliveries: int, reason: str, then: Callable[[], None] | None = None

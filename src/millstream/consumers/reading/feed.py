@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
 from millstream.consumers.ledger import FOREVER, LAST, GiveUp, Ledger
-from millstream.consumers.letters.letter_box import MAX_DELIVER
 from millstream.consumers.reading.cursor import Cursor, CursorPage
 from millstream.consumers.reading.key_gate import KeyGate
 from millstream.consumers.reading.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 
 if TYPE_CHECKING:
-    from millstream.consumers.advisories import Advisories
     from millstream.consumers.config import ConsumerConfig
     from millstream.consumers.letters.letter_box import LetterBox
     from millstream.consumers.reading.pause import Pause
@@ -48,7 +46,6 @@ class Feed:
         cursor: Cursor,
         ledger: Ledger,
         pace: Pace,
-        advisories: "Advisories",
         pause: "Pause",
         letters: "LetterBox",
         clock: Clock,
@@ -60,10 +57,8 @@ class Feed:
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
         self.missing: NotHere | None = None  # cold history that nobody waits for yet
-        self._is_fetching = False  # the next record is on its way from cold history
-        self._fetch_again_at = 0.0
+        self._fetch_again_at = 0.0  # FOREVER: the next record is on its way from cold history
         self._pace = pace
-        self._advisories = advisories
         self._pause = pause
         self._letters = letters
         self._clock = clock
@@ -119,9 +114,8 @@ class Feed:
         self.is_blocked, self.ready_at = False, FOREVER
         if self.is_paused:
             return None
-        if self._is_fetching or self._fetch_again_at > self._clock.monotonic():
-            self.is_blocked = True
-            self.ready_at = FOREVER if self._is_fetching else self._fetch_again_at
+        if self._fetch_again_at > self._clock.monotonic():
+            self.is_blocked, self.ready_at = True, self._fetch_again_at
             return None
         try:
             return self._next(most, max_bytes)
@@ -132,12 +126,12 @@ class Feed:
     def take_missing(self) -> NotHere | None:
         """Return what to wait for; until ``arrived`` is called nothing goes."""
         missing, self.missing = self.missing, None
-        self._is_fetching = missing is not None
+        if missing is not None:
+            self._fetch_again_at = FOREVER
         return missing
 
     def arrived(self, error: MillstreamError | None) -> None:
         """Go on with what came from cold history, or ask for it again later."""
-        self._is_fetching = False
         self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
 
     def _next(self, most: int, max_bytes: int) -> FeedParcel | None:
@@ -146,7 +140,7 @@ class Feed:
             return None
         while self.ledger.queue and (effect := self.ledger.next_again()) is not None:
             if isinstance(effect, GiveUp):
-                self._given_up(effect)
+                self._letters.give_up(effect)
                 continue
             seq = effect.seq
             try:
@@ -179,14 +173,6 @@ class Feed:
             self.is_blocked = True
             self.ready_at = self._clock.monotonic() if is_more else FOREVER
         return page
-
-    def _given_up(self, end: GiveUp) -> None:
-        """Tell of a record that is not delivered any more; keep a letter where one is wanted."""
-        if self._letters.has(end.seq):
-            return  # told already, and its letter is on its way
-        self._advisories.max_deliveries(end)
-        if self._letters.is_open:
-            self._letters.post(end.seq, end.deliveries, MAX_DELIVER)
 
     @property
     def is_paused(self) -> bool:
@@ -250,7 +236,7 @@ class Feed:
         """Let what was not answered in time go again, or report it; whether any was given up."""
         ended = self.ledger.expire(now)
         for each in ended:
-            self._given_up(each)
+            self._letters.give_up(each)
         return bool(ended)
 
     # -- parcels -----------------------------------------------------------------------------
