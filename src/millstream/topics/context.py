@@ -16,6 +16,7 @@ from millstream.routers import saved_routers
 from millstream.routers.registry import Routers, RouterStore
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.config.topic_defaults import TopicDefaults
+from millstream.streams.topic_limit import TopicLimit
 from millstream.supervisor import Supervisor
 from millstream.topics.audience.audience import Audiences
 from millstream.topics.directory import TopicDirectory
@@ -24,7 +25,6 @@ from millstream.topics.limits.idempotency import Idempotency
 from millstream.topics.limits.priorities import Priorities
 from millstream.topics.limits.quota import Quota
 from millstream.topics.limits.slots import Slots
-from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.limits.turns import RequestTurns
 from millstream.topics.limits.write_depth import WriteDepth
 from millstream.topics.page.current_state import current_state
