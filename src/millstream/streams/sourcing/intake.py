@@ -154,6 +154,16 @@ class Intake:
 
     # -- looks -------------------------------------------------------------------------------
 
+    @property
+    def taken(self) -> int:
+        """The origin's newest sequence that is here."""
+        return self._position - 1 if self._origin is not None else self._taken
+
+    @property
+    def draws(self) -> bool:
+        """Whether it follows a stream of this server by itself, through no consumer."""
+        return self._origin is not None and self._origin.is_near and self.source.consumer is None
+
     def info(self) -> dict[str, Any]:
         """Return the origin as StreamInfo shows it."""
         source = self.source
