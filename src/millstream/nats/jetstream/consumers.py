@@ -14,7 +14,6 @@ from millstream.nats.jetstream import (
     account_limits,
     request_shapes,
     shapes,
-    sourcing_consumers,
 )
 from millstream.nats.jetstream.drawers import Drawer, drawing_from
 from millstream.nats.jetstream.errors import (
@@ -24,7 +23,8 @@ from millstream.nats.jetstream.errors import (
     read_loosely,
     read_optional,
 )
-from millstream.nats.jetstream.sourcing_consumers import Identified
+from millstream.nats.jetstream.serving import sourcing_consumers
+from millstream.nats.jetstream.serving.sourcing_consumers import Identified
 from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
 

@@ -26,7 +26,7 @@ from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
 from millstream.nats.jetstream.serving.shared_parts import SharedParts
-from millstream.nats.jetstream.sourcing_consumers import REQUEST_HEADERS, headers_of
+from millstream.nats.jetstream.serving.sourcing_consumers import REQUEST_HEADERS, headers_of
 from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
 

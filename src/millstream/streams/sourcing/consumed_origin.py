@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.streams.config import source as sources
 from millstream.streams.sourcing.deliveries import Deliveries
 from millstream.streams.sourcing.near_origin import place_in
-from millstream.streams.sourcing.origin import Follower, Start, Stored
+from millstream.streams.sourcing.origin import OriginFollower, OriginStart, Stored
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -39,14 +39,14 @@ class ConsumedOrigin:
         """Whether it is in this server."""
         return self._near is not None
 
-    def begin(self, start: Start, follower: Follower) -> None:
+    def begin(self, start: OriginStart, follower: OriginFollower) -> None:
         """Have records from a place on delivered."""
         if self._near is None:
             self._deliveries.follow(start, follower, 0.0)
             return
         position, is_same = place_in(self._near, start)
         follower.begun(position, is_same=is_same)
-        self._deliveries.follow(Start(position), follower, _NEAR_AFTER)
+        self._deliveries.follow(OriginStart(position), follower, _NEAR_AFTER)
 
     def page(self, position: int, most: int) -> list[Stored]:
         """Return the next records; they stay in line."""

@@ -16,7 +16,8 @@ import msgspec
 
 from millstream.delivery.timers import Timer, Timers
 from millstream.streams.sourcing.delivery_line import DeliveryLine
-from millstream.streams.sourcing.origin import Follower, Start, Stored
+from millstream.streams.sourcing.origin import OriginFollower, OriginStart, Stored
+from millstream.streams.sourcing.origin_api import OriginApi
 from millstream.streams.sourcing.origin_consumers import (
     AskAgain,
     ConsumerRefusal,
@@ -26,8 +27,6 @@ from millstream.streams.sourcing.origin_consumers import (
 
 if TYPE_CHECKING:
     from millstream.kernel._batch import Batch
-    from millstream.kernel._hub import Hub
-    from millstream.kernel._interest import Interest
 
 log = logging.getLogger(__name__)
 
@@ -41,30 +40,19 @@ LARGEST_LINE = 64 << 20  # flow control keeps it far below
 _NO_RESPONDERS = b"NATS/1.0 503"
 
 
-class _Sink:
-    def __init__(self, deliver: "Callable[[Batch], None]") -> None:
-        self.deliver = deliver
-
-
 class Deliveries:
     """Follows one consumer of an origin, from ``follow`` to ``stop``."""
 
-    def __init__(
-        self, hub: "Hub", interest: "Interest", timers: Timers, api: str, consumer: OriginConsumer
-    ) -> None:
-        """``api`` is what the origin's API is called in the account of ``interest``."""
+    def __init__(self, api: OriginApi, timers: Timers, consumer: OriginConsumer) -> None:
         self.error: dict[str, Any] | None = None
         self.line = DeliveryLine()
         self.identity = ""
-        self._hub = hub
-        self._interest = interest
-        self._timers = timers
         self._api = api
+        self._timers = timers
         self._consumer = consumer
-        self._follower: Follower | None = None
-        self._start = Start()
+        self._follower: OriginFollower | None = None
+        self._start = OriginStart()
         self._is_other = False  # the origin is not the stream that it was
-        self._handles: list[int] = []
         self._timer: Timer | None = None
         self._opened: Opened | None = None
         self._heard_at = 0.0
@@ -72,7 +60,7 @@ class Deliveries:
 
     # -- life --------------------------------------------------------------------------------
 
-    def follow(self, start: Start, follower: Follower, after: float) -> None:
+    def follow(self, start: OriginStart, follower: OriginFollower, after: float) -> None:
         """Have everything from a place on delivered; the first question waits so long."""
         self._follower = follower
         self._start = start
@@ -87,24 +75,18 @@ class Deliveries:
 
     def _let_go(self) -> None:
         """Hear no more of the consumer, and have it removed."""
-        for handle in self._handles:
-            self._interest.remove_sink(handle)
-        self._handles = []
+        self._api.hush()
         if self._timer is not None:
             self._timer.cancel()
         opened, self._opened = self._opened, None
         removal = self._consumer.removal(opened.name) if opened is not None else None
         if removal is not None:
-            self._hub.publish(self._interest, self._subject(removal.operation), b"", b"", b"")
-            self._hub.flush()
+            self._api.ask(removal.operation, b"", b"", b"")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._timers.after(seconds, call)
-
-    def _subject(self, operation: str) -> bytes:
-        return f"{self._api}.{operation}".encode()
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -115,22 +97,16 @@ class Deliveries:
             return
         request = self._consumer.request(self._start)
         reply = f"_INBOX.{secrets.token_hex(11)}".encode()
-        self._listen(reply, partial(self._answered, self._start))
-        subject = self._subject(request.operation)
-        heard = self._hub.publish(self._interest, subject, reply, request.headers, request.body)
-        self._hub.flush()
-        if not heard:
+        self._api.listen(reply, partial(self._answered, self._start))
+        if not self._api.ask(request.operation, reply, request.headers, request.body):
             self._nobody()
             return
-        why = f"no answer from {self._api} within {ANSWER_WITHIN:g} s"
+        why = f"no answer from {self._api.prefix} within {ANSWER_WITHIN:g} s"
         self._later(ANSWER_WITHIN, partial(self._failed, 504, why))
-
-    def _listen(self, subject: bytes, deliver: "Callable[[Batch], None]") -> None:
-        self._handles.append(self._interest.add_sink(subject, _Sink(deliver)))
 
     def _nobody(self) -> None:
         """Try again soon: nobody is there now, and asking costs nobody anything."""
-        self.error = _problem(503, f"nobody answers at {self._api}: is the link to it up?")
+        self.error = _problem(503, f"nobody answers at {self._api.prefix}: is the link to it up?")
         self._later(NOBODY_AFTER, self._ask)
 
     def _failed(self, code: int, why: str) -> None:
@@ -139,12 +115,14 @@ class Deliveries:
     def _refused(self, error: dict[str, Any]) -> None:
         """Note why nothing comes, and ask again after a while."""
         if self.error is None or self.error["description"] != error["description"]:
-            log.warning("origin api=%s does not deliver: %s", self._api, error["description"])
+            log.warning(
+                "origin api=%s does not deliver: %s", self._api.prefix, error["description"]
+            )
         self.error = error
         self._failures += 1
         self._later(min(0.25 * 2**self._failures, LONGEST_WAIT), self._ask)
 
-    def _answered(self, start: Start, batch: "Batch") -> None:
+    def _answered(self, start: OriginStart, batch: "Batch") -> None:
         _, _, headers, payload, _ = batch.message(0)
         if self._follower is None or self._opened is not None:
             return
@@ -162,11 +140,11 @@ class Deliveries:
         except ConsumerRefusal as refusal:
             self._refused(refusal.error)
         except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
-            self._failed(502, f"the answer from {self._api} is no consumer")
+            self._failed(502, f"the answer from {self._api.prefix} is no consumer")
         else:
             self._open(start, opened)
 
-    def _open(self, start: Start, opened: Opened) -> None:
+    def _open(self, start: OriginStart, opened: Opened) -> None:
         """Listen to a consumer that is there now."""
         assert self._follower is not None
         self.error = None
@@ -179,9 +157,9 @@ class Deliveries:
         if self.line.is_empty:
             self._follower.begun(max(start.seq, opened.next_seq), is_same=is_same)
         self.line.last = max(self.line.last, opened.next_seq - 1)
-        self._start = Start(self.line.last + 1, identity=self.identity)
+        self._start = OriginStart(self.line.last + 1, identity=self.identity)
         self._note_heard()
-        self._listen(opened.deliver.encode(), self._deliver)
+        self._api.listen(opened.deliver.encode(), self._deliver)
         self._later(LOOK_EVERY, self._look)
 
     # -- what comes --------------------------------------------------------------------------
@@ -194,13 +172,15 @@ class Deliveries:
     def _look(self) -> None:
         """See that the consumer is alive: it says so every second."""
         if self._timers.clock.monotonic() - self._heard_at > SILENCE:
-            self.error = _problem(504, f"nothing was heard from {self._api} for {SILENCE:g} s")
+            self.error = _problem(
+                504, f"nothing was heard from {self._api.prefix} for {SILENCE:g} s"
+            )
             self._ask_from_here(0.0)
             return
         self._later(LOOK_EVERY, self._look)
 
     def _ask_from_here(self, after: float) -> None:
-        self._start = Start(self.line.last + 1, identity=self.identity)
+        self._start = OriginStart(self.line.last + 1, identity=self.identity)
         self.line.drop_unread()
         self._let_go()
         self._later(after, self._ask)
@@ -220,8 +200,7 @@ class Deliveries:
         while not records and (flow := self.line.next_flow()) is not None:
             told = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
             headers = told % (flow.consumer_seq, flow.stream_seq)
-            self._hub.publish(self._interest, flow.reply, b"", headers, b"")
-            self._hub.flush()
+            self._api.send(flow.reply, b"", headers, b"")
             records = self.line.page(most)
         if self.line.is_broken and self._opened is not None:
             self._failures += 1

@@ -12,7 +12,7 @@ from millstream.streams.config.source import Source
 from millstream.streams.sourcing.adoption import Adoption
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.last_heard import LastHeard
-from millstream.streams.sourcing.origin import Origin, Start, Stored
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
 from millstream.streams.sourcing.origins import Origins
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Intake:
 
     # -- what a kind of intake decides -------------------------------------------------------
 
-    def _start(self) -> Start:
+    def _start(self) -> OriginStart:
         """Return where to go on in the origin."""
         raise NotImplementedError
 

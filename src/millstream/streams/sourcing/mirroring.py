@@ -10,17 +10,17 @@ from millstream.errors import MillstreamError
 from millstream.streams.config import source as sources
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.intake import Intake, log
-from millstream.streams.sourcing.origin import Origin, Start, Stored
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
 
 
 class Mirroring(Intake):
     """Takes the records of an origin into a mirror as they are there."""
 
-    def _start(self) -> Start:
+    def _start(self) -> OriginStart:
         last = self._target.writes.last_seq()
         if last:
-            return Start(last + 1)
-        return Start(self.source.opt_start_seq or 1, self.source.opt_start_time)
+            return OriginStart(last + 1)
+        return OriginStart(self.source.opt_start_seq or 1, self.source.opt_start_time)
 
     def begun(self, seq: int, *, is_same: bool) -> None:
         """Begin or go on where the origin does, even before a record comes."""

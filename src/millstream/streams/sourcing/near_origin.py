@@ -7,7 +7,7 @@ from millstream.streams.config import source as sources
 from millstream.streams.config.source import Source
 from millstream.streams.config.times import time_ns
 from millstream.streams.retention.claims import RecordClaim
-from millstream.streams.sourcing.origin import Follower, Start, Stored
+from millstream.streams.sourcing.origin import OriginFollower, OriginStart, Stored
 
 if TYPE_CHECKING:
     from millstream.streams.stream import Stream
@@ -29,7 +29,7 @@ class NearOrigin:
         self._chosen = stream.index.select(source.filters)
         self._unwatch: Callable[[], object] | None = None
 
-    def begin(self, start: Start, follower: Follower) -> None:
+    def begin(self, start: OriginStart, follower: OriginFollower) -> None:
         """Keep records until they are taken, and tell of new ones."""
         position, is_same = place_in(self._stream, start)
         follower.begun(position, is_same=is_same)
@@ -64,7 +64,7 @@ class NearOrigin:
             self._stream.removal.unclaim(self._holder)
 
 
-def place_in(stream: "Stream", start: Start) -> tuple[int, bool]:
+def place_in(stream: "Stream", start: OriginStart) -> tuple[int, bool]:
     """Return the sequence to go on at, and whether the stream is the one that it was."""
     is_same = not start.identity or sources.is_same(start.identity, stream)
     seq = start.seq if is_same else 1

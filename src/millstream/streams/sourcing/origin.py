@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 Stored = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]  # as frames give records
 
 
-class Start(NamedTuple):
+class OriginStart(NamedTuple):
     """Where to go on in an origin."""
 
     seq: int = 1
@@ -14,7 +14,7 @@ class Start(NamedTuple):
     identity: str = ""  # of the origin that the sequence is from; whichever, when it is empty
 
 
-class Follower(Protocol):
+class OriginFollower(Protocol):
     """Who follows an origin, and hears of it."""
 
     def begun(self, seq: int, *, is_same: bool) -> None:
@@ -48,7 +48,7 @@ class Origin(Protocol):
         """Whether it is in this server, so that nothing can come between."""
         ...
 
-    def begin(self, start: Start, follower: Follower) -> None:
+    def begin(self, start: OriginStart, follower: OriginFollower) -> None:
         """Bring records from a place on; the follower hears of them."""
         ...
 

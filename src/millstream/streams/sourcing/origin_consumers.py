@@ -12,7 +12,6 @@ import msgspec
 from millstream.errors import MillstreamError
 from millstream.streams.config.extras import first_values
 from millstream.streams.config.source import Source, short_hash
-from millstream.streams.sourcing.origin import Start
 
 _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SECOND = 10**9
@@ -25,7 +24,7 @@ _OTHER_STREAM = 10225
 _LEVELS = (5, 4, 0)  # knows identities; knows consumers of sources; knows neither
 
 
-class Request(NamedTuple):
+class OriginRequest(NamedTuple):
     """A request to the origin's API; ``operation`` follows the prefix."""
 
     operation: str
@@ -54,7 +53,7 @@ class ConsumerRefusal(Exception):
 class AskAgain(Exception):
     """The same question in other words may be answered; ``start`` is where to begin now."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: OriginStart) -> None:
         super().__init__()
         self.start = start
 
@@ -62,15 +61,15 @@ class AskAgain(Exception):
 class OriginConsumer(Protocol):
     """A consumer that is opened again whenever something was missed."""
 
-    def request(self, start: Start) -> Request:
+    def request(self, start: OriginStart) -> OriginRequest:
         """Return what to ask so that it delivers from a place on."""
         ...
 
-    def read(self, start: Start, headers: bytes, answer: dict[str, Any]) -> Opened:
+    def read(self, start: OriginStart, headers: bytes, answer: dict[str, Any]) -> Opened:
         """Read the answer; raises ConsumerRefusal or AskAgain."""
         ...
 
-    def removal(self, name: str) -> Request | None:
+    def removal(self, name: str) -> OriginRequest | None:
         """Return what to ask so that it goes, None for one that stays."""
         ...
 
@@ -85,11 +84,11 @@ class NamedConsumer:
         self._deliver = source.consumer["deliver_subject"]
         self._not_flow = not_flow
 
-    def request(self, start: Start) -> Request:
+    def request(self, start: OriginStart) -> OriginRequest:
         """Return what to ask so that it delivers again."""
-        return Request(f"CONSUMER.RESET.{self._stream}.{self._name}")
+        return OriginRequest(f"CONSUMER.RESET.{self._stream}.{self._name}")
 
-    def read(self, start: Start, headers: bytes, answer: dict[str, Any]) -> Opened:
+    def read(self, start: OriginStart, headers: bytes, answer: dict[str, Any]) -> Opened:
         """Read the answer; raises ConsumerRefusal."""
         if answer.get("error"):
             raise ConsumerRefusal(answer["error"])
@@ -104,7 +103,7 @@ class NamedConsumer:
         pending = int(answer.get("num_pending", 0))
         return Opened(self._name, self._deliver, 0, pending, "")
 
-    def removal(self, name: str) -> Request | None:
+    def removal(self, name: str) -> OriginRequest | None:
         """Let it stay: it is not ours."""
         return None
 
@@ -120,7 +119,7 @@ class OwnConsumer:
         self._level = 0  # of _LEVELS
         self._stays = False
 
-    def request(self, start: Start) -> Request:
+    def request(self, start: OriginStart) -> OriginRequest:
         """Return what to ask so that one delivers from a place on."""
         level = _LEVELS[self._level]
         config = self._config(start, level)
@@ -134,9 +133,9 @@ class OwnConsumer:
         if "filter_subject" in config:
             operation += f".{config['name']}.{config['filter_subject']}"
         body = msgspec.json.encode({"stream_name": self._source.name, "config": config})
-        return Request(operation, headers, body)
+        return OriginRequest(operation, headers, body)
 
-    def _config(self, start: Start, level: int) -> dict[str, Any]:
+    def _config(self, start: OriginStart, level: int) -> dict[str, Any]:
         kind = "mirror" if self._mirrors else "src"
         words = dict(zip(("stream", "acc", "domain"), self._target, strict=True))
         return {
@@ -173,13 +172,13 @@ class OwnConsumer:
             return {"filter_subjects": list(filters)}
         return {"filter_subject": filters[0]} if filters else {}
 
-    def read(self, start: Start, headers: bytes, answer: dict[str, Any]) -> Opened:
+    def read(self, start: OriginStart, headers: bytes, answer: dict[str, Any]) -> Opened:
         """Read the answer; raises ConsumerRefusal, or AskAgain with other words."""
         error = answer.get("error")
         if error:
             code = error.get("err_code")
             if code == _OTHER_STREAM:
-                raise AskAgain(Start())
+                raise AskAgain(OriginStart())
             if code in _NOT_UNDERSTOOD and _LEVELS[self._level]:
                 self._level += 1
                 raise AskAgain(start)
@@ -192,14 +191,14 @@ class OwnConsumer:
         next_seq = 0 if self._stays else delivered + 1
         return Opened(answer["name"], config["deliver_subject"], next_seq, pending, identity)
 
-    def removal(self, name: str) -> Request | None:
+    def removal(self, name: str) -> OriginRequest | None:
         """Return what to ask so that it goes; one that keeps our place in a work queue stays."""
         if self._stays:
             return None
-        return Request(f"CONSUMER.DELETE.{self._source.name}.{name}")
+        return OriginRequest(f"CONSUMER.DELETE.{self._source.name}.{name}")
 
 
-def _begin(start: Start) -> dict[str, Any]:
+def _begin(start: OriginStart) -> dict[str, Any]:
     if start.time:
         return {"deliver_policy": "by_start_time", "opt_start_time": start.time}
     if start.seq > 1:

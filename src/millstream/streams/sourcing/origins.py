@@ -10,6 +10,7 @@ from millstream.streams.sourcing.consumed_origin import ConsumedOrigin
 from millstream.streams.sourcing.deliveries import Deliveries
 from millstream.streams.sourcing.near_origin import NearOrigin
 from millstream.streams.sourcing.origin import Origin
+from millstream.streams.sourcing.origin_api import OriginApi
 from millstream.streams.sourcing.origin_consumers import OriginConsumer
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Requests(NamedTuple):
 
     def deliveries(self, account: str, api: str, consumer: OriginConsumer) -> Deliveries:
         """Return what a consumer brings, as it is asked for by somebody in an account."""
-        return Deliveries(self.hub, self.interests[account], self.timers, api, consumer)
+        return Deliveries(OriginApi(self.hub, self.interests[account], api), self.timers, consumer)
 
 
 class Origins:

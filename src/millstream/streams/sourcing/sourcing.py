@@ -16,7 +16,7 @@ from millstream.streams.config.source import Source
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.intake import Intake
 from millstream.streams.sourcing.near_origin import PAGE_BYTES
-from millstream.streams.sourcing.origin import Origin, Start, Stored
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
 from millstream.streams.sourcing.origins import Origins
 from millstream.streams.sourcing.source_positions import SourcePosition, SourcePositions
 
@@ -41,13 +41,13 @@ class Sourcing(Intake):
         super().__init__(target, source, origins, clock, timers)
         self._positions = positions
 
-    def _start(self) -> Start:
+    def _start(self) -> OriginStart:
         known = self._positions.get(self._target.incarnation, self.source.identity)
         found = _newest(self._target, self.source.identity, known)
         if found is None:
-            return Start(self.source.opt_start_seq or 1, self.source.opt_start_time)
+            return OriginStart(self.source.opt_start_seq or 1, self.source.opt_start_time)
         self._taken = found.seq
-        return Start(found.seq + 1, identity=found.origin)
+        return OriginStart(found.seq + 1, identity=found.origin)
 
     def _packed(self, records: Iterable[Stored], origin: Origin) -> Incoming:
         coming, (name, taken, made) = Incoming(), self.source.identity
