@@ -12,6 +12,7 @@ import msgspec
 from millstream.errors import MillstreamError
 from millstream.streams.config.extras import first_values
 from millstream.streams.config.source import Source, short_hash
+from millstream.streams.sourcing.origin import OriginStart
 
 _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SECOND = 10**9
