@@ -119,12 +119,7 @@ def keep(
     topic_limit = TopicLimit(catalog)
     letters = ConsumerLetters(DeadLetters(catalog, topic_limit.reserved, defaults))
     consumers = Registry(
-        catalog,
-        store,
-        clock,
-        timers,
-        hub,
-        accounts.interests,
+        *(catalog, store, clock, timers, hub, accounts.interests),
         sharing.is_awaited,
         consumers_by_default(options.limits),
         letters,
