@@ -75,8 +75,8 @@ def _rows_out(report: Mapping[str, Any], tally: Tally | None) -> int | None:
     counted = None if tally is None else tally.rows.get(int(report["batchId"]))
     if counted is not None:
         return counted
-    told = int((report.get("sink") or {}).get("numOutputRows") or -1)
-    return told if told >= 0 else None
+    told = (report.get("sink") or {}).get("numOutputRows")
+    return None if told is None or int(told) < 0 else int(told)  # -1 is Spark's unknown
 
 
 def _rows(report: Mapping[str, Any]) -> int:

@@ -47,7 +47,7 @@ def _source(name: str, section: Section, server: Mapping[str, str]) -> Source:
     if not IDENTIFIER.fullmatch(name):
         section.fail("a name is letters, digits and '_', as SQL uses it")
     # `json` names the fields of a stream's payload; alone it is a file.
-    alone = "json" in section and not any(kind in section for kind in _KINDS)
+    alone = isinstance(section.take("json"), str) and not any(k in section for k in _KINDS)
     kind = "json" if alone else section.one_of(*_KINDS)
     source = (
         _stream(name, kind, section, server)
@@ -143,8 +143,6 @@ def _table(name: str, kind: str, section: Section) -> TableSource:
     catalog = section.texts("catalog") if kind == "iceberg" else {}
     if kind not in _FILES:
         return TableSource(name, kind, place(section, kind), catalog)
-    if isinstance(section.take(kind), dict):
-        section.fail(f"must be a path; {kind} of a stream's payload needs stream: too", kind)
     schema, options = _fields(section, "schema"), section.texts("options")
     return TableSource(name, kind, place(section, kind), catalog, schema, options)
 
