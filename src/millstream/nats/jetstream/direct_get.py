@@ -17,13 +17,11 @@ from millstream.streams.writing.copies import copy_under_way
 from millstream.wire.headers import PLACE_FIELDS, encode_headers, without
 
 if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
 BATCH_BYTES = 8 * 1024 * 1024
 MOST_SUBJECTS = 1024
-HEADERS_LEN_AT = 16  # two bytes of a frame
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -47,20 +45,24 @@ class DirectGet:
 
     def deliver(self, batch: Batch) -> None:
         """Answer every request of the batch."""
+        inflight, before = self._stream.writes.inflight, self._before
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
-            if reply:
-                self._begin(reply, subject[self._before :], headers, payload)
+            if not reply:
+                continue
+            subject = subject[before:]
+            if inflight and subject and self._waits(reply, subject, headers, payload):
+                continue
+            if headers or payload or not self._send_newest(reply, subject):
+                self._answer(reply, subject, headers, payload)
 
-    def _begin(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Answer now, or once a copy of the subject is in that its publisher has the ack for."""
-        if subject and self._stream.writes.inflight:
-            run = copy_under_way(self._stream.writes.inflight, subject)
-            if run is not None:
-                run.waiting.append(partial(self._once_in, reply, subject, headers, payload))
-                return
-        if headers or payload or not self._send_newest(reply, subject):
-            self._answer(reply, subject, headers, payload)
+    def _waits(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> bool:
+        """Answer later where a copy of the subject is under way whose publisher has the ack."""
+        run = copy_under_way(self._stream.writes.inflight, subject)
+        if run is None:
+            return False
+        run.waiting.append(partial(self._once_in, reply, subject, headers, payload))
+        return True
 
     def _once_in(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
         self._answer(reply, subject, headers, payload)
@@ -72,7 +74,7 @@ class DirectGet:
             frames = self._stream.index.newest(subject)
         except ColdUnavailable:
             return False
-        if frames is None or _has_headers(frames):
+        if frames is None or frames.has_headers(0):  # which may claim to be the server's own
             return False
         self._hub.publish_record(self._interest, reply, frames, 0, self._head)
         return True
@@ -216,12 +218,6 @@ class DirectGet:
 
     def _status(self, reply: bytes, line: bytes, fields: Fields = ()) -> None:
         self._hub.publish(self._interest, reply, b"", encode_headers(fields, line), b"")
-
-
-def _has_headers(frames: "Frames") -> bool:
-    """Whether a lone record has headers: they may claim to be the server's own."""
-    at = frames.offsets[0] + HEADERS_LEN_AT
-    return frames.buffer[at] != 0 or frames.buffer[at + 1] != 0
 
 
 def _progress(left: int, before: int) -> Fields:
