@@ -116,6 +116,26 @@ def test_hostile_content_is_text_on_every_page_that_shows_it(seen: Sight, site: 
     assert seen.page.locator("main script, main img").count() == 0
 
 
+def test_ten_megabytes_of_json_are_shown_as_far_as_they_go(chromium: Any) -> None:
+    item = '{"id":12345,"html":"<b>x</b>","deep":[[[[1]]]]},'
+    big = "[" + item * (10_000_000 // len(item)) + "1]"
+    with millstream(extra=["--max-payload", str(16 << 20)]) as peer:
+        site = Site(f"http://127.0.0.1:{peer.http_port}", peer.url)
+
+        async def publish(connection: Any) -> None:
+            await connection.jetstream().add_stream(name="BIG", subjects=["big.>"])
+            await connection.jetstream().publish("big.json", big.encode(), timeout=30)
+
+        site.on_nats(publish)
+        with sight(chromium, site) as seen:
+            seen.go("stream/BIG")
+            seen.page.locator(".messages li", has_text="big.json").locator("button.line").click()
+            seen.page.locator(".notice", has_text="Only the first 8 MiB are shown").wait_for()
+            seen.page.locator(".payload", has_text="<b>x</b>").wait_for()
+            assert seen.page.locator("main b").count() == 0
+            seen.go("overview")  # and the page still answers
+
+
 def test_the_page_comes_with_a_strict_policy_and_is_not_sent_twice(site: Site) -> None:
     import urllib.request
 
