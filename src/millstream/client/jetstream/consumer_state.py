@@ -41,7 +41,7 @@ class GroupState(msgspec.Struct, frozen=True):
     pinned_ts: str = ""
 
 
-class BlockedKey(msgspec.Struct, frozen=True):
+class HeldKey(msgspec.Struct, frozen=True):
     """A key that records wait for, and the record that has it."""
 
     key: str = ""
@@ -56,7 +56,7 @@ class KeyState(msgspec.Struct, frozen=True):
     key: str = ""
     waiting: int = 0
     most: int = 0
-    blocked: list[BlockedKey] = []
+    blocked: list[HeldKey] = []
 
 
 class ConsumerState(msgspec.Struct, frozen=True):
