@@ -66,7 +66,7 @@ from millstream.server.options.options import (
     Options,
 )
 from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
-from millstream.server.system_account import subjects_of, system_of
+from millstream.server.system_account import system_of
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
@@ -79,6 +79,7 @@ from millstream.streams.config.config import API_LEVEL
 from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
+from millstream.streams.reading.held_subjects import HeldSubjects
 from millstream.streams.stream_table import StreamsByName
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
@@ -401,9 +402,7 @@ def guards(options: Options, clock: Clock, streams: StreamsByName) -> Guards:
     websocket = options.websocket.tls if options.websocket is not None else None
     return Guards(
         accounts,
-        Authenticator(
-            accounts, clock, known.credentials, known.by_kind, partial(subjects_of, streams)
-        ),
+        Authenticator(accounts, clock, known.credentials, known.by_kind, HeldSubjects(streams)),
         Tls(options.tls) if options.tls is not None else None,
         Tls(websocket) if websocket is not None else None,
         Proxies(options.trusted_proxies) if options.proxy_protocol else None,
