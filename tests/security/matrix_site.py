@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from millstream.accounts.api_keys import parse_keys
 from millstream.clock import SystemClock
 from millstream.http.routes import Route
-from millstream.server.build import ServerParts, build, routes
+from millstream.server.build import ServerParts, build
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.http_parts import routes
 from millstream.server.server import Server
 
 SECONDS = 10.0
@@ -362,7 +363,9 @@ async def matrix_site(directory: Path) -> AsyncIterator[Site]:
     server = Server(options, parts)
     await server.start()
     try:
-        site = Site(parts, server, routes(options, parts.facts, parts.page, parts.gate).table)
+        assert parts.http is not None
+        served = routes(options, parts.facts, parts.http.page, parts.http.gate)
+        site = Site(parts, server, served.table)
         await site.furnish()
         yield site
     finally:

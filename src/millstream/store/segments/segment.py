@@ -194,13 +194,15 @@ class Segment:
     def one(self, seq: int) -> Frames | None:
         """Return a record that is in the index, alone and in few steps; None when it is damaged."""
         at = self.index.find(seq)
-        offset = self.index.offset(at)
-        waits = bool(self.blocks) and offset >= self.blocks[0].offset
+        offset, blocks, view = self.index.offset(at), self.blocks, self._view
+        waits = blocks and offset >= blocks[0].offset
         if waits or self.head.in_blocks or self.cold is not None:
             frames, _, damaged = self.read(at, at + 1, 1, 1)
             return frames if damaged < 0 else None
         try:
-            frames = Frames(self._mapped(self.flushed), [offset])
+            if view is None or len(view) < self.flushed:
+                view = self._mapped(self.flushed)
+            frames = Frames(view, [offset])
         except ValueError:
             return None
         return frames if frames.verified() < 0 else None
