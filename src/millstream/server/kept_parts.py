@@ -32,6 +32,7 @@ from millstream.server.figures import disk_of, memory_of_machine, pressure_of, r
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
 from millstream.server.options.options import JetStreamLimits, JetStreamOptions
+from millstream.store.checkpoints import Sections
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
@@ -81,7 +82,7 @@ class KeptParts(msgspec.Struct, frozen=True):
             self.topics.recover(self.store.recovery)
         self.sinks.recover(self.store.recovery)
 
-    def sections(self) -> dict[str, bytes]:
+    def sections(self) -> Sections:
         """Return what a snapshot keeps for everything above the store."""
         sinks = {SINKS_SECTION: self.sinks.section()}
         topics = self.topics.sections() if self.topics is not None else {}

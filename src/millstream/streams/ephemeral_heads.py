@@ -6,7 +6,7 @@ count; nobody waits for it. A stop in order writes the exact head.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -91,10 +91,9 @@ class EphemeralHeads:
         """Forget a stream that is gone."""
         self._allowed.pop(stream.incarnation, None)
 
-    def section(self, streams: Iterable["Stream"]) -> dict[int, KeptHead]:
-        """Return what a snapshot holds."""
-        kept = [s for s in streams if s.log.durability is Durability.EPHEMERAL]
-        return {stream.incarnation: self._kept(stream) for stream in kept}
+    def section(self, streams: Mapping[int, "Stream"]) -> dict[int, KeptHead]:
+        """Return what a snapshot holds: of those that have begun to count."""
+        return {each: self._kept(streams[each]) for each in self._allowed if each in streams}
 
     def settle(self, streams: Iterable["Stream"]) -> None:
         """Write down the exact heads: nothing is appended any more."""
