@@ -102,6 +102,19 @@ JETSTREAM = [
             config={"name": "new", "ack_policy": "explicit", "filter_subject": "log.open"},
         ),
     ),
+    _api(
+        *("CONSUMER.CREATE", "LOG.buried"),
+        denied=403,
+        body=_json(
+            stream_name="LOG",
+            config={
+                "name": "buried",
+                "ack_policy": "explicit",
+                "max_deliver": 1,
+                "metadata": {"millstream.dead_letter": "letters"},
+            },
+        ),
+    ),
     _api("CONSUMER.INFO", "LOG.all"),
     _api("CONSUMER.NAMES", "LOG"),
     _api("CONSUMER.LIST", "LOG"),

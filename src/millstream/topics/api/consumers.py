@@ -15,7 +15,7 @@ from millstream.streams.config.times import rfc3339, time_ns
 from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
 from millstream.topics.context import Topics
-from millstream.topics.directory import topic_of
+from millstream.topics.directory import check_name, topic_of
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer
@@ -94,6 +94,11 @@ class ConsumerCalls:
         except (msgspec.ValidationError, TypeError, AttributeError) as error:
             raise BadRequest(f"this is no configuration of a consumer: {error}") from None
         _check_deliver(config.deliver_subject, request.caller)
+        if config.dead_letter:  # records must not go where the caller may not, nor unread ones
+            check_name(config.dead_letter, request.caller)
+            writer = request.caller.asking_for("write", config.dead_letter)
+            check_name(config.dead_letter, writer)
+            check_name(stream.name, request.caller.asking_for("read", stream.name))
         consumer, _ = await self._registry.create(stream, config)
         return json_response(self.shown(consumer), 200 if known else 201)
 
