@@ -17,6 +17,8 @@ from millstream.dashboard.masking import Masking
 from millstream.delivery.timers import Timers
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits as HttpLimits
+from millstream.http.request import Request
+from millstream.http.response import Answer
 from millstream.http.routes import Routes
 from millstream.kernel._hub import Hub
 from millstream.kernel._interest import Interest
@@ -24,7 +26,7 @@ from millstream.links.exchange import Exchange
 from millstream.links.leafs import Leafs
 from millstream.links.links import Links
 from millstream.links.mesh import Mesh
-from millstream.monitor.answers import counted
+from millstream.monitor.answers import App, counted
 from millstream.monitor.facts import Facts, JetStreamFacts
 from millstream.monitor.loop_meter import LoopMeter
 from millstream.monitor.routes import monitor_routes
@@ -71,6 +73,7 @@ from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
+from millstream.store.shards import Engines
 from millstream.store.store import Store
 from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
@@ -88,6 +91,7 @@ from millstream.wire.info import ServerInfo, server_info
 
 if TYPE_CHECKING:
     from millstream.accounts.callout.server_keys import ServerKeys
+    from millstream.server.fleet.membership import Membership
 
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
 
@@ -184,11 +188,13 @@ def build(
     orders: Mapping[str, Callable[[], None]] | None = None,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
+    fleet: "Membership | None" = None,
 ) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
-    ``supervisor`` learns of every thread, task and repeated call that ends or fails.
+    ``supervisor`` learns of every thread, task and repeated call that ends or fails. ``fleet``
+    commits elsewhere than in the directory, and is asked at every turn whether we may go on.
     """
     prepare_directory(options)
     supervisor = supervisor or Supervisor()
@@ -198,13 +204,13 @@ def build(
     info = describe(options, keys)
     streams: StreamsByName = {}
     guard = guards(options, clock, streams)
-    nats = nats_door(options, info, guard, runtime)
+    nats = nats_door(options, info, guard, runtime, fleet)
     sharing = Sharing(nats.hub, guard.accounts, clock, nats.sessions.session)
     kept = None
     if options.jetstream is not None:
         kept = keep(
             options.jetstream, info, nats, sharing, streams, runtime,
-            TopicDefaults(options.monitor.durability),
+            TopicDefaults(options.monitor.durability), fleet,
         )  # fmt: skip
     links = links_of(options, nats, runtime)
     facts = monitored(options, info, nats, kept, runtime)
@@ -215,7 +221,9 @@ def build(
     ask_services(options, nats, keys, runtime)
     gate = gate_to(options, guard, kept, clock) if options.monitor.listens else None
     page = page_of(options, facts, nats, kept, gate)
-    http = http_door(options, facts, kept, gate, page, runtime) if options.monitor.listens else None
+    http = None
+    if options.monitor.listens:
+        http = http_door(options, facts, kept, gate, page, runtime, fleet)
     return ServerParts(
         info, timers, guard, nats, sharing, kept, http, gate, facts, system, changes, links, page
     )
@@ -267,7 +275,13 @@ def links_of(options: Options, nats: NatsDoor, runtime: Runtime) -> Links | None
     return Links(exchange, leafs, mesh)
 
 
-def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtime) -> NatsDoor:
+def nats_door(
+    options: Options,
+    info: ServerInfo,
+    guard: Guards,
+    runtime: Runtime,
+    fleet: "Membership | None" = None,
+) -> NatsDoor:
     """Return the NATS port, which lets in whom ``guard`` believes."""
     return NatsDoor(
         runtime.loop,
@@ -280,6 +294,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         tracing_of(options.log),
         runtime.supervisor,
         guard.proxies,
+        None if fleet is None else fleet.check,
     )
 
 
@@ -347,12 +362,14 @@ def http_door(
     gate: HttpGate | None,
     page: PageParts | None,
     runtime: Runtime,
+    fleet: "Membership | None" = None,
 ) -> HttpDoor:
     """Return the HTTP port: monitoring, and topics within their caps."""
     caps = options.monitor.caps
+    served = counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic)
     door = HttpDoor(
         runtime.loop,
-        counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic),
+        served if fleet is None else owned(served, fleet),
         runtime.clock,
         HttpLimits(body_bytes=caps.max_body_bytes),
         hosts=options.monitor.allowed_hosts,
@@ -363,6 +380,16 @@ def http_door(
     if kept is not None:
         kept.topics.cap(**capped(caps))
     return door
+
+
+def owned(app: App, fleet: "Membership") -> App:
+    """Have a member of a fleet make sure that it may answer, before it looks at a request."""
+
+    async def answer(request: Request) -> Answer:
+        fleet.check()
+        return await app(request)
+
+    return answer
 
 
 def subject_space(options: Options) -> Interest:
@@ -418,12 +445,14 @@ def keep(
     streams: StreamsByName,
     runtime: Runtime,
     defaults: TopicDefaults,
+    fleet: "Membership | None" = None,
 ) -> KeptParts:
     """Recover what is kept, and connect what serves it to every account that has JetStream."""
     hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
     accounts, supervisor = nats.sessions.reception.accounts, runtime.supervisor
     post, defer = partial(runtime.post_to, hub), partial(runtime.defer_to, hub)
-    store = open_store(options, clock, post, runtime.files, supervisor, defer)
+    engines = None if fleet is None else fleet.engines
+    store = open_store(options, clock, post, runtime.files, supervisor, defer, engines)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
     consumers = Registry(
@@ -538,6 +567,7 @@ def open_store(
     files: MeteredFiles,
     supervisor: Supervisor,
     defer: Post,
+    engines: Engines | None = None,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
@@ -558,7 +588,7 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer)
+    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer, engines)
 
 
 def limits_of(options: Options) -> NatsLimits:
