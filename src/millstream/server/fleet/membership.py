@@ -18,7 +18,7 @@ from millstream.server.start_failures import listening
 from millstream.server.waiting_room import WaitingRoom
 from millstream.store.fleet.engines import FleetEngines
 from millstream.store.fleet.leases import MemberCard
-from millstream.store.fleet.member import FleetMember
+from millstream.store.fleet.member import FleetMember, MemberTerms
 from millstream.store.wal.meter import MeteredFiles
 from millstream.supervisor import Supervisor
 
@@ -110,7 +110,7 @@ class Membership:
         return Opening(MeteredFiles(self._clock), room, bound)
 
     def _owner(self) -> str:
-        owner = self._member.watched
+        owner = self._member.owner
         if not owner.run or self._member.engines is not None:
             return ""
         return f"not the owner; the owner is {owner.name} at {owner.nats}"
@@ -126,6 +126,5 @@ def member_of(
     card = MemberCard(name, secrets.token_hex(8), nats, http)
     ring = key_ring(kept.encryption, os.environ)
     directory = kept.directory.resolve()
-    return FleetMember(
-        fleet.url, fleet.shards, card, directory, ring, SystemClock(), supervisor, start_over
-    )
+    terms = MemberTerms(fleet.url, fleet.shards, card, directory, ring)
+    return FleetMember(terms, SystemClock(), supervisor, start_over)

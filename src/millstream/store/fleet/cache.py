@@ -118,7 +118,7 @@ class DirectoryCache:
                 (folder / wal_name(index)).write_bytes(encode_header(header) + bodies)
                 first = records[-1].position + 1
         index += 1
-        last = WalHeader(self._shard, index, read.chain.epoch, boot, read.chain.position)
+        last = WalHeader(self._shard, index, read.chain.epoch, boot, first)
         (folder / wal_name(index)).write_bytes(encode_header(last))
 
     def _nonce(self, entry: LogObject) -> int:

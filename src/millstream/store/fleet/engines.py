@@ -5,11 +5,10 @@ from collections.abc import Callable
 from millstream.errors import MillstreamError
 from millstream.store.fleet.cache import BOOT
 from millstream.store.fleet.manifest import Manifest
-from millstream.store.fleet.put_threads import PutThreads
 from millstream.store.fleet.shared_log import SharedLog
 from millstream.store.fleet.uploads import SnapshotUploads
 from millstream.store.log.log import Durability
-from millstream.store.object_log.object_engine import ObjectEngine
+from millstream.store.object_log.object_engine import ObjectEngine, Start
 from millstream.store.object_log.requests import ObjectPlace
 from millstream.store.object_log.take_over import Read, Won
 from millstream.store.recovery.replay import Replay
@@ -34,7 +33,7 @@ class FleetEngines:
         found: tuple[Read, Manifest],
         card: bytes,
         uploads: SnapshotUploads,
-        threads: PutThreads,
+        start: Start,
         owned: Callable[[int], None],
         fenced: Callable[[str], None],
     ) -> None:
@@ -44,7 +43,7 @@ class FleetEngines:
         self._found = found
         self._card = card
         self._uploads = uploads
-        self._threads = threads
+        self._start = start
         self._owned = owned
         self._fenced = fenced
         self._engine: ObjectEngine | None = None
@@ -75,7 +74,7 @@ class FleetEngines:
             raise LogTaken("another member took the log over while this one recovered it")
         self._owned(won.epoch)
         self._engine = engine = ObjectEngine(
-            self._puts, self._shared.codec, won.chain, self._shared.window, self._threads.start,
+            self._puts, self._shared.codec, won.chain, self._shared.window, self._start,
             lambda position: self._uploads.want(), self._fenced,
         )  # fmt: skip
         self._uploads.begin(engine, won, manifest)

@@ -75,15 +75,16 @@ class LeaseWatch:
         self._seen: tuple[int, bytes | None] | None = None
         self._since = 0.0
 
-    def looked(self, epoch: int, lease: bytes | None, now: float) -> bool:
-        """Note what the owner's lease says now; True when the log may be taken over.
+    def looked(self, epoch: int, lease: bytes | None, asked: float, answered: float) -> bool:
+        """Note what the owner's lease says; True when the log may be taken over.
 
-        A new epoch is as young as our first look at it, so that nobody is robbed of a log that he
-        has just taken over (rule 13).
+        A look is as old as its question, and what it shows is new with its answer: a store that
+        answers late must not make a lease look older than it is. A new epoch is as young as our
+        first look at it, so that nobody is robbed of a log just taken over (rule 13).
         """
         if (epoch, lease) != self._seen:
-            self._seen, self._since = (epoch, lease), now
+            self._seen, self._since = (epoch, lease), answered
         said = decode_lease(lease) if lease is not None else None
         if epoch == 0 or (said is not None and said.left):
             return True
-        return now - self._since >= TERM
+        return asked - self._since >= TERM

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from millstream.errors import MillstreamError
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.keys import KeyRing
 from millstream.store.fleet.manifest import (
@@ -58,8 +59,9 @@ class SnapshotUploads:
         directory: Path,
         ring: KeyRing,
         time_ns: Callable[[], int],
-        supervisor: Supervisor,
+        supervisor: Supervisor | None,
     ) -> None:
+        """Without ``supervisor`` there is no thread: whoever wants a snapshot there calls."""
         self._shared = shared
         self._directory = directory
         self._ring = ring
@@ -87,7 +89,8 @@ class SnapshotUploads:
             path = self._directory / kept.path
             if path.is_file():
                 self._known[kept.path] = (_stamp(path), looked, kept)
-        self._thread = self._supervisor.thread(NAME, self._run, lambda error: None)
+        if self._supervisor is not None:
+            self._thread = self._supervisor.thread(NAME, self._run, lambda error: None)
 
     def want(self) -> None:
         """Bring the newest snapshot to the store, soon."""
@@ -106,13 +109,17 @@ class SnapshotUploads:
             self._wanted.wait()
             self._wanted.clear()
             try:
-                while not self._is_done():
-                    self._upload()
+                self.bring()
             except LeftAlone as error:
                 log.warning("snapshot not in the store error=%s", error)
                 return
-            except OSError as error:
+            except (OSError, MillstreamError) as error:
                 log.error("snapshot not in the store error=%s", error)
+
+    def bring(self) -> None:
+        """Bring the newest snapshot to the store, now."""
+        while not self._is_done():
+            self._upload()
 
     # --- one
 

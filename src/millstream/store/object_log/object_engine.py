@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from millstream.errors import ShardReadOnly
+from millstream.store.object_log.chain_marks import ChainMarks
 from millstream.store.object_log.entry import RECORDS, Chain, Codec
 from millstream.store.object_log.judgement import (
     Broken,
@@ -54,8 +55,7 @@ class ObjectEngine:
         self._start = start
         self._dropped = dropped
         self._fenced = fenced
-        self._first = chain
-        self._checks: dict[int, int] = {}  # of our entries that no head covers
+        self._marks = ChainMarks(chain)
         self._lock = threading.Lock()
         self._sent: dict[int, tuple[bytes, bytes]] = {}  # what was asked, and its object
         self._there: set[int] = set()  # confirmed, with a gap before them
@@ -63,9 +63,21 @@ class ObjectEngine:
         self.ahead = window
         self.position = chain.position  # the first one that is not confirmed
         self.written = 0
-        self.room = ROOM
-        self.wants_sync = False
-        self.is_prepared = True
+
+    @property
+    def room(self) -> int:
+        """Return that there is room: the window bounds what is under way."""
+        return ROOM
+
+    @property
+    def wants_sync(self) -> bool:
+        """Say no: there is nothing to sync."""
+        return False
+
+    @property
+    def is_prepared(self) -> bool:
+        """Say yes: there is nothing to prepare."""
+        return True
 
     @property
     def synced_position(self) -> int:
@@ -90,7 +102,7 @@ class ObjectEngine:
         """Return the object of a new entry, and go on behind it."""
         data = self._codec.encode(self._next, RECORDS, body)
         now, check = self._next, self._codec.check_of(data)
-        self._checks[now.position] = check
+        self._marks.add(now.position, check)
         self._next = Chain(now.position + 1, now.epoch, now.nonce, check)
         self.written += len(body)
         return data
@@ -132,17 +144,12 @@ class ObjectEngine:
     def chain_at(self, position: int) -> Chain | None:
         """Return how the log goes on behind a position of ours, None where that is not known."""
         with self._lock:
-            if position == self._first.position - 1:
-                return self._first
-            check = self._checks.get(position)
-        if check is None:
-            return None
-        return Chain(position + 1, self._first.epoch, self._first.nonce, check)
+            return self._marks.at(position)
 
     def covered(self, position: int) -> None:
         """Forget what only a head up to ``position`` could ask for."""
         with self._lock:
-            self._checks = {at: check for at, check in self._checks.items() if at >= position}
+            self._marks.cover(position)
 
     @property
     def is_waiting(self) -> bool:
@@ -152,7 +159,7 @@ class ObjectEngine:
     @property
     def uncovered(self) -> int:
         """Return how many of our entries no head covers."""
-        return len(self._checks)
+        return len(self._marks)
 
     def sync(self) -> None:
         """An entry that is there is durable."""
