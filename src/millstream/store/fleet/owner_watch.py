@@ -37,14 +37,14 @@ class OwnerWatch:
     def await_turn(self) -> Read | None:
         """Return the log once its owner is gone, or there is none; None at the end."""
         watch = LeaseWatch()
-        epoch, self.owner = self._newest_owner(self._shared.read())
+        epoch, self.owner = newest_owner(self._shared, self._shared.read())
         looks = 0
         while not self._ended.is_set():
             asked = self._clock.boot_time()
             lease = self._lease_of(self.owner) if epoch else None
             if watch.looked(epoch, lease, asked, self._clock.boot_time()):
                 now = self._shared.read()
-                newest, owner = self._newest_owner(now)
+                newest, owner = newest_owner(self._shared, now)
                 if newest == epoch:
                     return now
                 epoch, self.owner = newest, owner  # somebody was faster
@@ -54,25 +54,6 @@ class OwnerWatch:
             looks += 1
             self._ended.wait(LOOK)
         return None
-
-    def _newest_owner(self, read: Read) -> tuple[int, MemberCard]:
-        """Return the epoch in which a log ends, and who began it; epoch 0 where nobody did."""
-        epochs = [entry for entry in read.entries if entry.kind == EPOCH]
-        if epochs:
-            return epochs[-1].epoch, _card(epochs[-1])
-        at = read.head.chain.epoch
-        if not at:
-            return 0, MemberCard("", "")
-        while True:
-            found = self._shared.place.carry_out(Get(self._shared.codec.name(at)))
-            if isinstance(found, FoundObject):
-                entry = self._shared.codec.decode(found.data, at)
-                return at, _card(entry) if isinstance(entry, LogObject) else MemberCard("?", "?")
-            if isinstance(found, Absent):
-                raise ObjectsFailed(
-                    f"the epoch entry {self._shared.codec.name(at)} is gone: nobody may remove "
-                    "entries of a log, by hand or by a lifecycle rule of the bucket"
-                )
 
     def _lease_of(self, owner: MemberCard) -> bytes | None:
         while True:
@@ -98,6 +79,26 @@ class OwnerWatch:
         except Superseded:
             return None
         return manifest
+
+
+def newest_owner(shared: SharedLog, read: Read) -> tuple[int, MemberCard]:
+    """Return the epoch in which a log ends, and who began it; epoch 0 where nobody did."""
+    epochs = [entry for entry in read.entries if entry.kind == EPOCH]
+    if epochs:
+        return epochs[-1].epoch, _card(epochs[-1])
+    at = read.head.chain.epoch
+    if not at:
+        return 0, NOBODY
+    while True:
+        found = shared.place.carry_out(Get(shared.codec.name(at)))
+        if isinstance(found, FoundObject):
+            entry = shared.codec.decode(found.data, at)
+            return at, _card(entry) if isinstance(entry, LogObject) else MemberCard("?", "?")
+        if isinstance(found, Absent):
+            raise ObjectsFailed(
+                f"the epoch entry {shared.codec.name(at)} is gone: nobody may remove "
+                "entries of a log, by hand or by a lifecycle rule of the bucket"
+            )
 
 
 def _card(entry: LogObject) -> MemberCard:
