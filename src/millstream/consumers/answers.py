@@ -61,6 +61,7 @@ class Answers:
         self._all = config.ack_policy == "all"
         self._most_pending = config.max_ack_pending
         self._sampled = 0 if self._all else config.sample_percent
+        self._ledger.adopt(config.redelivery, self._clock.monotonic())
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
@@ -123,7 +124,8 @@ class Answers:
 
     def _ack(self, subject: bytes, seq: int, done: list[int]) -> None:
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
-            took = self._clock.monotonic() - self._ledger.delivered_at(seq)
+            delivered_at = self._ledger.delivered_at(seq)
+            took = self._clock.monotonic() - delivered_at if delivered_at else 0.0
             self._advisories.ack_metric(**_fields(subject, seq), ack_time=int(took * 1e9))
         self._settle(subject, seq, done)
 

@@ -191,7 +191,9 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ConsumerRefused(10012, "max waiting can not be updated", 500)
 
 
-_ALWAYS = ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
+_ALWAYS = frozenset(
+    ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
+)
 
 _FIXED = {
     "deliver_policy": "deliver policy",

@@ -151,7 +151,6 @@ class Consumer:
         if config.filters != self.config.filters:
             self.cursor.refilter(config.filters)
         self.config = config
-        self.ledger.adopt(config.redelivery)
         self.pause.change(config.pause_until)
         self.pump.take_on(config)
         self.answers.take_on(config)

@@ -194,8 +194,11 @@ class Ledger:
             self.redelivered[seq] = deliveries
         return deliveries, consumer_seq
 
-    def adopt(self, policy: RedeliveryPolicy) -> None:
-        """Let answers be awaited for other times, also of what was delivered before."""
+    def adopt(self, policy: RedeliveryPolicy, now: float) -> None:
+        """Let answers be awaited for other times, also of what was delivered before.
+
+        What had no wait was delivered nobody knows when: its wait begins now.
+        """
         before, self.policy = self.policy, policy
         if (policy.ack_wait, policy.backoff) == (before.ack_wait, before.backoff):
             return
@@ -203,7 +206,8 @@ class Ledger:
             known = self.pending.get(seq)
             assert known is not None
             if self.queue.delivered_at(seq) is None:
-                delivered_at = known[2] - before.wait(known[1])
+                waited = before.wait(known[1])
+                delivered_at = known[2] - waited if waited < FOREVER else now
                 self.pending.wait_until(seq, delivered_at + policy.wait(known[1]))
 
     def last_wait(self) -> float:
@@ -218,12 +222,16 @@ class Ledger:
         return last
 
     def delivered_at(self, seq: int) -> float:
-        """Return when a pending record was last delivered, or its wait last began anew."""
+        """Return when a pending record was last delivered, or its wait last began anew.
+
+        0 where that is not known: nothing is kept of what has no wait.
+        """
         known = self.pending.get(seq)
         queued = self.queue.delivered_at(seq)
         if known is None or queued is not None:
             return queued or 0.0
-        return known[2] - self.policy.wait(known[1])
+        waited = self.policy.wait(known[1])
+        return known[2] - waited if waited < FOREVER else 0.0
 
     # -- answers -----------------------------------------------------------------------------
 

@@ -317,8 +317,8 @@ class Registry:
             for consumer in consumers.values():
                 consumer.open()
 
-    def section(self) -> bytes:
-        """Return the snapshot's section."""
+    def section(self) -> Iterator[bytes]:
+        """Return the items of the snapshot's section, to be taken some at a time."""
         return replay.section(self._consumers)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from millstream.clock import Clock
 from millstream.supervisor import Supervisor
 
 TIDY_ABOVE = 1024
+TICK = 0.001  # uvloop counts in milliseconds: what it rounds to none would ring until it is due
 
 
 class Timer:
@@ -112,6 +113,8 @@ class Timers:
             self._alarm = None
         if self._queue:
             delay = max(0.0, deadline - self.clock.monotonic())
+            if 0 < delay < TICK:
+                delay = TICK
             self._alarm, self._alarm_at = self._loop.call_later(delay, self._ring), deadline
 
     def _ring(self) -> None:

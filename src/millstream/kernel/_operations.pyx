@@ -29,7 +29,6 @@ cdef enum:
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
-    LOOK_AFTER = 4096         # messages copied: then the clock is looked at
     COPY_SLICES = 5           # so many slices a turn lasts that copies messages only
 
 
@@ -70,15 +69,13 @@ cdef class Operations:
         self.copied = self.delivery.out_msgs
         self.delivery.costly = 0
 
-    cdef bint is_enough(self) noexcept:
-        """Whether this connection's turn is up, because it called, brought or copied much."""
-        if self.delivery.out_msgs - self.copied > LOOK_AFTER:
-            self.copied = self.delivery.out_msgs
-            if self.slice_start == 0:
-                self.slice_start = monotonic_ns()
-            elif monotonic_ns() - self.slice_start >= COPY_SLICES * self.slice_ns:
-                self.enough = True
-        return self.is_up()
+    cdef void look_at_clock(self) noexcept:
+        """Much was copied for this connection: look how long that took."""
+        self.copied = self.delivery.out_msgs
+        if self.slice_start == 0:
+            self.slice_start = monotonic_ns()
+        elif monotonic_ns() - self.slice_start >= COPY_SLICES * self.slice_ns:
+            self.enough = True
 
     cdef void called(self) noexcept:
         """The handler was called: look how long it has been at work for this connection."""

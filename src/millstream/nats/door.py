@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
@@ -14,15 +14,16 @@ from millstream.listener import Accepted, Listener
 from millstream.nats.authenticator import Authenticator
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport.fed_client import PlainClient
 from millstream.nats.transport.handshakes import Handshakes
-from millstream.nats.transport.proxies import Proxies
-from millstream.nats.transport.tls import Tls
-from millstream.nats.transport.tls_transport import TlsClient, TlsPort
 from millstream.nats.transport.trace import Tracing
-from millstream.nats.transport.upgrade import WebsocketTerms
 from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
+
+if TYPE_CHECKING:
+    from millstream.nats.transport.proxies import Proxies
+    from millstream.nats.transport.tls import Tls
+    from millstream.nats.transport.tls_transport import TlsPort
+    from millstream.nats.transport.upgrade import WebsocketTerms
 
 _HUB_TICK = 0.05
 _TURNS_PER_SECOND = 20
@@ -46,10 +47,10 @@ class NatsDoor:
         info: ServerInfo,
         limits: NatsLimits | None = None,
         reception: Authenticator | None = None,
-        tls: TlsPort | None = None,
+        tls: "TlsPort | None" = None,
         tracing: Tracing | None = None,
         supervisor: Supervisor | None = None,
-        proxies: Proxies | None = None,
+        proxies: "Proxies | None" = None,
         check: Callable[[], None] | None = None,
     ) -> None:
         """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which.
@@ -91,7 +92,7 @@ class NatsDoor:
         return bound
 
     def start_websocket(
-        self, host: str, port: int, terms: WebsocketTerms, tls: Tls | None
+        self, host: str, port: int, terms: "WebsocketTerms", tls: "Tls | None"
     ) -> tuple[str, int]:
         """Listen for clients that speak NATS in WebSocket frames; return the bound address."""
         from millstream.nats.transport.websocket import (  # pays only if used
@@ -134,13 +135,17 @@ class NatsDoor:
             self._loop.remove_reader(self.hub.fd)
         self.sessions.close()
 
-    def _accepting(self, tls: TlsPort | None, proxies: Proxies | None) -> Accepted:
+    def _accepting(self, tls: "TlsPort | None", proxies: "Proxies | None") -> Accepted:
         """Return what to do with a client: without TLS the hub takes the socket itself."""
 
         def accepted(fd: int, peer: str) -> None:
             if tls is not None:
+                from millstream.nats.transport.tls_transport import TlsClient
+
                 self._arrive(TlsClient, tls, fd, peer)
             elif self.sessions.tracing.on or proxies is not None:
+                from millstream.nats.transport.fed_client import PlainClient
+
                 self._arrive(PlainClient, proxies, fd, peer)
             else:
                 self.sessions.open(fd, peer)
@@ -175,7 +180,7 @@ def _checked(check: Callable[[], None], hub: Hub) -> None:
     hub.poll()
 
 
-def _announced(info: ServerInfo, tls: TlsPort | None) -> ServerInfo:
+def _announced(info: ServerInfo, tls: "TlsPort | None") -> ServerInfo:
     """Return INFO with what it says about TLS."""
     if tls is None:
         return info

@@ -1,7 +1,7 @@
 """The system account's view of the server: monitoring's answers, asked for by messages."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,8 +15,10 @@ from millstream.nats.system.system import System, basic_statsz
 from millstream.nats.system.system_requests import Order
 from millstream.server.about import label
 from millstream.server.options.options import Options
-from millstream.streams.stream_table import StreamsByName
 from millstream.wire.times import rfc3339
+
+if TYPE_CHECKING:
+    from millstream.streams.stream_table import StreamsByName
 
 _Shape = TypeVar("_Shape")
 _STATES = ("open", "closed", "all")
@@ -190,7 +192,7 @@ def _healthz(asked: _Healthz) -> health.HealthQuery:
     )
 
 
-def subjects_of(streams: StreamsByName, account: str, name: str) -> tuple[str, ...] | None:
+def subjects_of(streams: "StreamsByName", account: str, name: str) -> tuple[str, ...] | None:
     """Return the patterns of what a stream may hold, None when there is no such stream."""
     stream = streams.get((account, name))
     if stream is None:

@@ -349,11 +349,11 @@ class Catalog:
         for stream in self.table.everything():
             stream.writes.backlog.hold_publishers(held)
 
-    def section(self) -> bytes:
-        """Return the snapshot's section."""
-        streams = self.table.everything()
-        sources = self._feeds.positions.section(s.incarnation for s in streams)
-        return self._entries.section(streams, sources, self._heads.section(streams))
+    def section(self) -> Callable[[], bytes]:
+        """Return who encodes the snapshot's section, on any thread."""
+        sources = self._feeds.positions.section(self.table.by_id)
+        heads = self._heads.section(self.table.by_id)
+        return self._entries.section(self.table.everything(), sources, heads)
 
     def settle_heads(self) -> None:
         """Write down how far streams in memory have counted: nothing is appended any more."""

@@ -6,8 +6,7 @@ count; nobody waits for it. A stop in order writes the exact head.
 """
 
 import logging
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -43,6 +42,23 @@ class HeadControls(Protocol):
         ...
 
 
+class _HeadWatch:
+    """Looks at one stream after each commit, which must cost next to nothing."""
+
+    __slots__ = ("_heads", "_log", "_stream", "_until")
+
+    def __init__(self, stream: "Stream", heads: "EphemeralHeads") -> None:
+        self._stream = stream
+        self._log = stream.log
+        self._heads = heads
+        self._until = -1  # what is written down suffices to here
+
+    def look(self) -> None:
+        """Have more written down in time."""
+        if self._log.committed_seq > self._until:
+            self._until = self._heads.allow_more(self._stream)
+
+
 class EphemeralHeads:
     """Follows the streams that are in memory alone."""
 
@@ -69,16 +85,15 @@ class EphemeralHeads:
     def follow(self, stream: "Stream") -> None:
         """Write down how far a stream may count, from now on."""
         if stream.log.durability is Durability.EPHEMERAL:
-            stream.watchers.add_prompt(partial(self._look, stream))
+            stream.watchers.add_prompt(_HeadWatch(stream, self).look)
 
     def forget(self, stream: "Stream") -> None:
         """Forget a stream that is gone."""
         self._allowed.pop(stream.incarnation, None)
 
-    def section(self, streams: Iterable["Stream"]) -> dict[int, KeptHead]:
-        """Return what a snapshot holds."""
-        kept = [s for s in streams if s.log.durability is Durability.EPHEMERAL]
-        return {stream.incarnation: self._kept(stream) for stream in kept}
+    def section(self, streams: Mapping[int, "Stream"]) -> dict[int, KeptHead]:
+        """Return what a snapshot holds: of those that have begun to count."""
+        return {each: self._kept(streams[each]) for each in self._allowed if each in streams}
 
     def settle(self, streams: Iterable["Stream"]) -> None:
         """Write down the exact heads: nothing is appended any more."""
@@ -93,12 +108,14 @@ class EphemeralHeads:
         allowed = 0 if self._is_settled else self._allowed.get(stream.incarnation, 0)
         return KeptHead(min([state.first_seq, *lost]), max(state.last_seq, allowed))
 
-    def _look(self, stream: "Stream") -> None:
+    def allow_more(self, stream: "Stream") -> int:
+        """Write down how far a stream may count from where it is; returns when to ask again."""
         head, allowed = stream.log.committed_seq, self._allowed.get(stream.incarnation, 0)
         if head <= allowed - AHEAD // 2 or stream.is_closed or self._is_settled:
-            return
+            return allowed - AHEAD // 2
         self._allowed[stream.incarnation] = head + AHEAD
         self._write(stream)
+        return head + AHEAD // 2
 
     def _write(self, stream: "Stream") -> None:
         body = msgspec.json.encode(self._kept(stream))

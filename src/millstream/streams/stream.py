@@ -31,12 +31,28 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
+    from millstream.streams.config.source import Source
 
 __all__ = ["Stream", "StreamFollower", "as_record", "settle"]
 
 
 class StreamFollower(Protocol):
     """Something that brings records into a stream by itself."""
+
+    @property
+    def source(self) -> "Source":
+        """Where they come from."""
+        ...
+
+    @property
+    def taken(self) -> int:
+        """The newest sequence of the origin that is here."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether it takes them from there now, through no consumer that people see."""
+        ...
 
     def refresh(self) -> None:
         """Look again for where the records come from."""
@@ -75,6 +91,7 @@ class Stream:
         self.config = config
         self.account = account
         self.log = log
+        self.incarnation = log.log_id  # delete and recreate changes it
         self.created_ns = created_ns
         self.opened_ns = clock.time_ns()  # by this process
         self.feeds: Sequence[StreamFollower] = ()
@@ -114,11 +131,6 @@ class Stream:
     def name(self) -> str:
         """Return the stream's name; HTTP calls it the topic's."""
         return self.config.name
-
-    @property
-    def incarnation(self) -> int:
-        """Return the id that delete and recreate changes."""
-        return self.log.log_id
 
     # -- life --------------------------------------------------------------------------------
 
@@ -192,8 +204,10 @@ class Stream:
         self.removal.limits.keep(run)
         if self.config.allow_msg_schedules:
             self._scheduling.on_commit(run)
-        narrow = self.watchers.are_filtered
-        self.watchers.wake_for(run.batch.subjects(run.start, run.count) if narrow else ())
+        if self.watchers.are_filtered:
+            self.watchers.wake_for(run.batch.subjects(run.start, run.count))
+        else:
+            self.watchers.wake()
 
     # -- reads -------------------------------------------------------------------------------
 

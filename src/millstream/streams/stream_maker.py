@@ -61,12 +61,14 @@ class StreamMaker:
         self._domain = domain
         self._heads = heads
         self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
+        quotas.watch(self._look_at_rooms)
 
     def make(self, entry: StreamEntry, config: StreamConfig) -> Stream:
         """Return the stream of an entry over its log, which is made if there is none."""
         log = self.log_of(entry.id, config)
         self._heads.restore(log)
         log.start_at(config.first_seq)  # does nothing to a log that has begun
+        is_bounded = self._quotas.most_bytes_in_all(config.storage) >= 0
         made = Stream(
             config,
             log,
@@ -78,7 +80,9 @@ class StreamMaker:
             account=entry.account,
             batch_limits=self._batch_limits,
             room=self._room(entry.account, config.storage),
-            server_is_full=partial(self._is_server_full, entry.account, config),
+            server_is_full=(
+                partial(self._is_server_full, entry.account, config) if is_bounded else None
+            ),
             on_abandoned=self._on_abandoned,
             domain=self._domain,
         )
@@ -112,6 +116,11 @@ class StreamMaker:
                 self._clock.monotonic,
             )
         return self._rooms[account, storage]
+
+    def _look_at_rooms(self) -> None:
+        """Follow what accounts may store now."""
+        for room in self._rooms.values():
+            room.look()
 
     def _is_server_full(self, account: str, opened: StreamConfig) -> bool:
         """Whether streams that store so hold more than the server may; a restore goes on."""

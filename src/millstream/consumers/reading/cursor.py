@@ -150,11 +150,11 @@ class Cursor:
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
         removals, changed = self._stream.removal.recent, False
-        state = self._stream.log.state()  # a trim is decided first and done later
-        first = min(state.first_seq, state.last_seq + 1)
+        log = self._stream.log  # a trim is decided first and done later
+        first = log.first_seq()
         if first > self.position:
             changed = True
-            self._skip_to(first, state.evict_floor)
+            self._skip_to(min(first, log.committed_seq + 1), log.state().evict_floor)
         if self._removals != removals.count:
             changed = True
             reached = removals.reached_since(self._removals)

@@ -11,6 +11,7 @@ from millstream.consumers.config import (
 )
 from millstream.eager_task import next_turn
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
+from millstream.nats.jetstream.drawers import Drawer, drawing_from
 from millstream.nats.jetstream.errors import (
     expect_empty,
     name_mismatch,
@@ -149,8 +150,12 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
 async def info(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Return one consumer."""
     expect_empty(body)
-    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
-    return shapes.consumer_info(consumer, js.now_ns())
+    found = js.catalog.get(stream, js.account)
+    if js.consumers.by_name(found).get(name) is None:
+        for drawer in drawing_from(js, found):
+            if drawer.name == name:
+                return drawer.info(js.now_ns())
+    return shapes.consumer_info(js.consumers.get(found, name), js.now_ns())
 
 
 async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
@@ -205,15 +210,26 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Return a page of ConsumerInfos."""
     total, start, page = _page(js, body, stream, LIST_LIMIT)
     now = js.now_ns()
-    shown = [shapes.consumer_info(consumer, now, full=False) for consumer in page]
+    shown = [
+        one.info(now, full=False)
+        if isinstance(one, Drawer)
+        else shapes.consumer_info(one, now, full=False)
+        for one in page
+    ]
     return {"total": total, "offset": start, "limit": LIST_LIMIT, "consumers": shown}
 
 
 def _page(
     js: "JetStream", body: bytes, stream: str, most: int
-) -> tuple[int, int, list["Consumer"]]:
+) -> tuple[int, int, list["Consumer | Drawer"]]:
     """Return how many consumers a list shows, where the page begins, and the page."""
     page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.terms.is_strict)
-    found = js.consumers.by_name(js.catalog.get(stream, js.account))
-    start = min(max(page.offset, 0), found.listed)
-    return found.listed, start, found.page(start, most)
+    origin = js.catalog.get(stream, js.account)
+    found, drawers = js.consumers.by_name(origin), drawing_from(js, origin)
+    total = found.listed + len(drawers)
+    start = min(max(page.offset, 0), total)
+    if not drawers:
+        return total, start, [*found.page(start, most)]
+    listed: list[Consumer | Drawer] = [*found.page(0, found.listed), *drawers]
+    listed.sort(key=lambda one: one.name)
+    return total, start, listed[start : start + most]

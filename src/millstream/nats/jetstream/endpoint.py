@@ -17,7 +17,6 @@ from millstream.nats.jetstream import (
     cluster,
     consumers,
     messages,
-    snapshots,
     streams,
 )
 from millstream.nats.jetstream.asker import ASKER
@@ -51,6 +50,18 @@ class ApiRoute(NamedTuple):
     failed: dict[str, Any]
 
 
+async def _snapshot(js: "JetStream", body: bytes, name: str) -> dict[str, Any]:
+    from millstream.nats.jetstream import snapshots  # archives bring many modules along
+
+    return await snapshots.snapshot(js, body, name)
+
+
+async def _restore(js: "JetStream", body: bytes, name: str) -> dict[str, Any]:
+    from millstream.nats.jetstream import snapshots
+
+    return await snapshots.restore(js, body, name)
+
+
 _PAGE = {"total": 0, "offset": 0, "limit": 0}
 _NOT_PAUSED = {"paused": False, "pause_until": ZERO_TIME}
 _ONE, _TWO = range(1, 2), range(2, 3)
@@ -66,8 +77,8 @@ ROUTES: dict[str, ApiRoute] = {
     "STREAM.PURGE": ApiRoute("stream_purge", streams.purge, _ONE, {"purged": 0}),
     "STREAM.MSG.GET": ApiRoute("stream_msg_get", messages.get, _ONE, {}),
     "STREAM.MSG.DELETE": ApiRoute("stream_msg_delete", messages.delete, _ONE, {}),
-    "STREAM.SNAPSHOT": ApiRoute("stream_snapshot", snapshots.snapshot, _ONE, {}),
-    "STREAM.RESTORE": ApiRoute("stream_restore", snapshots.restore, _ONE, {"deliver_subject": ""}),
+    "STREAM.SNAPSHOT": ApiRoute("stream_snapshot", _snapshot, _ONE, {}),
+    "STREAM.RESTORE": ApiRoute("stream_restore", _restore, _ONE, {"deliver_subject": ""}),
     "CONSUMER.DURABLE.CREATE": ApiRoute("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": ApiRoute("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": ApiRoute("consumer_delete", consumers.delete, _TWO, {}),

@@ -1,6 +1,7 @@
 """Membership: what the server does as a member of a fleet, from its start to its end."""
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -16,7 +17,7 @@ from millstream.server.options.options import FleetOptions, JetStreamOptions, Op
 from millstream.server.process.orders import Order
 from millstream.server.start_failures import listening
 from millstream.server.waiting_room import WaitingRoom
-from millstream.store.fleet.engines import FleetEngines
+from millstream.store.fleet.engines import FleetEngines, LogTaken
 from millstream.store.fleet.leases import MemberCard
 from millstream.store.fleet.member import FleetMember, MemberTerms
 from millstream.store.wal.meter import MeteredFiles
@@ -53,6 +54,7 @@ class Membership:
 
     async def await_turn(self, orders: "asyncio.Queue[Order]") -> bool:
         """Stand by, with the HTTP port open; False where an order says stop first."""
+        gc.enable()  # a standby may wait for months
         self._opening = self._open()
         self._member.start()
         while self._member.engines is None:
@@ -76,6 +78,11 @@ class Membership:
         """Return what commits to the log."""
         assert self._member.engines is not None
         return self._member.engines
+
+    def failed(self, error: BaseException) -> None:
+        """Stand by again where another member was faster; everything else ends the start."""
+        if isinstance(error, LogTaken):
+            start_over(error.message)
 
     def check(self) -> None:
         """Stop at once where somebody else may own the log (rule 14)."""

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
-from millstream.server.conf.trust import system_account_of
 from millstream.server.options.auth_options import DirectoryResolver, TrustOptions, UrlResolver
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import Options, WebsocketOptions
-from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT, ConfigError
+from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT
 
 _OPERATOR = ("operator", "operators", "roots", "root", "root_operators", "root_operator")
 _HTTPS = ("https", "https_port")
@@ -159,6 +159,8 @@ def _trust(options: Options) -> Iterator[Contradiction]:
 
 
 def _names_another(trust: TrustOptions, system: str) -> bool:
+    from millstream.server.conf.trust import system_account_of  # operators alone need it
+
     named = {system_account_of(token) for token in trust.operators} - {""}
     return bool(named) and system not in named
 

@@ -3,7 +3,6 @@
 import ipaddress
 import logging
 import re
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ import msgspec
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.dashboard.masking import BadRules, MaskRule, read_rules
 from millstream.server.options import fleet_url
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
@@ -64,10 +64,6 @@ FALSE = {"", "0", "false", "no", "off"}
 Given: TypeAlias = str | int | bool | Path | tuple[str, ...] | None
 
 log = logging.getLogger(__name__)
-
-
-class ConfigError(Exception):
-    """The server cannot start like this; the text is one line that says why and what to do."""
 
 
 class ServeConfig(msgspec.Struct, frozen=True):
@@ -204,23 +200,6 @@ def host_name(text: str) -> str | None:
         return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
     except ValueError:
         return None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine alone: an address, or a name whose every address is."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return _leads_to_loopback(host)
-
-
-def _leads_to_loopback(name: str) -> bool:
-    try:
-        found = socket.getaddrinfo(name, None)
-    except (OSError, UnicodeError):
-        return False  # it leads nowhere, or nobody knows where
-    addresses = [str(place[0]).partition("%")[0] for *_, place in found]
-    return bool(addresses) and all(ipaddress.ip_address(each).is_loopback for each in addresses)
 
 
 def _text(given: Given, source: str) -> str:

@@ -346,7 +346,7 @@ def client_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 def shown_metadata(metadata: Mapping[str, str], level: int, *, full: bool = True) -> dict[str, str]:
     """Return metadata as answers carry it, sorted; lists leave the server's version out."""
-    shown = {**client_metadata(metadata), "_nats.req.level": str(level)}
+    shown = {**(client_metadata(metadata) if metadata else {}), "_nats.req.level": str(level)}
     if full:
         shown |= {"_nats.ver": SERVER_VERSION, "_nats.level": str(API_LEVEL)}
     return dict(sorted(shown.items()))
@@ -384,8 +384,11 @@ _SIGNED = range(-(2**63), 2**63)
 
 def check_ranges(config: msgspec.Struct, others: Mapping[str, range]) -> None:
     """Refuse numbers that the reference has no room for; ``others`` are not of 64 bits, signed."""
-    for key, value in msgspec.structs.asdict(config).items():
-        if type(value) is int and value not in others.get(key, _SIGNED):
+    for key, allowed in others.items():
+        if getattr(config, key) not in allowed:
+            raise InvalidJson(f"{key} is out of range")
+    for key, value in zip(config.__struct_fields__, msgspec.structs.astuple(config), strict=True):
+        if type(value) is int and value not in _SIGNED and key not in others:
             raise InvalidJson(f"{key} is out of range")
 
 

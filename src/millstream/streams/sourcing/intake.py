@@ -170,6 +170,16 @@ class Intake:
 
     # -- looks -------------------------------------------------------------------------------
 
+    @property
+    def taken(self) -> int:
+        """The origin's newest sequence that is here."""
+        return self._position - 1 if self._origin is not None else self._taken
+
+    @property
+    def draws(self) -> bool:
+        """Whether it follows an origin by itself, through no consumer that people see."""
+        return self._origin is not None and self._deliveries is None
+
     def _lag(self) -> int:
         if self._origin is None:
             return 0
