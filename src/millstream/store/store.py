@@ -522,10 +522,12 @@ class Store:
 
     def on_synced(self, shard: int, position: int) -> None:
         """Tell the logs of a shard that everything up to ``position`` is stable."""
-        waiting = [each for each in self._unsynced if self._is_in(shard, each)]
-        for dirty in [each for each in waiting if each.note_synced(position)]:
-            self._unsynced.discard(dirty)
-        self._rest(each for each in self._promised if self._is_in(shard, each))
+        if self._unsynced:
+            waiting = [each for each in self._unsynced if self._is_in(shard, each)]
+            for dirty in [each for each in waiting if each.note_synced(position)]:
+                self._unsynced.discard(dirty)
+        if self._promised:
+            self._rest(each for each in self._promised if self._is_in(shard, each))
         self._problems.pop(f"full {shard}", None)
         if self._dead:
             self._remove_dead()

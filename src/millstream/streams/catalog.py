@@ -30,6 +30,7 @@ from millstream.streams.entries import (
 from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention import rules as retention
 from millstream.streams.sourcing.feeds import Feeds
+from millstream.streams.sourcing.origins import Requests, Whereabouts
 from millstream.streams.stream import Stream
 from millstream.streams.stream_maker import StreamMaker
 from millstream.streams.stream_table import RESTORING, StreamsByName, StreamTable
@@ -114,7 +115,8 @@ class Catalog:
             store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,
             batch_limits or BatchLimits(), self._tell_abandoned, self._heads, domain,
         )  # fmt: skip
-        self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
+        requests = Requests(hub, spaces, timers) if hub is not None else None
+        self._feeds = Feeds(store, self._whereabouts, clock, timers, requests, domain)
         self._reach = reach
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
@@ -312,10 +314,12 @@ class Catalog:
             return config
         return msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
 
-    def _origin_of(self, account: str, source: Source) -> Stream | None:
-        """Return the stream that a source means, None while there is none."""
+    def _whereabouts(self, account: str, source: Source) -> Whereabouts:
+        """Return the stream that a source means, or that only its API can be asked for it."""
         key = self._reached(account, source)
-        return self.table.find(key[1], key[0]) if key is not None else None
+        if key is None:
+            return Whereabouts(is_elsewhere=True)
+        return Whereabouts(self.table.find(key[1], key[0]))
 
     def refresh_feeds(self) -> None:
         """Let sources and mirrors notice that a stream or a way to one came or went."""
