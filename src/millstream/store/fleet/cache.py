@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 from millstream.errors import StorageUnusable
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.lock import lock_directory
-from millstream.store.fleet.manifest import SNAPSHOTS, STREAMS, KeptFile, Manifest, check_of
+from millstream.store.fleet.manifest import SNAPSHOTS, STREAMS, FileManifest, KeptFile, check_of
 from millstream.store.object_log.entry import RECORDS, LogObject
 from millstream.store.object_log.requests import Absent, FoundObject, Get, ObjectPlace
 from millstream.store.object_log.take_over import Read
@@ -45,19 +45,19 @@ class DirectoryCache:
         self._directory = directory
         self._shard = shard
 
-    def manifest(self, name: str) -> Manifest:
+    def manifest(self, name: str) -> FileManifest:
         """Return the manifest of a head; raises ``Superseded`` where it is gone."""
         if not name:
-            return Manifest(0, [])
-        return msgspec.json.decode(self._object(name), type=Manifest)
+            return FileManifest(0, [])
+        return msgspec.json.decode(self._object(name), type=FileManifest)
 
-    def warm(self, manifest: Manifest) -> None:
+    def warm(self, manifest: FileManifest) -> None:
         """Fetch what the directory lacks, and remove nothing: a standby does so ahead."""
         for kept in manifest.files:
             if not self._has(kept):
                 self._fetch(kept)
 
-    def fill(self, read: Read, manifest: Manifest) -> None:
+    def fill(self, read: Read, manifest: FileManifest) -> None:
         """Make the directory what the objects say, and nothing else."""
         lock_directory(OsFiles(), str(self._directory)).close()  # refuses one that is in use
         self._remove_others({kept.path for kept in manifest.files})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from millstream.errors import MillstreamError
 from millstream.store.fleet.cache import BOOT
-from millstream.store.fleet.manifest import Manifest
+from millstream.store.fleet.manifest import FileManifest
 from millstream.store.fleet.shared_log import SharedLog
 from millstream.store.fleet.uploads import SnapshotUploads
 from millstream.store.log.log import Durability
@@ -30,7 +30,7 @@ class FleetEngines:
         self,
         shared: SharedLog,
         puts: ObjectPlace,
-        found: tuple[Read, Manifest],
+        found: tuple[Read, FileManifest],
         card: bytes,
         uploads: SnapshotUploads,
         start: Start,

@@ -26,7 +26,7 @@ class MemberCard(msgspec.Struct, frozen=True):
         return f"{FOLDER}/{self.run}"
 
 
-class Lease(msgspec.Struct, frozen=True):
+class MemberLease(msgspec.Struct, frozen=True):
     """What a member says of itself, again and again; ``beat`` makes each time another one."""
 
     card: MemberCard
@@ -35,10 +35,10 @@ class Lease(msgspec.Struct, frozen=True):
     left: bool = False  # it has let go of everything
 
 
-def decode_lease(data: bytes) -> Lease | None:
+def decode_lease(data: bytes) -> MemberLease | None:
     """Return a lease, None where the bytes are none."""
     try:
-        return msgspec.json.decode(data, type=Lease)
+        return msgspec.json.decode(data, type=MemberLease)
     except msgspec.MsgspecError:
         return None
 

@@ -1,4 +1,4 @@
-"""Manifest: which objects are the files of a directory, as of one position of the log (rule 8).
+"""FileManifest: which objects are the files of a directory, as of one position of the log (rule 8).
 
 shards/<k>/files/<epoch>/<checksum>       a file, made once
 shards/<k>/snapshots/<position>-<epoch>-<checksum>.json   the manifest, which `head` names
@@ -22,7 +22,7 @@ class KeptFile(msgspec.Struct, frozen=True):
     check: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class FileManifest(msgspec.Struct, frozen=True):
     """The files that a start begins with; then it replays the log behind ``position``."""
 
     position: int

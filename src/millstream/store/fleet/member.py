@@ -20,7 +20,7 @@ from millstream.store.fleet.cache import DirectoryCache
 from millstream.store.fleet.engines import FleetEngines
 from millstream.store.fleet.fleet_file import FleetFile, agree
 from millstream.store.fleet.leases import RENEWAL, MemberCard
-from millstream.store.fleet.manifest import Manifest
+from millstream.store.fleet.manifest import FileManifest
 from millstream.store.fleet.owner_watch import NOBODY, OwnerWatch
 from millstream.store.fleet.places import LeftAlone, PatientPlace, open_place
 from millstream.store.fleet.put_threads import PutThreads
@@ -127,7 +127,7 @@ class FleetMember:
             except LeftAlone:
                 return
 
-    def _over(self, shared: SharedLog, found: tuple[Read, Manifest]) -> FleetEngines:
+    def _over(self, shared: SharedLog, found: tuple[Read, FileManifest]) -> FleetEngines:
         uploads = SnapshotUploads(
             shared, self._terms.directory, self._terms.ring, self._clock.time_ns, self._supervisor
         )

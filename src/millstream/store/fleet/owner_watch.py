@@ -9,7 +9,7 @@ from millstream.clock import BootClock
 from millstream.errors import ObjectsFailed
 from millstream.store.fleet.cache import DirectoryCache, Superseded
 from millstream.store.fleet.leases import LeaseWatch, MemberCard
-from millstream.store.fleet.manifest import Manifest
+from millstream.store.fleet.manifest import FileManifest
 from millstream.store.fleet.shared_log import SharedLog
 from millstream.store.object_log.entry import EPOCH, LogObject
 from millstream.store.object_log.requests import Absent, FoundObject, Get
@@ -71,7 +71,7 @@ class OwnerWatch:
         except OSError as error:
             log.warning("nothing fetched ahead error=%s", error)
 
-    def fill(self, read: Read) -> Manifest | None:
+    def fill(self, read: Read) -> FileManifest | None:
         """Make the directory what the log says; None where its head rose meanwhile."""
         try:
             manifest = self._cache.manifest(read.head.snapshot)

@@ -6,7 +6,7 @@ import threading
 import msgspec
 
 from millstream.clock import BootClock
-from millstream.store.fleet.leases import Lease, LeaseTerm, MemberCard
+from millstream.store.fleet.leases import LeaseTerm, MemberCard, MemberLease
 from millstream.store.fleet.places import PatientPlace
 from millstream.store.object_log.requests import Accepted, Put
 
@@ -21,7 +21,7 @@ class Renewals:
     def __init__(self, place: PatientPlace, card: MemberCard, clock: BootClock) -> None:
         self._place = place
         self._clock = clock
-        self._said = Lease(card, 0)
+        self._said = MemberLease(card, 0)
         self._lock = threading.Lock()
         self._term = LeaseTerm(clock.boot_time())
         self._answered = clock.boot_time()
@@ -64,7 +64,7 @@ class Renewals:
     def _say(self, left: bool) -> bool:
         with self._lock:
             beat = self._said.beat + 1
-            self._said = Lease(self._said.card, beat, self.epoch, left)
+            self._said = MemberLease(self._said.card, beat, self.epoch, left)
             body = msgspec.json.encode(self._said)
             answer = self._place.carry_out(Put(self._said.card.lease_name, body))
         return isinstance(answer, Accepted)

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.errors import ObjectsFailed
 from millstream.store.fleet.fleet_file import NAME, FleetFile
-from millstream.store.fleet.leases import FOLDER, RENEWAL, Lease, decode_lease
+from millstream.store.fleet.leases import FOLDER, RENEWAL, MemberLease, decode_lease
 from millstream.store.fleet.owner_watch import newest_owner
 from millstream.store.fleet.places import PatientPlace
 from millstream.store.fleet.shared_log import SharedLog
@@ -62,8 +62,8 @@ def look(place: ListedPlace, pause: Callable[[float], None]) -> FleetStatus:
     )
 
 
-def _leases(place: ListedPlace) -> dict[str, Lease]:
-    found: dict[str, Lease] = {}
+def _leases(place: ListedPlace) -> dict[str, MemberLease]:
+    found: dict[str, MemberLease] = {}
     for name in place.names(FOLDER):
         answer = place.carry_out(Get(f"{FOLDER}/{name}"))
         lease = decode_lease(answer.data) if isinstance(answer, FoundObject) else None
@@ -72,7 +72,7 @@ def _leases(place: ListedPlace) -> dict[str, Lease]:
     return found
 
 
-def _member(lease: Lease, before: dict[str, Lease], owner: str) -> MemberStatus:
+def _member(lease: MemberLease, before: dict[str, MemberLease], owner: str) -> MemberStatus:
     card = lease.card
     role = "owner" if card.run == owner else "standby"
     if lease.left:

@@ -18,8 +18,8 @@ from millstream.store.disk.files import OsFiles
 from millstream.store.disk.keys import KeyRing
 from millstream.store.fleet.manifest import (
     SNAPSHOTS,
+    FileManifest,
     KeptFile,
-    Manifest,
     check_of,
     file_name,
     files_below,
@@ -75,9 +75,9 @@ class SnapshotUploads:
         self._head = LogHead()
         self._tag: str | None = None
         self._epochs: tuple[int, ...] = ()
-        self._manifest = Manifest(0, [])
+        self._manifest = FileManifest(0, [])
 
-    def begin(self, engine: ObjectEngine, won: Won, manifest: Manifest) -> None:
+    def begin(self, engine: ObjectEngine, won: Won, manifest: FileManifest) -> None:
         """Go on from the head that was there when the log became ours."""
         read = won.read
         self._engine, self._head, self._tag = engine, read.head, read.tag
@@ -198,7 +198,7 @@ class SnapshotUploads:
         """Have the head name a new manifest, then let go of what it does not need."""
         names = {kept.name for kept in files}
         retired = [kept.name for kept in self._manifest.files if kept.name not in names]
-        manifest = Manifest(chain.position - 1, list(files), retired)
+        manifest = FileManifest(chain.position - 1, list(files), retired)
         data = msgspec.json.encode(manifest)
         name = manifest_name(self._shared.shard, self._epoch, manifest.position, data)
         self._create(name, data)
@@ -226,7 +226,7 @@ class SnapshotUploads:
                 log.warning("another member has raised the head snapshot=%s", now.snapshot)
                 self._head, self._tag = now, tag
                 self._known.clear()
-                self._manifest = Manifest(0, [])
+                self._manifest = FileManifest(0, [])
                 return False
 
     def _let_go(self, gone: Sequence[str]) -> None:
