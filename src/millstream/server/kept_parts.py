@@ -86,6 +86,7 @@ class KeptParts(msgspec.Struct, frozen=True):
         if self.topics is not None:
             self.topics.recover(self.store.recovery)
         self.sinks.recover(self.store.recovery)
+        self.store.recovery.taken_up()
 
     def sections(self) -> Sections:
         """Return what a snapshot keeps for everything above the store."""

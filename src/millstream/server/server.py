@@ -297,6 +297,7 @@ class Server:
         every, kept, http = self._parts.timers.every, self._parts.kept, self._parts.http
         if kept is not None:
             every(_TICK, "the tending of logs and segments", kept.store.tick)
+            every(_TICK, "the round of idle streams", kept.shared.catalog.tick)
             every(_TICK, "the sweep of staged records", kept.sinks.tick)
             every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
         if kept is not None and self._fleet is not None:
