@@ -241,6 +241,7 @@ class Server:
         if parts.kept is None:
             parts.nats.stop()
         else:
+            await parts.kept.letters.work.finish()
             if topics is not None:
                 await topics.finish()
             await parts.kept.accounts.close()

@@ -109,7 +109,7 @@ class Catalog:
         self._clock = clock
         self.table = StreamTable({} if streams is None else streams)
         self._entries = StreamEntries(store)
-        self._heads = EphemeralHeads(store)
+        self._heads = EphemeralHeads(store, clock)
         spaces = interests if interests is not None else {}
         self._maker = StreamMaker(
             store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,

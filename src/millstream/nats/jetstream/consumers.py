@@ -146,6 +146,7 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     js.terms.limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
+    js.check_deliver(config.dead_letter, "")
     if config.is_internal:
         sourcing_consumers.check_identity(stream)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
