@@ -18,6 +18,7 @@ from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.sharing import Sharing
 from millstream.nats.authenticator import Authenticator
 from millstream.nats.door import NatsDoor
+from millstream.nats.record_reads import SubjectsOf, unknown_subjects
 from millstream.nats.session import NatsLimits
 from millstream.nats.system.system import System
 from millstream.nats.transport.trace import Tracing
@@ -32,7 +33,7 @@ from millstream.server.options.options import (
     Options,
     TlsOptions,
 )
-from millstream.server.system_account import subjects_of, system_of
+from millstream.server.system_account import system_of
 from millstream.store.wal.meter import MeteredFiles
 from millstream.streams.config.config import API_LEVEL
 from millstream.supervisor import Supervisor
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from millstream.nats.transport.proxies import Proxies
     from millstream.nats.transport.tls import Tls
     from millstream.nats.transport.tls_transport import TlsPort
+    from millstream.server.fleet.membership import Membership
     from millstream.server.http_parts import HttpParts
     from millstream.server.kept_parts import KeptParts
     from millstream.server.link_facts import LinkObserver
@@ -58,6 +60,7 @@ class Runtime(msgspec.Struct, frozen=True):
     timers: Timers
     files: MeteredFiles
     supervisor: Supervisor
+    fleet: "Membership | None" = None
 
     def post_to(self, hub: Hub, call: Callable[[], None]) -> None:
         """Have the loop make a call that comes from a thread."""
@@ -112,11 +115,13 @@ def build(
     orders: Mapping[str, Callable[[], None]] | None = None,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
+    fleet: "Membership | None" = None,
 ) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
-    ``supervisor`` learns of every thread, task and repeated call that ends or fails.
+    ``supervisor`` learns of every thread, task and repeated call that ends or fails. ``fleet``
+    commits elsewhere than in the directory, and is asked at every turn whether we may go on.
     """
     if options.trust.required:
         from millstream.server.access.resolver import prepare_directory
@@ -124,7 +129,7 @@ def build(
         prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
-    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
+    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor, fleet)
     keys = server_keys(options)
     info = describe(options, keys)
     streams: StreamsByName = {}
@@ -205,6 +210,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         tracing_of(options.log),
         runtime.supervisor,
         guard.proxies,
+        None if runtime.fleet is None else runtime.fleet.check,
     )
 
 
@@ -288,6 +294,11 @@ def guards(options: Options, clock: Clock, streams: "StreamsByName") -> Guards:
         make_interest=partial(subject_space, options),
     )
     websocket = options.websocket.tls if options.websocket is not None else None
+    held: SubjectsOf = unknown_subjects
+    if options.jetstream is not None:
+        from millstream.streams.reading.held_subjects import HeldSubjects
+
+        held = HeldSubjects(streams)
     proxies = None
     if options.proxy_protocol:
         from millstream.nats.transport.proxies import Proxies
@@ -295,9 +306,7 @@ def guards(options: Options, clock: Clock, streams: "StreamsByName") -> Guards:
         proxies = Proxies(options.trusted_proxies)
     return Guards(
         accounts,
-        Authenticator(
-            accounts, clock, known.credentials, known.by_kind, partial(subjects_of, streams)
-        ),
+        Authenticator(accounts, clock, known.credentials, known.by_kind, held),
         tls_of(options.tls),
         tls_of(websocket),
         proxies,
