@@ -34,6 +34,9 @@ from millstream.server.start_failures import keeping, listening
 from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+
     from millstream.http.door import HttpDoor
 
 log = logging.getLogger(__name__)
@@ -49,8 +52,12 @@ def run(
     announce: Announce,
     load: Load | None = None,
     output: LogOutput | None = None,
+    ready: "Sequence[socket]" = (),
 ) -> int:
-    """Serve until an order says stop; returns the exit code."""
+    """Serve until an order says stop; returns the exit code.
+
+    ``ready`` are sockets that listen for NATS clients already.
+    """
     if output is None:
         handler = logging.StreamHandler()
         handler.setFormatter(lines_of(options.log.form))
@@ -58,7 +65,7 @@ def run(
     gc.disable()  # nothing that a start makes becomes garbage
     keep_heap()
     take_all()
-    serving = _serve(options, announce, load, output, SystemClock())
+    serving = _serve(options, announce, load, output, SystemClock(), ready)
     return uvloop.run(serving, loop_factory=loop_factory())
 
 
@@ -68,6 +75,7 @@ async def _serve(
     load: Load | None,
     output: LogOutput | None,
     clock: Clock,
+    ready: "Sequence[socket]",
 ) -> int:
     started = clock.monotonic()
     new = options.jetstream is not None and not options.jetstream.directory.exists()
@@ -75,7 +83,7 @@ async def _serve(
     orders = from_signals(loop)
     manager = ServiceManager(os.environ)
     parts, opening = assemble(options, orders, clock)
-    server = Server(options, parts, opening)
+    server = Server(options, parts, opening, ready)
     running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
@@ -151,11 +159,16 @@ class Server:
     """The running parts of one process."""
 
     def __init__(
-        self, options: Options, parts: ServerParts, opening: Opening | None = None
+        self,
+        options: Options,
+        parts: ServerParts,
+        opening: Opening | None = None,
+        ready: "Sequence[socket]" = (),
     ) -> None:
         self._options = options
         self._parts = parts
         self._opening = opening
+        self._ready = ready
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
         self.http_address: tuple[str, int] | None = None
@@ -172,7 +185,7 @@ class Server:
             parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
         with listening(options, "nats", options.host, options.port):
-            self.nats_address = parts.nats.start(options.host, options.port)
+            self.nats_address = parts.nats.start(options.host, options.port, self._ready)
         advertise(parts, options)
         if options.websocket is not None:
             terms = options.websocket
