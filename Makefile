@@ -97,8 +97,9 @@ clean:          ## remove everything that was built, but no data
 	@touch $@
 
 .venv/.kernel: $(wildcard $(KERNEL)/*.pyx $(KERNEL)/*.pxd) setup.py .venv/.run
+	@touch $@.begun  # what changes during the build is newer than this, and made again
 	MILLSTREAM_KERNEL=require $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
-	@touch $@
+	@mv $@.begun $@
 
 millstream: scripts/launcher.sh
 	install -m 755 $< $@

@@ -14,7 +14,7 @@ from support.pages import ROOT, steps, typed
 from support.peers import Peer
 from support.spark_session import spark_session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ORDERS = ['{"id":1,"region":"eu","amount":10.5}', '{"id":2,"region":"us","amount":2}']
 
 

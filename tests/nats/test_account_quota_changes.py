@@ -16,6 +16,6 @@ def test_a_room_follows_the_limits_of_its_account() -> None:
     accounts.apply([Account("A", jetstream=True, stream_limits=StreamLimits(max_storage=100))])
     assert room.is_bounded
     assert room.takes(10)
-    assert not room.takes(1)
+    assert not room.takes(11)
     accounts.apply([])  # whose streams stay, and nobody comes in
     assert not room.is_bounded

@@ -25,9 +25,10 @@ def s3_server(directory: Path) -> Iterator[str]:
     """Start a server over a directory; gives its URL."""
     program = weed()
     assert program is not None
-    port, rest = free_port(), [free_port() for _ in range(7)]
+    port, rest = free_port(), [free_port() for _ in range(9)]
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
     names += ("filer.port", "filer.port.grpc", "s3.port.grpc")
+    names += ("s3.port.iceberg", "s3.port.lance")  # fixed ones, unless they are named
     directory.mkdir(parents=True, exist_ok=True)
     log = (directory / "log").open("wb")
     command = [

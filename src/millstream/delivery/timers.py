@@ -90,7 +90,7 @@ class Timers:
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 # One owner's fault must not stop everybody else's deadlines.
-                self._supervisor.once("the timer", callback)()
+                self._supervisor.run_once("the timer", callback)
                 ran += 1
         self._set_alarm()
         return ran

@@ -50,6 +50,16 @@ class PublishRights:
             return ALLOWED
         return ALLOWED_ONCE if rights.may_answer(subject, now) else DENIED
 
+    def may_touch(self, asked: bytes) -> bool:
+        """Say whether a request to an API shows and changes only what the client may."""
+        subject = text_of(self.plain(asked))
+        if not subject.startswith("$"):
+            return True
+        request, target = read_request(subject), written_stream(subject)
+        if request is not None and not self._rights.reads_all and not self._may_read(request):
+            return False
+        return target is None or self._may_write(target)
+
     def sight_of(self, stream: str) -> Sight | None:
         """Return what the client sees of a stream in its account, None for everything."""
         if self._rights.reads_all:

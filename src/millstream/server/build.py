@@ -61,7 +61,7 @@ class Runtime(msgspec.Struct, frozen=True):
 
     def post_to(self, hub: Hub, call: Callable[[], None]) -> None:
         """Have the loop make a call that comes from a thread."""
-        guarded = self.supervisor.once("the call of a thread", call)
+        guarded = partial(self.supervisor.run_once, "the call of a thread", call)
         if not hub.post(guarded):
             self.loop.call_soon_threadsafe(guarded)
 

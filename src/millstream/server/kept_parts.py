@@ -28,10 +28,13 @@ from millstream.nats.jetstream.endpoint import JetStream
 from millstream.nats.jetstream.server_limits import ServerLimits
 from millstream.nats.jetstream.serving.shared_parts import ApiTerms, SharedParts
 from millstream.nats.millstream_api import plan_endpoint, sink_endpoint
+from millstream.queues.consumer_letters import ConsumerLetters
+from millstream.queues.dead_letters import DeadLetters
 from millstream.server.figures import disk_of, memory_of_machine, pressure_of, room_on_disk
 from millstream.server.options.auth_options import GLOBAL_ACCOUNT
 from millstream.server.options.encryption import key_ring
 from millstream.server.options.options import JetStreamLimits, JetStreamOptions
+from millstream.store.checkpoints import Sections
 from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
@@ -45,6 +48,7 @@ from millstream.streams.config.topic_defaults import TopicDefaults
 from millstream.streams.deposits.deposits import SECTION as SINKS_SECTION
 from millstream.streams.deposits.deposits import Deposits
 from millstream.streams.stream_table import StreamsByName
+from millstream.streams.topic_limit import TopicLimit
 from millstream.streams.writing.batch_limits import BatchLimits
 from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
@@ -69,6 +73,7 @@ class KeptParts(msgspec.Struct, frozen=True):
     accounts: AccountStreams
     topics: "Topics | None"  # where HTTP serves them, or the directory has something of theirs
     sinks: Deposits
+    letters: ConsumerLetters
 
     def start(self) -> None:
         """Take up what the store recovered, then serve it."""
@@ -81,7 +86,7 @@ class KeptParts(msgspec.Struct, frozen=True):
             self.topics.recover(self.store.recovery)
         self.sinks.recover(self.store.recovery)
 
-    def sections(self) -> dict[str, bytes]:
+    def sections(self) -> Sections:
         """Return what a snapshot keeps for everything above the store."""
         sinks = {SINKS_SECTION: self.sinks.section()}
         topics = self.topics.sections() if self.topics is not None else {}
@@ -111,15 +116,13 @@ def keep(
     store = open_store(options, clock, post, runtime.files, supervisor, defer)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
+    topic_limit = TopicLimit(catalog)
+    letters = ConsumerLetters(DeadLetters(catalog, topic_limit.reserved, defaults))
     consumers = Registry(
-        catalog,
-        store,
-        clock,
-        timers,
-        hub,
-        accounts.interests,
+        *(catalog, store, clock, timers, hub, accounts.interests),
         sharing.is_awaited,
         consumers_by_default(options.limits),
+        letters,
     )
     shared = SharedParts(
         hub,
@@ -148,9 +151,12 @@ def keep(
         from millstream.topics.context import Topics
 
         topics = Topics(
-            catalog, clock, store, timers, sinks, readers, supervisor=supervisor, defaults=defaults
+            *(catalog, clock, store, timers, sinks, readers),
+            supervisor=supervisor,
+            defaults=defaults,
+            topic_limit=topic_limit,
         )
-    return KeptParts(store, shared, everybody, jetstream, served, topics, sinks)
+    return KeptParts(store, shared, everybody, jetstream, served, topics, sinks, letters)
 
 
 def is_of_topics(found: "Recovery") -> bool:

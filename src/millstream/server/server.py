@@ -31,6 +31,7 @@ from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
 from millstream.server.start_failures import keeping, listening
+from millstream.store.checkpoints import whole
 from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ class Server:
         if parts.kept is None:
             parts.nats.stop()
         else:
+            await parts.kept.letters.work.finish()
             if topics is not None:
                 await topics.finish()
             await parts.kept.accounts.close()
@@ -261,7 +263,7 @@ class Server:
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
             parts.kept.shared.catalog.settle_heads()
-            sections = parts.kept.sections()
+            sections = whole(parts.kept.sections())
             parts.kept.shared.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)

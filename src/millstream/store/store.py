@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, ShardReadOnly
-from millstream.store.checkpoints import Checkpoints
+from millstream.store.checkpoints import Checkpoints, Sections
 from millstream.store.cold.plan import ColdPlan
 from millstream.store.cold.tier import ColdTier
 from millstream.store.controls import Controls
@@ -19,6 +19,7 @@ from millstream.store.copies import Copies
 from millstream.store.disk.blocks import BlockCache
 from millstream.store.disk.files import File, Files, ensure_dir
 from millstream.store.disk.lock import lock_directory
+from millstream.store.disk.open_files import OpenFiles
 from millstream.store.disk.worker import FileWorker, InlineWorker, ThreadWorker
 from millstream.store.engines import LocalEngines
 from millstream.store.log.control_frames import RESERVE
@@ -35,6 +36,7 @@ from millstream.store.recovery.replay import Replay, replay_all
 from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.shard import shard_number, shards_on_disk
 from millstream.store.shards import Shards
+from millstream.store.tending import Tending
 from millstream.store.wal.committer import Post
 from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
 from millstream.store.wal.marks import RESERVED, highest, load_marks
@@ -82,7 +84,9 @@ class Store:
         self.syncer: FileWorker = self._make_worker("syncs")
         self.syncs_soon = options.syncs_soon
         self.quiet_age = options.quiet_age
-        self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
+        self.keeping = Keeping(
+            options.ring, BlockCache(options.block_cache_bytes), OpenFiles(options.open_files)
+        )
         self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
         self.recovery = Recovery()
@@ -96,6 +100,7 @@ class Store:
         self._controls = Controls(clock, self.shards, post)
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
+        self._tending = Tending(self)
         self._unsynced: set[FileLog] = set()
         self._promised: set[FileLog] = set()  # logs that have promised sequences ahead
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
@@ -497,10 +502,12 @@ class Store:
 
     def on_synced(self, shard: int, position: int) -> None:
         """Tell the logs of a shard that everything up to ``position`` is stable."""
-        waiting = [each for each in self._unsynced if self._is_in(shard, each)]
-        for dirty in [each for each in waiting if each.note_synced(position)]:
-            self._unsynced.discard(dirty)
-        self._rest(each for each in self._promised if self._is_in(shard, each))
+        if self._unsynced:
+            waiting = [each for each in self._unsynced if self._is_in(shard, each)]
+            for dirty in [each for each in waiting if each.note_synced(position)]:
+                self._unsynced.discard(dirty)
+        if self._promised:
+            self._rest(each for each in self._promised if self._is_in(shard, each))
         self._problems.pop(f"full {shard}", None)
         if self._dead:
             self._remove_dead()
@@ -535,12 +542,11 @@ class Store:
     # --- time
 
     def tick(self) -> None:
-        """Call about once a second: seals by age, flushes, and checkpoints when due."""
-        for each in list(self.logs.values()):
-            each.tick()
+        """Call about once a second: seals by age and flushes, where logs are few all of them."""
+        some = self._tending.next()
         self._rest(self._promised)
         if not self._closed:
-            self.cold.tick(list(self.logs.values()))
+            self.cold.tick(some, self.logs)
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
@@ -558,13 +564,17 @@ class Store:
         gap = self.options.cold.checkpoint_gap if self.cold.wants_checkpoint else None
         return self._checkpoints.is_due(self._copies.erase_waits, gap)
 
-    def checkpoint(self, sections: dict[str, bytes]) -> None:
-        """Write a snapshot of what is committed now; then WAL files that it covers go."""
+    def checkpoint(self, sections: Sections) -> None:
+        """Write a snapshot of what is committed now; then WAL files that it covers go.
+
+        Who has much to say gives a call instead, which a file thread makes. That may tell of a
+        later moment: the WAL tells of what came between once more.
+        """
         if self._checkpoints.is_running:
             return
         self._checkpoints.take(sections, self._checkpointed)
 
-    def checkpoint_soon(self, sections: Callable[[], dict[str, bytes]]) -> None:
+    def checkpoint_soon(self, sections: Callable[[], Sections]) -> None:
         """Checkpoint once those who waited for a control frame have taken in that it is there."""
         if self._closed:
             return
@@ -573,12 +583,12 @@ class Store:
             return
         self.checkpoint(sections())
 
-    def _checkpointed(self, snapshot: Snapshot, failed: str) -> None:
+    def _checkpointed(self, positions: dict[int, int], failed: str) -> None:
         if failed:
             self._problems["checkpoint"] = failed
             return
         self._problems.pop("checkpoint", None)
-        self._release_sources(snapshot.positions)
+        self._release_sources(positions)
 
     def renew(self, named: Sequence[tuple[int, int, bytes]] = ()) -> None:
         """Let two new snapshots of what is there now take the place of all WAL.
@@ -618,7 +628,7 @@ class Store:
 
     # --- the end
 
-    def close(self, sections: dict[str, bytes] | None = None) -> None:
+    def close(self, sections: Sections | None = None) -> None:
         """Commit and sync what was accepted and stop; with ``sections`` checkpoint as well."""
         if self._closed:
             return

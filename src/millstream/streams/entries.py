@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,6 +67,15 @@ class CatalogSection(msgspec.Struct, frozen=True):
     heads: dict[int, KeptHead] = {}  # of streams in memory alone
 
 
+class _PackedSection(msgspec.Struct, frozen=True):
+    """The same, its streams encoded already."""
+
+    next_id: int
+    streams: list[msgspec.Raw]
+    sources: list[msgspec.Raw]
+    heads: dict[int, KeptHead]
+
+
 class StreamEntries:
     """Gives out ids and writes entries. An id is never given out again."""
 
@@ -112,11 +121,24 @@ class StreamEntries:
         return sorted(entries.values(), key=lambda entry: entry.id)
 
     def section(
-        self, streams: "Iterable[Stream]", sources: list[msgspec.Raw], heads: dict[int, KeptHead]
-    ) -> bytes:
-        """Return the catalog as a snapshot holds it."""
-        entries = [StreamEntry.of(stream) for stream in streams]
-        return msgspec.json.encode(CatalogSection(self._next_id, entries, sources, heads))
+        self, streams: "list[Stream]", sources: list[msgspec.Raw], heads: dict[int, KeptHead]
+    ) -> Callable[[], bytes]:
+        """Return who encodes the catalog as a snapshot holds it, on any thread.
+
+        A stream that changes meanwhile may be there as it is then: the WAL says so too.
+        """
+        return partial(_encoded, self._next_id, streams, sources, heads)
+
+
+def _encoded(
+    next_id: int,
+    streams: "list[Stream]",
+    sources: list[msgspec.Raw],
+    heads: dict[int, KeptHead],
+) -> bytes:
+    # One by one: no other thread runs while a single call encodes.
+    entries = [msgspec.Raw(msgspec.json.encode(StreamEntry.of(each))) for each in streams]
+    return msgspec.json.encode(_PackedSection(next_id, entries, sources, heads))
 
 
 def decode_section(section: bytes | None) -> CatalogSection:

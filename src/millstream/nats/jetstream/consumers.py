@@ -10,7 +10,11 @@ from millstream.consumers.config import (
     check_group_name,
 )
 from millstream.eager_task import next_turn
-from millstream.nats.jetstream import account_limits, request_shapes, shapes
+from millstream.nats.jetstream import (
+    account_limits,
+    request_shapes,
+    shapes,
+)
 from millstream.nats.jetstream.drawers import Drawer, drawing_from
 from millstream.nats.jetstream.errors import (
     expect_empty,
@@ -19,6 +23,8 @@ from millstream.nats.jetstream.errors import (
     read_loosely,
     read_optional,
 )
+from millstream.nats.jetstream.serving import sourcing_consumers
+from millstream.nats.jetstream.serving.sourcing_consumers import Identified
 from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
 
@@ -132,19 +138,28 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     await next_turn(size)
     _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
-    asked = js.terms.limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
+    known = js.consumers.by_name(stream).get(request.config.get("name") or "")
+    kept = sourcing_consumers.settled(request.config, stream, known)
+    asked = js.terms.limits.fill_consumer(account_limits.with_ack_pending(js, kept))
     config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
     await next_turn(size)
     js.terms.limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
+    js.check_deliver(config.dead_letter, "")
+    if config.is_internal:
+        sourcing_consumers.check_identity(stream)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.advisories.tell_consumer("CREATED", "create", stream.name, consumer.name)
     if consumer.pause.left_ns > 0:
         consumer.pause.report()
     await next_turn(size)
-    return shapes.consumer_info(consumer, js.now_ns())
+    if not config.is_internal:
+        return shapes.consumer_info(consumer, js.now_ns())
+    if config.sourcing and not is_new:
+        consumer.reset(0)  # whoever asks again has lost what was on its way
+    return Identified.about(stream, shapes.consumer_info(consumer, js.now_ns()))
 
 
 async def info(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
@@ -196,7 +211,10 @@ async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     asked = read_loosely(body or b"{}", request_shapes.RESET, _Reset)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     seq = consumer.reset(asked.seq)
-    return {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
+    answer = {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
+    if sourcing_consumers.names_identity():
+        return Identified.about(consumer.stream, answer)
+    return answer
 
 
 async def names(js: "JetStream", body: bytes, stream: str) -> Answer:

@@ -26,6 +26,7 @@ from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
 from millstream.nats.jetstream.serving.shared_parts import SharedParts
+from millstream.nats.jetstream.serving.sourcing_consumers import REQUEST_HEADERS, headers_of
 from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
 
@@ -240,9 +241,11 @@ class JetStream:
                 continue
             self._in_flight += 1
             before = ASKER.set(origin)  # also for the task, if one is needed
+            told = REQUEST_HEADERS.set(headers)
             try:
                 self._tasks.begin(self._serve(subject, reply, headers, payload, *found))
             finally:
+                REQUEST_HEADERS.reset(told)
                 ASKER.reset(before)
 
     def _refuse_all(self, batch: Batch, why: str) -> None:
@@ -268,31 +271,34 @@ class JetStream:
         arguments: list[str],
     ) -> None:
         try:
-            answer = msgspec.json.encode(await self._answer(route, headers, payload, arguments))
+            said, beside = await self._answer(route, headers, payload, arguments)
+            answer = msgspec.json.encode(said)
         finally:
             self._in_flight -= 1
             self.requests += 1
         if reply:  # who does not want to hear of it has it carried out all the same
-            self.hub.publish(self.interest, reply, b"", b"", answer)
+            self.hub.publish(self.interest, reply, b"", beside, answer)
         self.advisories.tell_audit(subject, payload, answer)
         self.hub.flush()
 
     async def _answer(
         self, route: ApiRoute, headers: bytes, payload: bytes, arguments: list[str]
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return what to answer, and the headers that it goes out with."""
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
             if not self.is_open:
                 raise ApiError(503, 10039, "JetStream not enabled for account")
             check_level(headers)
-            return {**shown, **await route.handler(self, payload, *arguments)}
+            answer = await route.handler(self, payload, *arguments)
+            return {**shown, **answer}, headers_of(answer)
         except MillstreamError as error:
             failure = as_error(error)
         except Exception:
             log.exception("request failed type=%s", route.type)
             failure = {"code": 500, "err_code": 10051, "description": "internal error"}
         self.errors += 1
-        return {**shown, "error": failure, **route.failed}
+        return {**shown, "error": failure, **route.failed}, b""
 
 
 # Not one pattern for all: a pull or direct get that nobody serves must be a 503 at once.

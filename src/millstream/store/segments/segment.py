@@ -5,6 +5,7 @@ background: the WAL is what makes them durable until then.
 """
 
 import errno
+import logging
 import struct
 import threading
 from bisect import bisect_left, bisect_right
@@ -29,6 +30,7 @@ from millstream.store.disk.files import (
     write_parts,
 )
 from millstream.store.disk.keys import KeyRing
+from millstream.store.disk.open_files import OpenFiles
 from millstream.store.disk.shared_file import SharedFile
 from millstream.store.segments.files import (
     BLOCKS_VERSION,
@@ -49,12 +51,15 @@ NO_FRAMES = Frames(b"", b"")
 
 _tokens = count(1)
 
+log = logging.getLogger(__name__)
+
 
 class Keeping(msgspec.Struct, frozen=True):
-    """How a store keeps its segments: with which keys, and how many plain bytes of blocks."""
+    """How a store keeps its segments: with which keys, and how much of them open and in memory."""
 
     ring: KeyRing = msgspec.field(default_factory=KeyRing)
     cache: BlockCache = msgspec.field(default_factory=lambda: BlockCache(8 << 20))
+    open_files: OpenFiles = msgspec.field(default_factory=OpenFiles)
 
 
 class Block(msgspec.Struct):
@@ -107,6 +112,7 @@ class Segment:
         self.flushed = HEADER_BYTES  # bytes handed to the file
         self.flushed_seq = base_seq - 1
         self.synced = 0  # bytes of the file known to be stable
+        self._unsynced = 0  # writes that no sync has followed
         self._brought = 0  # bytes up to the last sync of a growing file that was asked for
         self.full = False  # takes no more records
         self.sealed = False  # .data complete and stable, .idx beside it
@@ -344,6 +350,7 @@ class Segment:
                 self._file, self.made = SharedFile(self._make()), True
             shared = self._file
             file = shared.take()
+        self.keeping.open_files.note(self)
         try:
             yield file
         finally:
@@ -352,6 +359,7 @@ class Segment:
     def _make(self) -> File:
         ensure_dir(self._files, self.directory)
         file = self._files.open(self.path, create=True)
+        self._unsynced += 1
         try:
             file.truncate(0)  # an earlier run may have left records that a start gave up
             ring = self.keeping.ring
@@ -366,16 +374,18 @@ class Segment:
         return file
 
     def view(self) -> memoryview:
-        """Return the flushed bytes, mapped; a sealed file needs no descriptor for that."""
+        """Return the flushed bytes, mapped."""
         return self._mapped(self.table.after if self.head.in_blocks else self.flushed)
 
     def _mapped(self, size: int) -> memoryview:
-        if self._view is None or len(self._view) < size:
+        view = self._view
+        if view is None or len(view) < size:
             with self.use() as file:
-                self._view = file.view(size)
+                view = self._view = file.view(size)
+            self.keeping.open_files.note(self)  # the map has a descriptor of its own
             if self.sealed and not self.busy:
                 self.release()
-        return self._view
+        return view
 
     def unflushed(self, committed: int) -> Flush:
         """Return the committed bytes that the file does not have."""
@@ -396,18 +406,23 @@ class Segment:
         if self.cold is not None:
             return  # deletes are in the snapshot and the WAL
         with self.use() as file:
-            if self.head.in_blocks:
-                if flush.parts and not self.head.complete:
-                    self._write_blocks(file, flush)
-                return  # deletes are in the snapshot and the WAL
-            if flush.parts:
-                write_parts(file, flush.parts, flush.offset)
-                if self._cut_tail:  # only now: the first flush has all that a start kept of it
-                    file.truncate(flush.end)
-                    self._cut_tail = False
-            if flush.generation == self.head.generation:  # else the new file has them already
-                for offset in flush.flags:
-                    write_all(file, bytes((DELETED,)), offset)
+            self._unsynced += 1
+            self._write(file, flush)
+        self.keeping.open_files.trim(may_sync=True)
+
+    def _write(self, file: File, flush: Flush) -> None:
+        if self.head.in_blocks:
+            if flush.parts and not self.head.complete:
+                self._write_blocks(file, flush)
+            return  # deletes are in the snapshot and the WAL
+        if flush.parts:
+            write_parts(file, flush.parts, flush.offset)
+            if self._cut_tail:  # only now: the first flush has all that a start kept of it
+                file.truncate(flush.end)
+                self._cut_tail = False
+        if flush.generation == self.head.generation:  # else the new file has them already
+            for offset in flush.flags:
+                write_all(file, bytes((DELETED,)), offset)
 
     def wrote(self, flush: Flush, cache_bytes: int) -> None:
         """Note on the loop what ``write`` did; blocks beyond the cache leave the memory."""
@@ -455,11 +470,18 @@ class Segment:
         """
         if self.failed:
             raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
+        written = self._unsynced
         try:
             file.sync()
         except OSError:
             self.failed = True
             raise
+        if self._unsynced == written:
+            self._unsynced = 0
+
+    def lacks(self, flush: Flush) -> bool:
+        """Say whether the file, or the disk, lacks something of what a flush brings or before."""
+        return bool(flush.parts) or (self.made and bool(flush.flags or self._unsynced))
 
     def write_idx(self) -> None:
         """Write the .idx of a complete, stable .data file (on the file thread)."""
@@ -490,6 +512,7 @@ class Segment:
         self.made = True
         self.head, self._table = head, table
         self._unproven = unproven
+        self._unsynced += unproven
         self._cut_tail = not head.complete
 
     def leave(self) -> None:
@@ -520,17 +543,40 @@ class Segment:
         if self._files.exists(self.directory):
             self._files.sync_dir(self.directory)
 
+    def put_away(self, may_sync: bool) -> bool:
+        """Close the file until somebody needs it; what readers hold of it stays valid.
+
+        What the disk may lack of it is synced first. Of a file that nobody has open, the kernel
+        may forget that a write failed.
+        """
+        if self._unsynced and not self.failed:
+            if not may_sync:
+                return False
+            try:
+                self.sync_piece()
+            except OSError as error:
+                log.error("segment not synced file=%s error=%s", self.path, error)
+        with self._opening:
+            if self.unplaced is not None:
+                return False  # the name leads to another file
+            shared, self._file, self._view = self._file, None, None
+        if shared is not None:
+            shared.let_go()
+        return True
+
     def release(self) -> None:
         """Close the file; views stay valid."""
         with self._opening:
             if self._file is not None:
                 self._file.let_go()
                 self._file = None
+        if self._view is None:
+            self.keeping.open_files.forget(self)
 
     def close(self) -> None:
         """Close the file and forget the view; what readers hold of it stays valid."""
-        self.release()
         self._view = None
+        self.release()
         self.keeping.cache.forget(self._token)
 
 

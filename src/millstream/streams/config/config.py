@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
+from millstream.delivery.record_key import KEY, RecordKey
 from millstream.errors import (
     BadRequest,
     InvalidStreamConfig,
@@ -187,7 +188,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return dict(shown)
 
     def to_topic(self) -> dict[str, Any]:
-        """Return the HTTP topic object: its 17 keys, and ``subjects`` where there are any."""
+        """Return the HTTP topic object: its 17 keys, and ``subjects`` and ``key`` where set."""
         durability = self.durability()
         shown: dict[str, Any] = {
             "type": self.metadata.get(_TYPE, "log"),
@@ -204,6 +205,8 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             shown[key] = default if text is None else msgspec.json.decode(text)
         if self.subjects:
             shown["subjects"] = list(self.subjects)
+        if KEY in self.metadata and shown["type"] == "queue":
+            shown["key"] = self.metadata[KEY]
         return shown
 
     def durability(self, server_default: Durability = Durability.FSYNC) -> Durability:
@@ -644,6 +647,7 @@ class _Topic(msgspec.Struct, kw_only=True):
     dead_letter: str | None = None
     leases_durable: bool = False
     subjects: list[str] | None = None
+    key: str | None = None
 
     @classmethod
     def read(cls, name: str, config: Mapping[str, Any]) -> Self:
@@ -674,10 +678,23 @@ class _Topic(msgspec.Struct, kw_only=True):
             raise BadRequest("topic config: dead_letter must be a topic name")
         if self.type == "queue" and self.dead_letter == name:
             raise BadRequest("topic config: dead_letter must differ from the queue itself")
+        if self.key is not None:
+            self._check_key(self.key)
+
+    def _check_key(self, key: str) -> None:
+        if self.type != "queue":
+            raise BadRequest("topic config: only a queue has a key")
+        try:
+            RecordKey.read(key)
+        except ValueError as error:
+            raise BadRequest(f"topic config: {error}") from error
 
     def metadata(self, before: Mapping[str, str], *, made_here: bool) -> dict[str, str]:
         """Return the stream's metadata with this topic's fields in it."""
-        kept = {k: v for k, v in before.items() if k.removeprefix("millstream.") not in _TOPIC_ONLY}
+        own = {KEY, *(f"millstream.{key}" for key in _TOPIC_ONLY)}
+        kept = {k: v for k, v in before.items() if k not in own}
+        if self.key is not None:
+            kept[KEY] = self.key
         if made_here:
             kept[_TYPE] = self.type
         kept = self._with_durability(kept)

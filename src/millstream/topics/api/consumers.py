@@ -15,7 +15,7 @@ from millstream.streams.config.times import rfc3339, time_ns
 from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
 from millstream.topics.context import Topics
-from millstream.topics.directory import topic_of
+from millstream.topics.directory import check_name, topic_of
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer
@@ -93,6 +93,8 @@ class ConsumerCalls:
             config = ConsumerConfig.from_request(asked, stream.config)
         except (msgspec.ValidationError, TypeError, AttributeError) as error:
             raise BadRequest(f"this is no configuration of a consumer: {error}") from None
+        if config.dead_letter:  # records must not go where the key may not
+            check_name(config.dead_letter, request.caller)
         consumer, _ = await self._registry.create(stream, config)
         return json_response(self.shown(consumer), 200 if known else 201)
 
