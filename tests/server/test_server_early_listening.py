@@ -22,7 +22,7 @@ def test_a_client_may_connect_before_the_server_is_imported(tmp_path: Path) -> N
     try:
         assert [each.getsockname() for each in early] == [("127.0.0.1", port)]
         socket.create_connection(("127.0.0.1", port), 5).close()
-        with pytest.raises(ConfigError, match="is taken: .* with -p"):
+        with pytest.raises(ConfigError, match=r"is taken: .* with -p"):
             nats_server_run._opened_early(options)
     finally:
         for each in early:
