@@ -16,6 +16,14 @@ class Clock(Protocol):
         ...
 
 
+class BootClock(Protocol):
+    """What a member of a fleet may ask beside it."""
+
+    def boot_time(self) -> float:
+        """Return seconds that go on while the machine sleeps, for leases."""
+        ...
+
+
 class SystemClock:
     """The machine's own clocks."""
 
@@ -23,6 +31,10 @@ class SystemClock:
     # cost more than they do.
     time_ns = staticmethod(time.time_ns)
     monotonic = staticmethod(time.monotonic)
+
+    def boot_time(self) -> float:
+        """Return seconds since the machine's boot, sleep included."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class ManualClock:
@@ -37,6 +49,10 @@ class ManualClock:
         return self._wall_ns
 
     def monotonic(self) -> float:
+        """Return the seconds advanced so far."""
+        return self._monotonic_ns / 1e9
+
+    def boot_time(self) -> float:
         """Return the seconds advanced so far."""
         return self._monotonic_ns / 1e9
 

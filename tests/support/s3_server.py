@@ -34,6 +34,7 @@ def s3_server(directory: Path) -> Iterator[str]:
     command = [
         *(program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}"),
         *("-s3", f"-s3.port={port}", "-master.volumeSizeLimitMB=64", "-volume.max=8"),
+        *("-s3.port.iceberg=0", "-s3.port.lance=0"),  # ports that two servers would share
         *(f"-{name}={number}" for name, number in zip(names, rest, strict=True)),
     ]
     with log, subprocess.Popen(command, stdout=log, stderr=log) as process:

@@ -28,6 +28,7 @@ cli = LazyGroup(
         "pipeline": ("pipeline.command:pipeline", "Transform streams with Spark."),
         "apply": ("declared.apply:apply", "Make a server as a file describes it."),
         "get": ("declared.get:get", "Write what a server has as such a file."),
+        "fleet": ("fleet.group:fleet", "Look at servers that share an object store."),
         "server": ("operator.group:server", "Look at a server; check, reload and drain it."),
         "account": ("operator.group:account", "Show what an account uses and may use."),
         "user": ("operator.group:user", "Add and remove users."),

@@ -120,6 +120,8 @@ def _opened_early(options: "Options") -> "list[socket]":
     from millstream.listener import opened
     from millstream.server.start_failures import listening
 
+    if options.fleet is not None:  # another member may serve: clients go there, and do not wait
+        return []
     if options.jetstream is not None and (options.jetstream.directory / WAL).exists():
         return []
     with listening(options, "nats", options.host, options.port):

@@ -348,7 +348,8 @@ def _claim_all(stream: Stream, consumers: Iterable[Consumer]) -> None:
     """Let every consumer of a stream say what it needs before anything is let go."""
     for consumer in consumers:
         consumer.claim()
-    stream.removal.drop_unclaimed()
+    if stream.config.retention == "interest":  # the others may sleep
+        stream.removal.drop_unclaimed()
 
 
 def _reached(subject: str, filters: tuple[str, ...]) -> bool:

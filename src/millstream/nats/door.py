@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from millstream.clock import Clock
@@ -53,13 +54,18 @@ class NatsDoor:
         tracing: Tracing | None = None,
         supervisor: Supervisor | None = None,
         proxies: "Proxies | None" = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
+        """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which.
+
+        ``check`` comes before each turn of the hub: it does not return where nothing may be said.
+        """
         limits = limits or NatsLimits()
         self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception, tracing)
         self._limits = limits
         self._loop = loop
         self._entrance = Handshakes(loop, clock, self.sessions, limits.max_connections)
+        self._check = check
         self._listener = Listener(loop, self._accepting(tls, proxies))
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +92,8 @@ class NatsDoor:
         """
         self.address = bound = self._listener.start(host, port, ready)
         self.sessions.info = self.sessions.info.with_(host=bound[0], port=bound[1])
-        self._loop.add_reader(self.hub.fd, self.hub.poll)
+        poll = self.hub.poll if self._check is None else partial(_checked, self._check, self.hub)
+        self._loop.add_reader(self.hub.fd, poll)
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
         return bound
 
@@ -165,11 +172,18 @@ class NatsDoor:
 
     def _turn(self) -> None:
         self._turns += 1
+        if self._check is not None:
+            self._check()
         if self._turns % _TURNS_PER_SECOND == 0:
             self._tick_clients()
         else:
             self._tick_hub()
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
+
+
+def _checked(check: Callable[[], None], hub: Hub) -> None:
+    check()
+    hub.poll()
 
 
 def _announced(info: ServerInfo, tls: "TlsPort | None") -> ServerInfo:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from millstream.nats.transport.proxies import Proxies
     from millstream.nats.transport.tls import Tls
     from millstream.nats.transport.tls_transport import TlsPort
+    from millstream.server.fleet.membership import Membership
     from millstream.server.http_parts import HttpParts
     from millstream.server.kept_parts import KeptParts
     from millstream.server.link_facts import LinkObserver
@@ -58,6 +59,7 @@ class Runtime(msgspec.Struct, frozen=True):
     timers: Timers
     files: MeteredFiles
     supervisor: Supervisor
+    fleet: "Membership | None" = None
 
     def post_to(self, hub: Hub, call: Callable[[], None]) -> None:
         """Have the loop make a call that comes from a thread."""
@@ -112,11 +114,13 @@ def build(
     orders: Mapping[str, Callable[[], None]] | None = None,
     files: MeteredFiles | None = None,
     supervisor: Supervisor | None = None,
+    fleet: "Membership | None" = None,
 ) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
     ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
-    ``supervisor`` learns of every thread, task and repeated call that ends or fails.
+    ``supervisor`` learns of every thread, task and repeated call that ends or fails. ``fleet``
+    commits elsewhere than in the directory, and is asked at every turn whether we may go on.
     """
     if options.trust.required:
         from millstream.server.access.resolver import prepare_directory
@@ -124,7 +128,7 @@ def build(
         prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
-    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
+    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor, fleet)
     keys = server_keys(options)
     info = describe(options, keys)
     streams: StreamsByName = {}
@@ -205,6 +209,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         tracing_of(options.log),
         runtime.supervisor,
         guard.proxies,
+        None if runtime.fleet is None else runtime.fleet.check,
     )
 
 

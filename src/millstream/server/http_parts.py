@@ -3,6 +3,7 @@
 A module of its own, so that a server without an HTTP port never imports it.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,8 +12,10 @@ from millstream.clock import Clock
 from millstream.dashboard.masking import Masking
 from millstream.http.door import HttpDoor
 from millstream.http.limits import Limits as HttpLimits
+from millstream.http.request import Request
+from millstream.http.response import Answer
 from millstream.http.routes import Routes
-from millstream.monitor.answers import counted
+from millstream.monitor.answers import App, counted
 from millstream.monitor.facts import Facts
 from millstream.monitor.routes import monitor_routes
 from millstream.nats.door import NatsDoor
@@ -78,9 +81,10 @@ def http_door(
 ) -> HttpDoor:
     """Return the HTTP port: monitoring, and topics within their caps."""
     caps, topics = options.monitor.caps, None if kept is None else kept.topics
+    served = counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic)
     door = HttpDoor(
         runtime.loop,
-        counted(routes(options, facts, page, gate), facts.statuses, facts.http_traffic),
+        served if runtime.fleet is None else checked(served, runtime.fleet.check),
         runtime.clock,
         HttpLimits(body_bytes=caps.max_body_bytes),
         hosts=options.monitor.allowed_hosts,
@@ -91,6 +95,16 @@ def http_door(
     if topics is not None:
         topics.cap(**capped(caps))
     return door
+
+
+def checked(app: App, check: Callable[[], None]) -> App:
+    """Have a member of a fleet make sure that it may answer, before it looks at a request."""
+
+    async def answer(request: Request) -> Answer:
+        check()
+        return await app(request)
+
+    return answer
 
 
 def capped(caps: HttpCaps) -> dict[str, int]:

@@ -39,6 +39,7 @@ from millstream.store.cold.options import ColdOptions
 from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
+from millstream.store.shards import Engines
 from millstream.store.store import Store
 from millstream.store.wal.committer import Post
 from millstream.store.wal.meter import MeteredFiles, meter_of
@@ -85,6 +86,7 @@ class KeptParts(msgspec.Struct, frozen=True):
         if self.topics is not None:
             self.topics.recover(self.store.recovery)
         self.sinks.recover(self.store.recovery)
+        self.store.recovery.taken_up()
 
     def sections(self) -> Sections:
         """Return what a snapshot keeps for everything above the store."""
@@ -113,7 +115,8 @@ def keep(
     hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
     accounts, supervisor = nats.sessions.reception.accounts, runtime.supervisor
     post, defer = partial(runtime.post_to, hub), partial(runtime.defer_to, hub)
-    store = open_store(options, clock, post, runtime.files, supervisor, defer)
+    engines = None if runtime.fleet is None else runtime.fleet.engines
+    store = open_store(options, clock, post, runtime.files, supervisor, defer, engines)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
     topic_limit = TopicLimit(catalog)
@@ -245,6 +248,7 @@ def open_store(
     files: MeteredFiles,
     supervisor: Supervisor,
     defer: Post,
+    engines: Engines | None = None,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
@@ -265,7 +269,7 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer)
+    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer, engines)
 
 
 def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:

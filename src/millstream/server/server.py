@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.opening import Opening, begin
 from millstream.server.options.addresses import is_loopback
 from millstream.server.options.loaded import Load
-from millstream.server.options.options import JetStreamOptions, Options
+from millstream.server.options.options import FleetOptions, JetStreamOptions, Options
 from millstream.server.process.descriptors import take_all
 from millstream.server.process.heap import keep_heap
 from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from socket import socket
 
     from millstream.http.door import HttpDoor
+    from millstream.server.fleet.membership import Membership
+    from millstream.server.kept_parts import KeptParts
 
 log = logging.getLogger(__name__)
 
 Announce = Callable[[ServerFacts], None]
 
 _TICK = 1.0
+_FLEET_TICK = 0.1
 GARBAGE_AFTER = 10_000  # objects that came and did not go: next to nothing of it is a cycle
 
 
@@ -83,8 +87,13 @@ async def _serve(
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
     manager = ServiceManager(os.environ)
-    parts, opening = assemble(options, orders, clock)
-    server = Server(options, parts, opening, ready)
+    supervisor = Supervisor()
+    fleet = membership(options, supervisor)
+    if fleet is not None and not await fleet.await_turn(orders):
+        fleet.leave()
+        return 0
+    parts, opening = assemble(options, orders, clock, supervisor, fleet)
+    server = Server(options, parts, opening, fleet, ready)
     running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
@@ -106,16 +115,33 @@ async def _serve(
     return 0
 
 
+def membership(options: Options, supervisor: Supervisor) -> "Membership | None":
+    """Return what makes the server a member of a fleet, None where it is alone."""
+    if options.fleet is None:
+        return None
+    from millstream.server.fleet.membership import Membership  # who is alone pays nothing for it
+
+    return Membership(options, supervisor)
+
+
 def assemble(
-    options: Options, orders: "asyncio.Queue[Order]", clock: Clock
+    options: Options,
+    orders: "asyncio.Queue[Order]",
+    clock: Clock,
+    supervisor: Supervisor | None = None,
+    fleet: "Membership | None" = None,
 ) -> tuple[ServerParts, Opening]:
     """Recover the directory and connect the parts; nothing serves yet but the waiting room."""
-    loop, supervisor = asyncio.get_running_loop(), Supervisor()
+    loop, supervisor = asyncio.get_running_loop(), supervisor or Supervisor()
     with keeping(options):
-        opening = begin(options, clock, supervisor)
+        opening = begin(options, clock, supervisor) if fleet is None else fleet.take_opening()
         try:
-            parts = build(options, loop, clock, to_be_told(orders), opening.files, supervisor)
-        except BaseException:
+            parts = build(
+                options, loop, clock, to_be_told(orders), opening.files, supervisor, fleet
+            )
+        except BaseException as error:
+            if fleet is not None:
+                fleet.failed(error)
             opening.abandon()
             raise
     return parts, opening
@@ -164,11 +190,13 @@ class Server:
         options: Options,
         parts: ServerParts,
         opening: Opening | None = None,
+        fleet: "Membership | None" = None,
         ready: "Sequence[socket]" = (),
     ) -> None:
         self._options = options
         self._parts = parts
         self._opening = opening
+        self._fleet = fleet
         self._ready = ready
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
@@ -270,6 +298,8 @@ class Server:
         parts.timers.close()
         if parts.kept is not None:
             parts.kept.store.close()
+        if self._fleet is not None:
+            self._fleet.leave()
         self._files.remove()
 
     def _start_ticks(self) -> None:
@@ -277,8 +307,11 @@ class Server:
         every, kept, http = self._parts.timers.every, self._parts.kept, self._parts.http
         if kept is not None:
             every(_TICK, "the tending of logs and segments", kept.store.tick)
+            every(_TICK, "the round of idle streams", kept.shared.catalog.tick)
             every(_TICK, "the sweep of staged records", kept.sinks.tick)
             every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
+        if kept is not None and self._fleet is not None:
+            every(_FLEET_TICK, "the look at the fleet's store", partial(watch, kept, self._fleet))
         if self._parts.links is not None:
             every(_TICK, "the look at links", self._parts.links.tick)
         if http is not None and http.gate is not None:
@@ -321,7 +354,7 @@ class Server:
             nats_url=_url("nats", self.nats_address),
             http_url=self.http_url,
             http_offers=("API", "dashboard", "/metrics") if options.monitor.topics else ("/varz",),
-            durability=_promise(options.jetstream),
+            durability=_promise(options.jetstream, options.fleet),
             http_durability=options.monitor.durability,
             credentials=options.credentials,
             http_keys=http_keys,
@@ -356,15 +389,23 @@ class Server:
         return tuple(made)
 
 
+def watch(kept: "KeptParts", fleet: "Membership") -> None:
+    """Refuse writes while the fleet's object store is away, and stop where the lease has ended."""
+    fleet.check()
+    kept.store.say_away(fleet.away())
+
+
 def _url(scheme: str, address: tuple[str, int]) -> str:
     host, port = address
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _promise(stream: JetStreamOptions | None) -> str | None:
+def _promise(stream: JetStreamOptions | None, fleet: FleetOptions | None) -> str | None:
     """Return when an acknowledgement is sent unless a stream asks for another class."""
     if stream is None:
         return None
+    if fleet is not None:
+        return f"ack once {fleet.url} has it"
     if stream.sync_interval is None:
         return "fsync before ack"
     return f"ack after write, synced every {stream.sync_interval:g} s"

@@ -10,7 +10,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError, ShardReadOnly
+from millstream.errors import MillstreamError, ShardReadOnly, StoreAway
 from millstream.store.checkpoints import Checkpoints, Sections
 from millstream.store.cold.plan import ColdPlan
 from millstream.store.cold.tier import ColdTier
@@ -35,7 +35,7 @@ from millstream.store.recovery.recovery import Control, Recovery
 from millstream.store.recovery.replay import Replay, replay_all
 from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.shard import shard_number, shards_on_disk
-from millstream.store.shards import Shards
+from millstream.store.shards import Engines, Shards
 from millstream.store.tending import Tending
 from millstream.store.wal.committer import Post
 from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
@@ -45,6 +45,8 @@ from millstream.store.wal.submission import Submission
 from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+
+AWAY = "away"  # the problem that passes by itself
 
 
 class SegmentPlan(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class Store:
         options: StoreOptions,
         supervisor: Supervisor,
         defer: Post,
+        engines: Engines | None = None,
     ) -> None:
         self.directory = directory
         self.files = files
@@ -93,10 +96,11 @@ class Store:
         self.logs: dict[int, FileLog] = {}
         self._defer = defer
         self.pressure = Pressure()  # high while more waits for its commit than should
-        engines = LocalEngines(files, directory, options)
+        self._engines = engines or LocalEngines(files, directory, options)
         self.shards = Shards(
-            directory, files, clock, post, defer, options, engines, self, self.pressure, supervisor
-        )
+            directory, files, clock, post, defer, options, self._engines, self, self.pressure,
+            supervisor,
+        )  # fmt: skip
         self._controls = Controls(clock, self.shards, post)
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
@@ -119,12 +123,16 @@ class Store:
         options: StoreOptions | None = None,
         supervisor: Supervisor | None = None,
         defer: Post | None = None,
+        engines: Engines | None = None,
     ) -> "Store":
-        """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess."""
+        """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess.
+
+        ``engines`` commit elsewhere than in files of the directory.
+        """
         options = options or StoreOptions()
         lock = lock_directory(files, directory)
         supervisor = supervisor or Supervisor()
-        store = cls(directory, files, clock, post, options, supervisor, defer or post)
+        store = cls(directory, files, clock, post, options, supervisor, defer or post, engines)
         try:
             store._lock = lock
             store._recover()
@@ -161,7 +169,7 @@ class Store:
         logs = Logs(files, self._make_log, self.keeping, self.cold.adopt)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
-        boot = xxh3_64_intdigest(files.boot_id().encode()) & BOOT_MASK
+        boot = xxh3_64_intdigest(self._engines.boot_id().encode()) & BOOT_MASK
         replays = self._replay(logs, snapshot, boot)
         newest = max(replays, key=lambda replay: replay.wal.epoch)
         _, nonce = max(replay.wal.ran for replay in replays)  # later starts may have been cut off
@@ -274,7 +282,7 @@ class Store:
 
         ``compressed`` says how segments are kept that are sealed from now on.
         """
-        found = self._create_log(log_id, durability)
+        found = self._create_log(log_id, self._engines.kept_as(durability))
         found.compressed = compressed
         return found
 
@@ -325,7 +333,19 @@ class Store:
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
         if self._problems:
+            if away := self._problems.get(AWAY):
+                raise StoreAway(away)
             self.shards.committer(log_id).check()
+
+    def say_away(self, why: str) -> None:
+        """Refuse writes for now, as what commits them gives no answer; "" takes that back.
+
+        What is under way stays so: it may come true (rule 16).
+        """
+        if why:
+            self._problems[AWAY] = why
+        else:
+            self._problems.pop(AWAY, None)
 
     def submit(self, submission: Submission, at_once: bool = False) -> None:
         """Queue frames for commit; ``at_once`` asks for it before this returns, if it can be."""
@@ -562,6 +582,8 @@ class Store:
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
         gap = self.options.cold.checkpoint_gap if self.cold.wants_checkpoint else None
+        if self._engines.is_snapshot_due and not self._checkpoints.is_running:
+            return True
         return self._checkpoints.is_due(self._copies.erase_waits, gap)
 
     def checkpoint(self, sections: Sections) -> None:

@@ -18,7 +18,7 @@ from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
 from millstream.streams.account_quota import NoQuotas, Others, Quotas
 from millstream.streams.config import source as sources
-from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.config import StreamConfig, shared_words
 from millstream.streams.config.source import Source
 from millstream.streams.entries import (
     STREAM_GONE,
@@ -29,6 +29,7 @@ from millstream.streams.entries import (
 )
 from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention import rules as retention
+from millstream.streams.sleepers import Sleepers
 from millstream.streams.sourcing.feeds import Feeds
 from millstream.streams.sourcing.origins import Requests, Whereabouts
 from millstream.streams.stream import Stream
@@ -118,6 +119,7 @@ class Catalog:
         requests = Requests(hub, spaces, timers) if hub is not None else None
         self._feeds = Feeds(store, self._whereabouts, clock, timers, requests, domain)
         self._reach = reach
+        self._sleepers = Sleepers(self.table.by_id)
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
         self._abandoned: list[Callable[[Stream, bytes, str], None]] = []
@@ -338,7 +340,7 @@ class Catalog:
         self._feeds.positions.replay(map(bytes, saved.sources), controls)
         self._heads.replay(saved.heads, controls)
         for entry in self._entries.replay(saved, controls):
-            self._open(entry, msgspec.convert(entry.config, StreamConfig))
+            self._open(entry, shared_words(msgspec.convert(entry.config, StreamConfig)))
 
     def capture(self) -> None:
         """Register every stream's subjects, once replay is over."""
@@ -348,10 +350,14 @@ class Catalog:
         for stream in self.table.everything():
             self._feeds.connect(stream)
 
+    def tick(self) -> None:
+        """Call about once a second: some of the streams that nobody uses fall asleep."""
+        self._sleepers.next()
+
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
         for stream in self.table.everything():
-            stream.writes.backlog.hold_publishers(held)
+            stream.hold_publishers(held)
 
     def section(self) -> Callable[[], bytes]:
         """Return who encodes the snapshot's section, on any thread."""

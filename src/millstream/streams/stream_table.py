@@ -123,7 +123,7 @@ class StreamTable:
     def coming_bytes(self, account: str, storage: str) -> int:
         """Return what an account's streams of one kind hold, with what is on its way in."""
         found = (s for s in self.of(account) if s.config.storage == storage)
-        return sum(stream.state().bytes + stream.writes.staged_size for stream in found)
+        return sum(stream.state().bytes + stream.staged_size for stream in found)
 
     def stored_bytes(self, storage: str) -> int:
         """Return what the streams of one kind hold in all accounts."""

@@ -31,6 +31,7 @@ class Cursor:
         self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
         self.filters = tuple(filters)
         self._stream = stream
+        stream.pin()  # what it counts is compared with what the stream has counted
         self._chosen = stream.index.select(filters)
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
         self._clear_to = 0  # from the position to here nothing matches

@@ -39,6 +39,7 @@ _PATHS = {
     "segment_max_age_ms": "jetstream.segments",
     "wal_shards": "jetstream.wal_shards",
     "cold": "jetstream.cold.place",
+    "fleet": "fleet",
     "hot_segments": "jetstream.cold.hot_segments",
     "hot_bytes": "jetstream.cold.hot_bytes",
     **dict.fromkeys(CAPS, "monitor.caps"),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from millstream.server.conf.accounts import accounts
 from millstream.server.conf.cluster import cluster
+from millstream.server.conf.fleet import fleet
 from millstream.server.conf.jetstream import jetstream
 from millstream.server.conf.leafnodes import leafnodes
 from millstream.server.conf.mappings import mappings
@@ -323,6 +324,7 @@ _TOP: Table = {
     # persistence
     "jetstream": ("jetstream", jetstream),
     "streams": ("streams", streams),
+    "fleet": ("fleet", fleet),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
     "default_js_domain": ("default_js_domains", _pairs),
     # other servers

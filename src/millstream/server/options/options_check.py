@@ -44,7 +44,29 @@ def contradictions(options: Options) -> list[Contradiction]:
     found = [*_limits(options), *_users(options), *_trust(options), *_monitoring(options)]
     if options.websocket is not None:
         found += _websocket(options, options.websocket)
-    return [*found, *_cluster(options)]
+    return [*found, *_cluster(options), *_fleet(options)]
+
+
+def _fleet(options: Options) -> Iterator[Contradiction]:
+    """Say what a fleet does not go with yet."""
+    stream = options.jetstream
+    if options.fleet is None:
+        return
+    if stream is None:
+        yield Contradiction("a fleet shares streams: switch jetstream on", ("fleet",))
+        return
+    if stream.cold.place:
+        yield Contradiction(
+            "a fleet keeps all history in its object store: leave `cold` out",
+            ("fleet", "jetstream"),
+        )
+    if stream.wal_shards != 1:
+        yield Contradiction("a fleet has one log: leave wal_shards out", ("fleet", "jetstream"))
+    if options.cluster is not None:
+        yield Contradiction(
+            "the members of a fleet are not connected by routes yet: leave `cluster` out",
+            ("fleet", "cluster"),
+        )
 
 
 def _cluster(options: Options) -> Iterator[Contradiction]:

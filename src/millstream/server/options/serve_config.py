@@ -11,10 +11,12 @@ import msgspec
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.dashboard.masking import BadRules, MaskRule, read_rules
+from millstream.server.options import fleet_url
 from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
+    FleetOptions,
     HttpCaps,
     JetStreamOptions,
     LimitOptions,
@@ -89,6 +91,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     wal_shards: int = 1
     cold: str | None = None
+    fleet: str | None = None
     hot_segments: int | None = None
     hot_bytes: int | None = None
     max_topics: int = DEFAULT_CAPS.max_topics
@@ -138,6 +141,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 wal_shards=self.wal_shards,
                 cold=ColdHistoryOptions(self.cold or "", self.hot_segments, self.hot_bytes),
             ),
+            fleet=FleetOptions(self.fleet) if self.fleet else None,
             log=LoggingOptions(form=self.log_format),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
@@ -308,6 +312,13 @@ def _log_format(given: Given, source: str) -> str:
     return str(given)
 
 
+def _fleet(given: Given, source: str) -> str:
+    text = _text(given, source)
+    if wrong := fleet_url.problem_of(text):
+        raise ConfigError(f"{source} {wrong}, not {text!r}")
+    return text
+
+
 def _mask(given: Given, source: str) -> tuple[MaskRule, ...]:
     try:
         return read_rules(_path(given, source))
@@ -337,6 +348,7 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "test_min_heartbeat_ms": _heartbeat,
     "wal_shards": _shards,
     "cold": _text,
+    "fleet": _fleet,
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,

@@ -71,6 +71,30 @@ class _Answer:
 class FileLog(LogRecords):
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
 
+    __slots__ = (
+        "_abandoned",
+        "_closed",
+        "_host",
+        "_skips",
+        "compaction",
+        "compressed",
+        "directory",
+        "durability",
+        "erasure",
+        "files",
+        "growth",
+        "hot_ns",
+        "loaded_seq",
+        "log_id",
+        "marks",
+        "name",
+        "next_seq",
+        "promise",
+        "removal",
+        "staged_ts_ns",
+        "stays_hot",
+    )
+
     def __init__(
         self, host: LogHost, log_id: int, durability: Durability, options: LogOptions
     ) -> None:

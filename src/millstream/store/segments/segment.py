@@ -49,6 +49,8 @@ MERGE_BYTES = 256 << 10
 DIRTY_BYTES = 8 << 20  # a sync of a whole segment keeps the disk from the WAL for tens of ms
 NO_FRAMES = Frames(b"", b"")
 
+PLAIN_HEAD = DataHead()  # of most files
+
 _tokens = count(1)
 
 log = logging.getLogger(__name__)
@@ -90,6 +92,41 @@ class Flush(msgspec.Struct, frozen=True):
 class Segment:
     """One segment of a log, growing or sealed. Positions are those of its index."""
 
+    __slots__ = (
+        "__weakref__",
+        "_brought",
+        "_cut_tail",
+        "_file",
+        "_files",
+        "_opening",
+        "_table",
+        "_token",
+        "_unproven",
+        "_unsynced",
+        "_view",
+        "base_seq",
+        "blocks",
+        "born",
+        "busy",
+        "cold",
+        "directory",
+        "erasing",
+        "failed",
+        "flags",
+        "flushed",
+        "flushed_seq",
+        "full",
+        "head",
+        "index",
+        "keeping",
+        "log_id",
+        "made",
+        "sealed",
+        "size",
+        "synced",
+        "unplaced",
+    )
+
     def __init__(
         self,
         files: Files,
@@ -101,11 +138,9 @@ class Segment:
     ) -> None:
         self._files = files
         self.keeping = keeping or Keeping()
-        self.bound = binding(log_id, base_seq)
         self.directory = directory
         self.log_id = log_id
         self.base_seq = base_seq
-        self.name = segment_name(base_seq)
         self.index = SegmentIndex(base_seq, subjects)
         self.size = HEADER_BYTES  # where the next frame goes
         self.made = False  # there is a .data file
@@ -120,7 +155,7 @@ class Segment:
         self.failed = False  # a sync failed: what the file holds is not known any more
         self.born = 0.0
         self.flags: list[int] = []  # offsets of delete flags that the file does not have yet
-        self.head = DataHead()  # of the file
+        self.head = PLAIN_HEAD  # of the file
         self.unplaced: object | None = None  # a copy that readers use and no name leads to yet
         self.erasing = False  # bytes of the file are on their way out
         self.cold: ColdCopy | None = None  # where the .data is, when it is not here
@@ -132,6 +167,16 @@ class Segment:
         self._file: SharedFile | None = None
         self._view: memoryview | None = None
         self._opening = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Return the name of its files, without what they end with."""
+        return segment_name(self.base_seq)
+
+    @property
+    def bound(self) -> bytes:
+        """Return what its blocks are bound to."""
+        return binding(self.log_id, self.base_seq)
 
     @property
     def path(self) -> str:
@@ -510,7 +555,7 @@ class Segment:
     ) -> None:
         """Take a file that a start found for what it is; ``table`` holds the blocks that count."""
         self.made = True
-        self.head, self._table = head, table
+        self.head, self._table = PLAIN_HEAD if head == PLAIN_HEAD else head, table
         self._unproven = unproven
         self._unsynced += unproven
         self._cut_tail = not head.complete

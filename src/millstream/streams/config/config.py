@@ -6,6 +6,7 @@ stored and either door can show it whole.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Self
@@ -731,3 +732,13 @@ def _check_type(name: str, topic: _Topic, existing: StreamConfig | None) -> None
     before = existing.metadata.get(_TYPE, "log")
     if before != topic.type:
         raise TypeChange(name, before, topic.type)
+
+
+_COMMON = ("retention", "discard", "storage", "compression", "persist_mode")
+
+
+def shared_words(config: StreamConfig) -> StreamConfig:
+    """Have a configuration share the words that many say, instead of keeping its own."""
+    for name in _COMMON:
+        msgspec.structs.force_setattr(config, name, sys.intern(getattr(config, name)))
+    return config

@@ -87,6 +87,11 @@ class Admission:
         if not config.allow_atomic:
             self._atomic.batches.clear()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no batch is open."""
+        return not len(self._atomic.batches) and not len(self._fast.batches)
+
     def close(self) -> None:
         """Forget the batches that are open."""
         self._atomic.batches.clear()

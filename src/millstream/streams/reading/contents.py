@@ -113,6 +113,25 @@ class Contents:
         return [seq for seq in range(first, state.last_seq + 1) if seq not in live]
 
 
+def resting_state(config: StreamConfig, log: Log) -> StreamState:
+    """Return a look at a stream without a limit on bytes, from which nothing is on its way out."""
+    state = log.state()
+    return StreamState(
+        messages=state.count,
+        bytes=stored_size(config, state),
+        first_seq=state.first_seq,
+        last_seq=state.last_seq,
+        synced_seq=state.synced_seq,
+        first_ts_ns=state.first_ts_ns,
+        last_ts_ns=state.last_ts_ns,
+        num_deleted=max(state.last_seq - state.first_seq + 1 - state.count, 0),
+        evict_floor=state.evict_floor,
+        gaps=state.gaps,
+        floors=state.floors,
+        capped=None,
+    )
+
+
 def as_record(frames: "Frames", at: int) -> Record:
     """Return one frame as a value."""
     return Record(*frames.record(at))

@@ -29,6 +29,11 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._watchers)
 
+    @property
+    def are_there(self) -> bool:
+        """Whether anybody looks, or is about to."""
+        return bool(self._watchers or self._prompt or self._due)
+
     def add(self, on_change: Watcher, filters: tuple[str, ...] = ()) -> Callable[[], None]:
         """Call ``on_change`` from now on; returns the undo.
 

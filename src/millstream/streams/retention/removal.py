@@ -28,13 +28,19 @@ class Removal:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        holds = Holds()
+        holds = self._holds = Holds()
         self.claims = claims
         self.departures = departures
         self.recent = departures.recent  # what went lately: whether to count anew
         self.ageing = Ageing(contents, departures, holds, writes, clock, timers)
         self.limits = LimitKeeper(contents, departures, claims, holds, self.ageing.expiry, clock)
         self._contents = contents
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way out, held or claimed, and nobody follows what goes."""
+        held = self.claims or self._holds
+        return not held and not self.departures.count() and not self.recent.has_listener
 
     def close(self) -> None:
         """Forget every deadline."""
