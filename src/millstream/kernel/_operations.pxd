@@ -69,6 +69,8 @@ cdef class Operations:
     cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _may_be_answered(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _may_schedule(self, Conn *conn, Pub *pub) noexcept
     cdef void tell_replies(self) noexcept
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept

@@ -38,7 +38,12 @@ class SessionClients:
         return session.rights.may_be_sent_to(*place)
 
     def may_copy(
-        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+        self,
+        cid: int,
+        account: str,
+        subjects: Sequence[str],
+        origins: Sequence[str],
+        targets: Sequence[str],
     ) -> bool:
         """Say whether a client may have records of these go out under other subjects."""
         session = self._judged(cid)
@@ -46,7 +51,8 @@ class SessionClients:
             return cid == 0
         if session.space is None or session.space.name != account:
             return True
-        return session.publishing.may_copy(subjects, origins)
+        judge = session.publishing
+        return judge.may_copy(subjects, origins) and judge.may_send_out(targets)
 
     def client_of(self, cid: int) -> dict[str, Any]:
         """Return what advisories tell of a client, nothing when it is gone."""

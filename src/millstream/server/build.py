@@ -18,6 +18,7 @@ from millstream.nats.accounts.accounts import Accounts
 from millstream.nats.accounts.sharing import Sharing
 from millstream.nats.authenticator import Authenticator
 from millstream.nats.door import NatsDoor
+from millstream.nats.record_reads import SubjectsOf, unknown_subjects
 from millstream.nats.session import NatsLimits
 from millstream.nats.system.system import System
 from millstream.nats.transport.trace import Tracing
@@ -32,7 +33,7 @@ from millstream.server.options.options import (
     Options,
     TlsOptions,
 )
-from millstream.server.system_account import subjects_of, system_of
+from millstream.server.system_account import system_of
 from millstream.store.wal.meter import MeteredFiles
 from millstream.streams.config.config import API_LEVEL
 from millstream.supervisor import Supervisor
@@ -293,6 +294,11 @@ def guards(options: Options, clock: Clock, streams: "StreamsByName") -> Guards:
         make_interest=partial(subject_space, options),
     )
     websocket = options.websocket.tls if options.websocket is not None else None
+    held: SubjectsOf = unknown_subjects
+    if options.jetstream is not None:
+        from millstream.streams.reading.held_subjects import HeldSubjects
+
+        held = HeldSubjects(streams)
     proxies = None
     if options.proxy_protocol:
         from millstream.nats.transport.proxies import Proxies
@@ -300,9 +306,7 @@ def guards(options: Options, clock: Clock, streams: "StreamsByName") -> Guards:
         proxies = Proxies(options.trusted_proxies)
     return Guards(
         accounts,
-        Authenticator(
-            accounts, clock, known.credentials, known.by_kind, partial(subjects_of, streams)
-        ),
+        Authenticator(accounts, clock, known.credentials, known.by_kind, held),
         tls_of(options.tls),
         tls_of(websocket),
         proxies,

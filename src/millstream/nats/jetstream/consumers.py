@@ -10,11 +10,13 @@ from millstream.consumers.config import (
     check_group_name,
 )
 from millstream.eager_task import next_turn
+from millstream.errors import Forbidden
 from millstream.nats.jetstream import (
     account_limits,
     request_shapes,
     shapes,
 )
+from millstream.nats.jetstream.asker import ASKER
 from millstream.nats.jetstream.drawers import Drawer, drawing_from
 from millstream.nats.jetstream.errors import (
     expect_empty,
@@ -134,6 +136,16 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
         )
 
 
+def _check_letters(js: "JetStream", stream: str, config: ConsumerConfig) -> None:
+    """Refuse to copy records elsewhere for whoever must not hear some of them."""
+    may_copy = js.parts.clients.may_copy
+    if config.dead_letter and not may_copy(ASKER.get(), js.account, (), [stream], ()):
+        raise Forbidden(
+            f"dead letters of {stream} would show subjects that you may not subscribe to: "
+            "have somebody create the consumer who may"
+        )
+
+
 async def _create(js: "JetStream", stream_name: str, request: _Create, size: int) -> Answer:
     await next_turn(size)
     _check_replicas(request.config)
@@ -147,6 +159,7 @@ async def _create(js: "JetStream", stream_name: str, request: _Create, size: int
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
     js.check_deliver(config.dead_letter, "")
+    _check_letters(js, stream_name, config)
     if config.is_internal:
         sourcing_consumers.check_identity(stream)
     consumer, is_new = await js.consumers.create(stream, config, request.action)

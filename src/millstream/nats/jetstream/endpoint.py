@@ -204,12 +204,15 @@ class JetStream:
 
     def check_copies(self, config: "StreamConfig") -> None:
         """Refuse to show records under other subjects to whoever must not hear them."""
-        captured, origins = config.renamed()
+        (captured, origins), targets = config.renamed(), config.published_to()
         may_copy = self.parts.clients.may_copy
-        if (captured or origins) and not may_copy(ASKER.get(), self.account, captured, origins):
+        if (captured or origins or targets) and not may_copy(
+            ASKER.get(), self.account, captured, origins, targets
+        ):
             raise Forbidden(
-                "the stream would show subjects that you may not subscribe to under other names: "
-                "leave out republish and subject transforms, or have somebody create it who may"
+                "the stream would show subjects that you may not subscribe to under other names, "
+                "or publish where you may not: leave out republish, subject transforms and dead "
+                "letters, or have somebody create it who may"
             )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -178,6 +178,17 @@ def tell_unheeded(claims: "JwtClaims") -> None:
         log.warning("The JWT of account %s: %s", claims.name or claims.subject, text)
 
 
+API_SUBJECTS = (
+    "$JS.API.INFO",
+    *(
+        f"$JS.API.{word}.>"
+        for word in ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
+    ),
+    "$KV.>",
+    "$OBJ.>",
+)
+
+
 def accounts_of(options: Options, trust: "Trust | None") -> tuple[Account, ...]:
     """Return the accounts of the file or of the operator, and the global one with its mappings."""
     jetstream = options.jetstream is not None
@@ -191,7 +202,22 @@ def accounts_of(options: Options, trust: "Trust | None") -> tuple[Account, ...]:
 
         now = SystemClock().time_ns() / 1e9
         made += accounts_of_claims(trust.accounts(), now)
-    return tuple(made)
+    domains = dict(options.default_js_domains)
+    return tuple(_with_default_domain(one, domains.get(one.name, "")) for one in made)
+
+
+def _with_default_domain(made: Account, domain: str) -> Account:
+    """Return an account without JetStream whose requests to the API go to a domain elsewhere."""
+    if not domain:
+        return made
+    if made.jetstream:
+        log.warning("default_js_domain: account %s has JetStream here, so it keeps it", made.name)
+        return made
+    to_domain = tuple(
+        Mapping(plain, (Destination(f"$JS.{domain}.API.{plain.removeprefix('$JS.API.')}"),))
+        for plain in API_SUBJECTS
+    )
+    return msgspec.structs.replace(made, mappings=(*made.mappings, *to_domain))
 
 
 def _account(listed: AccountOptions, cluster: str) -> Account:

@@ -40,6 +40,7 @@ _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 _DURABILITY = "millstream.durability"
 _TYPE = "millstream.type"
+_DEAD_LETTER = "millstream.dead_letter"
 MADE_AS = _TYPE  # in the metadata of what was made over HTTP
 _U64 = 2**64 - 1
 _MAX_TTL_MS = (2**63 - 1) // 1_000_000  # what fits into JetStream's nanoseconds
@@ -243,7 +244,16 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         wires = [*self.sources, *([self.mirror] if self.mirror is not None else [])]
         renamed = [wire for wire in wires if renames or wire.get("subject_transforms")]
         origins = [sources.Source.read(wire).name for wire in renamed]
+        if _DEAD_LETTER in self.metadata:  # a letter stands under the name of its topic
+            return (*self.subjects, self.name), origins
         return self.subjects if renames else (), origins
+
+    def published_to(self) -> tuple[str, ...]:
+        """Return the subjects that the stream itself publishes to, as patterns."""
+        if self.republish is None:
+            return ()
+        tokens = str(self.republish.get("dest", "")).split(".")
+        return (".".join("*" if "{{" in token or "$" in token else token for token in tokens),)
 
     @property
     def is_legal_stream(self) -> bool:
