@@ -32,7 +32,6 @@ from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
 from millstream.server.start_failures import keeping, listening
-from millstream.store.checkpoints import whole
 from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -291,6 +290,8 @@ class Server:
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
             parts.kept.shared.catalog.settle_heads()
+            from millstream.store.checkpoints import whole
+
             sections = whole(parts.kept.sections())
             parts.kept.shared.close()
             parts.nats.stop()
