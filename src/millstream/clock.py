@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Return seconds that never run backwards, for deadlines and durations."""
         ...
 
+    def busy_seconds(self) -> float:
+        """Return for how long the calling thread has worked so far."""
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -26,6 +30,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds that never run backwards."""
         return time.monotonic()
+
+    def busy_seconds(self) -> float:
+        """Return the processor time of the calling thread."""
+        return time.thread_time()
 
 
 class ManualClock:
@@ -43,6 +51,10 @@ class ManualClock:
         """Return the seconds advanced so far."""
         return self._monotonic_ns / 1e9
 
+    def busy_seconds(self) -> float:
+        """Return 0: while nobody moves this clock, no time passes."""
+        return 0.0
+
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass on both clocks."""
         step = round(seconds * 1e9)
@@ -52,8 +64,3 @@ class ManualClock:
     def set_wall(self, now_ns: int) -> None:
         """Jump the wall clock alone, as an administrator or NTP would."""
         self._wall_ns = now_ns
-
-
-def thread_seconds() -> float:
-    """Return for how long the calling thread has worked so far."""
-    return time.thread_time()

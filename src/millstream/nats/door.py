@@ -79,9 +79,13 @@ class NatsDoor:
         """Listen and serve; return the bound address, which INFO then names."""
         self.address = bound = self._listener.start(host, port)
         self.sessions.info = self.sessions.info.with_(host=bound[0], port=bound[1])
+        self.serve()
+        return bound
+
+    def serve(self) -> None:
+        """Serve who is here, and look at deadlines from now on."""
         self._loop.add_reader(self.hub.fd, self.hub.poll)
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
-        return bound
 
     def start_websocket(
         self, host: str, port: int, terms: WebsocketTerms, tls: Tls | None

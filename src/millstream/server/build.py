@@ -68,7 +68,7 @@ from millstream.server.options.options import (
 from millstream.server.page_parts import PageParts, disk_of, kick, pressure_of
 from millstream.server.system_account import subjects_of, system_of
 from millstream.store.cold.options import ColdOptions
-from millstream.store.log.file_log import LogOptions as SegmentSizes
+from millstream.store.disk.files import Files
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.store import Store
@@ -92,13 +92,21 @@ if TYPE_CHECKING:
 DEFAULT_MAX_CONSUMERS = 1000  # of a stream, as nats-server has it
 
 
+class Footing(msgspec.Struct, frozen=True):
+    """What a server stands on that no option names: a simulation brings its own."""
+
+    files: Files
+    sizes: StoreOptions = StoreOptions()
+    slice_ns: int = NatsLimits().slice_ns
+
+
 class Runtime(msgspec.Struct, frozen=True):
     """What every part runs on."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     timers: Timers
-    files: MeteredFiles
+    footing: Footing
     supervisor: Supervisor
 
     def post_to(self, hub: Hub, call: Callable[[], None]) -> None:
@@ -182,18 +190,21 @@ def build(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     orders: Mapping[str, Callable[[], None]] | None = None,
-    files: MeteredFiles | None = None,
+    files: Files | None = None,
     supervisor: Supervisor | None = None,
+    footing: Footing | None = None,
 ) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
-    ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
+    ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk,
+    or ``footing`` the disk and more.
     ``supervisor`` learns of every thread, task and repeated call that ends or fails.
     """
     prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
-    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor)
+    footing = footing or Footing(files or MeteredFiles(clock))
+    runtime = Runtime(loop, clock, timers, footing, supervisor)
     keys = server_keys(options)
     info = describe(options, keys)
     streams: StreamsByName = {}
@@ -274,7 +285,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         runtime.clock,
         guard.accounts.interests[GLOBAL_ACCOUNT],
         info,
-        limits_of(options),
+        limits_of(options, runtime.footing.slice_ns),
         guard.reception,
         guard.tls_port(options),
         tracing_of(options.log),
@@ -423,7 +434,7 @@ def keep(
     hub, loop, clock, timers = nats.hub, runtime.loop, runtime.clock, runtime.timers
     accounts, supervisor = nats.sessions.reception.accounts, runtime.supervisor
     post, defer = partial(runtime.post_to, hub), partial(runtime.defer_to, hub)
-    store = open_store(options, clock, post, runtime.files, supervisor, defer)
+    store = open_store(options, clock, post, runtime.footing, supervisor, defer)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
     consumers = Registry(
@@ -535,15 +546,17 @@ def open_store(
     options: JetStreamOptions,
     clock: Clock,
     post: Post,
-    files: MeteredFiles,
+    footing: Footing,
     supervisor: Supervisor,
     defer: Post,
 ) -> Store:
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
     segments = options.segments
-    sizes = StoreOptions(
-        log=SegmentSizes(
+    sizes = replace(
+        footing.sizes,
+        log=replace(
+            footing.sizes.log,
             segment_records=segments.records,
             segment_bytes=segments.bytes,
             segment_age=segments.age,
@@ -558,10 +571,10 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer)
+    return Store.open(str(directory), footing.files, clock, post, sizes, supervisor, defer)
 
 
-def limits_of(options: Options) -> NatsLimits:
+def limits_of(options: Options, slice_ns: int = NatsLimits().slice_ns) -> NatsLimits:
     """Return what one client may take."""
     limits = options.limits
     return NatsLimits(
@@ -577,6 +590,7 @@ def limits_of(options: Options) -> NatsLimits:
         max_control_line=limits.max_control_line,
         holds_publishers=not limits.no_fast_producer_stall,
         measure_after=1.0,
+        slice_ns=slice_ns,
     )
 
 
